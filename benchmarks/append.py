@@ -19,7 +19,7 @@ _ROUNDS = 40
 @contextmanager
 def _prepare(bench: Workbench) -> Iterator[tuple[Side, Side]]:
     with bench.database() as database:
-        database.keep_plans()
+        database.enable_prepared_statements()
         sides = _appending(database, _LONG), _appending(database, _SHORT)
         settle(database)
         yield sides

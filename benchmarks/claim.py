@@ -23,7 +23,7 @@ from cardbox_cli.execution.queue import claims
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import Listener, notify, wanted
+from cardbox_cli.store.connection.notifications import Listener, notify, payload_filter
 from cardbox_cli.store.profiles import ProfileStore
 
 _OWNER = "bench"
@@ -132,7 +132,7 @@ def _inbox(bench: Workbench, *, finished: int = 0) -> Iterator[Database]:
         for status, count in (("consumed", finished), ("pending", _BACKLOG)):
             _add_rows(database.connection, status, count)
         settle(database)
-        database.keep_plans()
+        database.enable_prepared_statements()
         yield database
 
 
@@ -211,7 +211,7 @@ class _Agent:
         self.runtime.cards.add(card)
         self.box_id = self.runtime.boxes.create([card.card_id]).box_id
         settle(database)
-        database.keep_plans()
+        database.enable_prepared_statements()
 
     def ask(self) -> None:
         """Dispatch a turn to it, which it gets at once."""
@@ -261,11 +261,11 @@ def _ask_and_ring(agent: _Agent) -> None:
 def _worker(database: Database) -> Iterator[queues.Work]:
     """A thread that claims what it is woken for, and ends it."""
     work, stopped = queues.Work(), Event()
-    listener = Listener(database.target, wanted(PROJECT, [_TARGET]), print)
+    listener = Listener(database.target, payload_filter(PROJECT, [_TARGET]), print)
 
     def serve() -> None:
         with Database.connect(database.target) as own:
-            own.keep_plans()
+            own.enable_prepared_statements()
             runtime = Runtime(own, PROJECT)
             while not stopped.is_set():
                 claimed = claims.claim(runtime, target=_TARGET, owner=_OWNER)

@@ -16,7 +16,7 @@ from cardbox_cli.context.cost.findings import CostSubject
 from cardbox_cli.context.cost.rules import check
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.recorded_requests import TurnRequests
-from cardbox_cli.execution.requests.request_series import sent_by_turn
+from cardbox_cli.execution.requests.request_series import read_turn_requests
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import ENDED
 from cardbox_cli.orchestration.handlers import HANDLERS
@@ -66,7 +66,7 @@ def _turn(database: Database, steps: int) -> TurnRow:
 def _cost(database: Database, *turns: TurnRow) -> None:
     for turn in turns:
         with database.snapshot():
-            series = sent_by_turn(database, PROJECT, turn)
+            series = read_turn_requests(database, PROJECT, turn)
         account = account_of(series)
         check(CostSubject(account))
         first_break(account)

@@ -88,7 +88,7 @@ def _against_plain(bench: Workbench) -> Iterator[tuple[Side, Side]]:
             profile = {"name": "writer", "worker_target": "any", "tags": []}
             entries.append(ProfileStore(each, PROJECT).save(profile, author_id="bench"))
             settle(each)
-        database.keep_plans()
+        database.enable_prepared_statements()
         runtime = Runtime(database, PROJECT, settings=Settings(max_tasks=_CHILDREN))
         task = Task(target_strategy="new", target_ref="writer", instruction=_TEXT)
         asked = ForkJoin(tasks=[task] * _CHILDREN)

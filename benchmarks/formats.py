@@ -15,11 +15,11 @@ from typing import Any, BinaryIO
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench
 from cardbox_cli.conversations.drafting import drafts_of
-from cardbox_cli.conversations.formats.registry import choose_format, exporter_named
-from cardbox_cli.conversations.json_documents import Documents, Source
+from cardbox_cli.conversations.formats.registry import choose_format, find_exporter
+from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, CardDraft, card_of
-from cardbox_cli.model.ids import DerivedIds, derived_from
+from cardbox_cli.model.cards import Card, CardDraft, draft_as_card
+from cardbox_cli.model.ids import DerivedIds, derive_id
 
 _EXCHANGES = 250
 # Words of a message, and of what a tool answers.
@@ -46,7 +46,7 @@ def _chat() -> list[dict[str, Any]]:
 def _exported(name: str) -> bytes:
     """The same as a file of a format that is written."""
     cards = _cards(exact_json.encode({"messages": _chat()}))
-    return "".join(exporter_named(name)(cards)).encode()
+    return "".join(find_exporter(name)(cards)).encode()
 
 
 def _turns() -> bytes:
@@ -76,7 +76,7 @@ def _file(data: bytes) -> Iterator[BinaryIO]:
 
 def _drafts(file: BinaryIO) -> list[CardDraft]:
     """The cards that importing a file writes, which is taken as whatever it is."""
-    documents = Documents(Source(file, "file"))
+    documents = JsonDocuments(JsonSource(file, "file"))
     found = choose_format(None, documents).format
     return [
         draft
@@ -88,7 +88,7 @@ def _drafts(file: BinaryIO) -> list[CardDraft]:
 
 def _cards(data: bytes) -> list[Card]:
     with _file(data) as file:
-        return [card_of(draft, PROJECT) for draft in _drafts(file)]
+        return [draft_as_card(draft, PROJECT) for draft in _drafts(file)]
 
 
 def _whole(file: BinaryIO) -> bytes:
@@ -103,7 +103,7 @@ def _least(file: BinaryIO) -> list[str]:
     """
     document = exact_json.read(_whole(file).decode(), exact_json.strict_reader)
     canonical = [exact_json.canonical_of_simple(each) for each in _messages(document)]
-    ids = DerivedIds(PROJECT, str(derived_from(canonical)))
+    ids = DerivedIds(PROJECT, str(derive_id(canonical)))
     return [ids.hex(str(number), each) for number, each in enumerate(canonical)]
 
 
@@ -124,7 +124,7 @@ def _importing(_: Workbench, made: Callable[[], bytes]) -> Iterator[tuple[Side, 
 @contextmanager
 def _exporting(_: Workbench, name: str) -> Iterator[tuple[Side, Side]]:
     data = _exported(name)
-    cards, export = _cards(data), exporter_named(name)
+    cards, export = _cards(data), find_exporter(name)
     with _file(data) as file:
         yield Side(run=lambda: "".join(export(cards))), Side(run=lambda: json.loads(_whole(file)))
 

@@ -15,10 +15,10 @@ from benchmarks.measure import ROOT
 from cardbox_cli.context.messages import never_a_message
 from cardbox_cli.conversations.drafting import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format
-from cardbox_cli.conversations.json_documents import Documents, Source
+from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft, card_text
-from cardbox_cli.model.tokens import ESTIMATE
+from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER
 from cardbox_cli.providers.models import tokenizer_for
 
 # One of each tokenizer; the first says how many characters a token has.
@@ -50,7 +50,7 @@ def _row(sample: Sample) -> str:
 
 def _error(texts: Sequence[str], model: str) -> str:
     """The error in total, and where there are many texts those of the middle 9 in 10."""
-    estimates = list(map(ESTIMATE.count, texts))
+    estimates = list(map(ESTIMATING_TOKENIZER.count, texts))
     counts = list(map(tokenizer_for(model).count, texts))
     total = f"{sum(estimates) / sum(counts) - 1:+.0%}"
     if len(texts) < 20:
@@ -70,7 +70,7 @@ def _own() -> Iterator[Sample]:
 
 def _conversations(file: Path) -> Iterator[Sample]:
     with file.open("rb") as opened:
-        documents = Documents(Source(opened, file.name))
+        documents = JsonDocuments(JsonSource(opened, file.name))
         conversations = [
             [card for drafted in drafts_of(conversation, "bench") for card in drafted.cards]
             for conversation in choose_format(None, documents).format.read(documents)

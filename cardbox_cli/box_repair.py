@@ -18,11 +18,11 @@ from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
 from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.card_types import TOOL_RESULT
-from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text, written_by
+from cardbox_cli.model.cards import Card, CardDraft, attribute_to_turn, card_text, draft_as_card
 from cardbox_cli.model.execution.turns import DISPATCHED, SUSPENDED
-from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.model.ids import canonical_box_id, unique
 from cardbox_cli.model.pairing import call_ids
-from cardbox_cli.model.tokens import ESTIMATE, card_tokens
+from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, card_tokens
 from cardbox_cli.providers.registry import DEFAULT, provider_named
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -59,14 +59,16 @@ def line_of(database: Database, project_id: str, box_id: str) -> list[str]:
     """The box and those that it came of, the nearest first, 20 at most: mending goes on from box to box."""
     boxes = BoxStore(database, project_id)
     found, level = list[str](), [box_id]
-    while level and len(found) < _MOST:
+    while level and len(found) < _MAX_SUMMARIES:
         found += level
-        parents = (each for box in boxes.get_many(level).boxes for each in map(as_box_id, box.parent_ids))
+        parents = (
+            each for box in boxes.get_many(level).boxes for each in map(canonical_box_id, box.parent_ids)
+        )
         level = unique(each for each in parents if each is not None and each not in found)
-    return found[:_MOST]
+    return found[:_MAX_SUMMARIES]
 
 
-_MOST = 20
+_MAX_SUMMARIES = 20
 
 
 def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
@@ -155,7 +157,7 @@ def repair_box(
         if not repaired.changes:
             made = box.box_id
         elif not dry_run and not repaired.left:
-            drafts = [written_by(draft, turn) for draft in drafts_of(repaired.places)]
+            drafts = [attribute_to_turn(draft, turn) for draft in drafts_of(repaired.places)]
             made = _write(database, boxes, box, drafts, card_ids_of(repaired.places)).box_id
     return Mended(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
 
@@ -219,7 +221,7 @@ def compress_box(
         summary_card_id=None if dry_run else draft.card_id,
         covers=[old.card_ids[place] for place in covering.places],
         tokens_covered=sum(card_tokens(card) for card in covering.cards),
-        tokens_summary=ESTIMATE.count(card_text(draft.content)),
+        tokens_summary=ESTIMATING_TOKENIZER.count(card_text(draft.content)),
     )
 
 
@@ -262,7 +264,7 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
 
 def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
     """The list without summaries, those within summaries too, and the summaries, the last made first."""
-    card_ids, known = list(box.card_ids), boxes.known(box.card_ids)
+    card_ids, known = list(box.card_ids), boxes.cards_with_states(box.card_ids)
     found: list[Card] = []
     while True:
         slots = [
@@ -280,14 +282,14 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
             )
         before = set(card_ids)
         card_ids = compressing.expanded(card_ids, summary)
-        known |= boxes.known(card_id for card_id in card_ids if card_id not in before)
+        known |= boxes.cards_with_states(card_id for card_id in card_ids if card_id not in before)
         found.append(summary)
 
 
 def _read(boxes: BoxStore, box_id: str, *, dry_run: bool) -> Box:
     """The box, kept from changes until the end of the transaction where something will be written."""
     if not dry_run:
-        boxes.share(box_id)
+        boxes.lock_shared(box_id)
     return boxes.get(box_id)
 
 
@@ -326,7 +328,7 @@ def _covering_changes(covering: Covering, draft: CardDraft) -> list[Change]:
         )
         for place in covering.places
     ]
-    return [*dropped, _added(draft.card_id, f"sums up {len(dropped)} cards", "compress")]
+    return [*dropped, _summary_change(draft.card_id, f"sums up {len(dropped)} cards", "compress")]
 
 
 def _expanding_changes(box: Box, found: Sequence[Card], card_ids: Sequence[str]) -> list[Change]:
@@ -343,10 +345,10 @@ def _expanding_changes(box: Box, found: Sequence[Card], card_ids: Sequence[str])
         if card.card_id in held
     ]
     back = [card_id for card_id in card_ids if card_id not in held]
-    return [*dropped, *(_added(card_id, "a summary stood for it", "expand") for card_id in back)]
+    return [*dropped, *(_summary_change(card_id, "a summary stood for it", "expand") for card_id in back)]
 
 
-def _added(card_id: str, reason: str, rule: str) -> Change:
+def _summary_change(card_id: str, reason: str, rule: str) -> Change:
     return Change(kind="added", position=None, card_id=card_id, rule=rule, reason=reason)
 
 
@@ -355,7 +357,7 @@ def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:
     from cardbox_cli.context.request import request_of
     from cardbox_cli.providers.formats import TEXT, encoder_of, text
 
-    read = [card if isinstance(card, Card) else card_of(card, project_id) for card in cards]
+    read = [card if isinstance(card, Card) else draft_as_card(card, project_id) for card in cards]
     entries = [
         RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="")
         for place, card in enumerate(read)

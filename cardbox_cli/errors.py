@@ -117,7 +117,7 @@ class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):
     """A database that cannot be reached, or refuses to serve us."""
 
 
-class AllAtWork(DatabaseUnavailable, code="all-at-work"):
+class ConnectionsBusy(DatabaseUnavailable, code="all-at-work"):
     """A connection pool whose connections are all in use."""
 
 
@@ -145,5 +145,5 @@ class Findings(CbxError, code="findings", exit_code=8):
     """A check that found something; the findings are on stdout."""
 
 
-class WaitedTooLong(CbxError, code="waited-too-long", exit_code=124):
+class WaitTimeout(CbxError, code="waited-too-long", exit_code=124):
     """An event that did not happen in time; the wait ended, the work continues."""

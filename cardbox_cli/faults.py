@@ -18,7 +18,7 @@ from cardbox_cli.settings import TEST_FAULT, TEST_FAULT_LOG
 _FAULT = r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)"
 
 
-def passing(point: str) -> None:
+def fault_point(point: str) -> None:
     """Mark that this process has reached `point`, and do what a test has ordered for it."""
     orders = _orders()
     if orders is not None:

@@ -36,7 +36,7 @@ def open_to_read(path: str | Path) -> BinaryIO:
     return Path(path).open("rb")
 
 
-def open_within(path: str | Path) -> BinaryIO:
+def open_regular_file(path: str | Path) -> BinaryIO:
     """Open a file of a folder that another user may have filled, without following links.
 
     Raises OSError, also for anything that is not a regular file, without waiting for it.
@@ -58,7 +58,7 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
+def atomic_write(path: Path) -> Iterator[TextIO]:
     """Yield a stream whose text becomes the file `path` when it is complete; until then readers see the old
     one.
 
@@ -76,7 +76,7 @@ def replacing(path: Path) -> Iterator[TextIO]:
         raise
 
 
-def sweep_files(path: Path) -> None:
+def remove_leftover_files(path: Path) -> None:
     """Remove what killed writers of the file `path` have left."""
     for name in os.listdir(path.parent):
         if name.startswith(_temporary_prefix(path)):
@@ -88,7 +88,7 @@ def _temporary_prefix(path: Path) -> str:
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[Path]:
+def atomic_directory(folder: Path) -> Iterator[Path]:
     """Yield a new private folder that becomes `folder` on success, and is removed on failure.
 
     A killed process leaves `<name>.new-…` next to `folder`; `sweep` removes it.
@@ -105,7 +105,7 @@ def building(folder: Path) -> Iterator[Path]:
         raise
 
 
-def sweep(folder: Path) -> None:
+def remove_leftover_folders(folder: Path) -> None:
     """Remove what killed builders of `folder` have left."""
     import shutil
     from glob import escape
@@ -115,7 +115,7 @@ def sweep(folder: Path) -> None:
 
 
 @contextmanager
-def exclusive(path: Path, waiting: Callable[[float], None] = lambda _: None) -> Iterator[int]:
+def file_lock(path: Path, waiting: Callable[[float], None] = lambda _: None) -> Iterator[int]:
     """Lock `path`, a folder or a file that is created if missing, and yield its descriptor.
 
     A child that inherits the descriptor shares the lock. While another process holds it, `waiting` is called

@@ -18,7 +18,7 @@ class Limit(NamedTuple):
         return f"{self.value} {self.unit}"
 
     @property
-    def time(self) -> timedelta:
+    def duration(self) -> timedelta:
         """Return the limit, which is in seconds, as a duration."""
         return timedelta(seconds=self.value)
 
@@ -28,8 +28,10 @@ RESULT_SIZE = Limit(16, "MiB", "Result of one tool call, printed by a command or
 ANSWER_PARTS = Limit(1000, "count", "Cards, lines or content blocks in one answer of a model.")
 CALLED_NAME = Limit(128, "characters", "Name of a tool that a model calls; providers accept no longer ones.")
 CALL_SIZE = Limit(1, "MiB", "Arguments of a call that cbx itself executes, for example of a handler.")
-JOINED_SIZE = Limit(1_000_000, "characters", "Text of deliverables that one call's result quotes, in total.")
-WORDS_SIZE = Limit(500, "characters", "Title or reason of an archived context, and the words of a search.")
+QUOTED_SIZE = Limit(1_000_000, "characters", "Text of deliverables that one call's result quotes, in total.")
+SEARCH_TEXT_SIZE = Limit(
+    500, "characters", "Title or reason of an archived context, and the words of a search."
+)
 INPUT_SIZE = Limit(64, "MiB", "File or standard input that a command loads completely, for example `@FILE`.")
 VALUE_SIZE = Limit(64, "MiB", "JSON value that must fit in memory: a line (without its lists), or a message.")
 PIPE_SIZE = Limit(
@@ -37,7 +39,7 @@ PIPE_SIZE = Limit(
 )
 TURN_LOGS = Limit(1, "MiB", "Stored stderr of all commands of a turn; cbx drops the oldest first.")
 LOG_AGE = Limit(30, "days", "Age at which `cbx db gc` purges the stderr of a turn's commands.")
-BOXES_LOOKED_INTO = Limit(
+MAX_BOXES_SEARCHED = Limit(
     10_000,
     "boxes",
     "Most recently changed boxes that `card refs` and `db gc` search; `--latest` sets it.",
@@ -59,11 +61,11 @@ EARLIEST = datetime(2, 1, 1, tzinfo=UTC)
 LATEST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 
 LIMITS = (
-    *(ANSWER_PARTS, CALLED_NAME, CALL_SIZE, JOINED_SIZE, WORDS_SIZE),
+    *(ANSWER_PARTS, CALLED_NAME, CALL_SIZE, QUOTED_SIZE, SEARCH_TEXT_SIZE),
     *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
     *(
         FOLDER_FILES,
-        BOXES_LOOKED_INTO,
+        MAX_BOXES_SEARCHED,
         NUMBER_GROWTH,
         YAML_SIZE,
         RECURSION_DEPTH,

@@ -44,7 +44,7 @@ class Variable(NamedTuple):
         """Return whether the text may contain a password."""
         return self.kind == "address"
 
-    def found(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
+    def find(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
         """Return the name and text of the variable that sets the value. An empty one does not, nor a blank
         command.
         """
@@ -56,12 +56,12 @@ class Variable(NamedTuple):
 
     def text(self, environ: Mapping[str, str] = os.environ) -> str:
         """Return the text that sets the value, or ""."""
-        found = self.found(environ)
+        found = self.find(environ)
         return found[1] if found else ""
 
     def value(self, environ: Mapping[str, str] = os.environ) -> Any:
         """Return the value: a number for numeric types, or the default. Raises UsageError."""
-        found = self.found(environ)
+        found = self.find(environ)
         if found is None:
             return self.default
         return self._number(*found) if self.kind in ("seconds", "count") else found[1]
@@ -74,7 +74,7 @@ class Variable(NamedTuple):
         if not (isinstance(value, kind) and self.lower <= value <= self.upper):
             self._refuse(value, place)
 
-    def shown(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """Format a number for people, such as "60 s"."""
         return f"{value:g} {self.unit or ''}".rstrip()
 
@@ -268,8 +268,10 @@ _EXECUTION_VARIABLES = (
     *(MAX_ATTEMPTS, BACKOFF, BACKOFF_CAP, TOOL_WAIT, MAX_STEPS, MAX_TOOL_CALLS, TURN_TIME, STDERR_KEPT),
     *(CHAT_WINDOW, BATCH_DEADLINE, MAX_TASKS),
 )
-EXECUTION = {variable.name.removeprefix("CBX_").lower(): variable for variable in _EXECUTION_VARIABLES}
-PLACES = (
+EXECUTION_SETTINGS = {
+    variable.name.removeprefix("CBX_").lower(): variable for variable in _EXECUTION_VARIABLES
+}
+LOCATION_SETTINGS = (
     *(
         PROJECT,
         DATABASE_URL,
@@ -284,17 +286,17 @@ PLACES = (
     ),
     *(SERVER_USER, HANDOVERS, PRICES, MODELS, OWNER),
 )
-TERMINAL = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
-SETTINGS = (*PLACES, *EXECUTION.values(), *TERMINAL)
-IN_CONFIG_FILE = tuple(variable for variable in SETTINGS if variable.key is not None)
-BY_WORKER = (
+TERMINAL_SETTINGS = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
+SETTINGS = (*LOCATION_SETTINGS, *EXECUTION_SETTINGS.values(), *TERMINAL_SETTINGS)
+CONFIG_FILE_SETTINGS = tuple(variable for variable in SETTINGS if variable.key is not None)
+WORKER_VARIABLES = (
     *(AGENT, TURN_ID, TURN_EPOCH, STEP, CONTEXT_BOX, OUTPUT_BOX, COMMAND_ID, TOOL_NAME, TOOL_CALL_ID),
     *(CHAT_KEY, CHAT_RUN, CHAT_EPOCH),
 )
-BY_TESTS = (TEST_FAULT, TEST_FAULT_LOG, TEST_CITUS_URL)
+TEST_VARIABLES = (TEST_FAULT, TEST_FAULT_LOG, TEST_CITUS_URL)
 
 
-class Pair(NamedTuple):
+class SettingRule(NamedTuple):
     """Two settings that depend on each other: `less` times `factor` must be at most `more`, or `otherwise`
     happens.
     """
@@ -323,13 +325,13 @@ class Pair(NamedTuple):
 
 def _describe(variable: Variable, value: float, place: str) -> str:
     by_default = " (the default)" if value == variable.default else ""
-    return f"{place} of {variable.shown(value)}{by_default}"
+    return f"{place} of {variable.format_value(value)}{by_default}"
 
 
-PAIRS = (
-    Pair(HEARTBEAT, 2, LEASE, "a worker would lose the turns that it runs"),
-    Pair(BACKOFF, 1, BACKOFF_CAP, "the first wait would be longer than the longest"),
-    Pair(POLL, 1, UNCLAIMED, "work would count as overlooked before a worker polls"),
+SETTING_RULES = (
+    SettingRule(HEARTBEAT, 2, LEASE, "a worker would lose the turns that it runs"),
+    SettingRule(BACKOFF, 1, BACKOFF_CAP, "the first wait would be longer than the longest"),
+    SettingRule(POLL, 1, UNCLAIMED, "work would count as overlooked before a worker polls"),
 )
 
 
@@ -354,7 +356,7 @@ class Settings:
     max_tasks: int = MAX_TASKS.default
 
     def __post_init__(self) -> None:
-        _check({variable: getattr(self, field) for field, variable in EXECUTION.items()}, _FIELDS)
+        _check({variable: getattr(self, field) for field, variable in EXECUTION_SETTINGS.items()}, _FIELDS)
 
     @property
     def lease_time(self) -> timedelta:
@@ -367,13 +369,13 @@ class Settings:
         return timedelta(seconds=self.unclaimed)
 
     @property
-    def in_words(self) -> dict[str, str]:
+    def labels(self) -> dict[str, str]:
         """Return each field as messages name it: its variable and the current value, such as "CBX_LEASE (60
         s)".
         """
         return {
-            field: f"{variable.name} ({variable.shown(getattr(self, field))})"
-            for field, variable in EXECUTION.items()
+            field: f"{variable.name} ({variable.format_value(getattr(self, field))})"
+            for field, variable in EXECUTION_SETTINGS.items()
         }
 
     def delay(self, attempts: int, jitter: float) -> timedelta:
@@ -384,23 +386,23 @@ class Settings:
         return timedelta(seconds=min(grown, self.backoff_cap) * (0.75 + 0.25 * jitter))
 
 
-_FIELDS = {variable: field for field, variable in EXECUTION.items()}
+_FIELDS = {variable: field for field, variable in EXECUTION_SETTINGS.items()}
 
 
-def settings_from(environ: Mapping[str, str] = os.environ, **options: float | None) -> Settings:
+def read_settings(environ: Mapping[str, str] = os.environ, **options: float | None) -> Settings:
     """Return the settings that options, by field, and variables set. Raises UsageError naming the place."""
     values: dict[Variable, Any] = {}
     places: dict[Variable, str] = {}
-    for field, variable in EXECUTION.items():
+    for field, variable in EXECUTION_SETTINGS.items():
         option = options.get(field)
         values[variable] = variable.value(environ) if option is None else option
         places[variable] = variable.name if option is None else str(variable.option)
     _check(values, places)
-    return Settings(**{field: values[variable] for field, variable in EXECUTION.items()})
+    return Settings(**{field: values[variable] for field, variable in EXECUTION_SETTINGS.items()})
 
 
 def _check(values: Mapping[Variable, Any], places: Mapping[Variable, str]) -> None:
     for variable, value in values.items():
         variable.check(value, places[variable])
-    for pair in PAIRS:
+    for pair in SETTING_RULES:
         pair.check(values, places)

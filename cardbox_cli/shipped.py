@@ -8,7 +8,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).parent
 
 
-def shipped(name: str) -> Path:
+def shipped_path(name: str) -> Path:
     """Return the path of the shipped file or folder `name`, such as "schema.sql"."""
     installed = _PACKAGE / "shipped" / name
     return installed if installed.exists() else _PACKAGE.parent / name

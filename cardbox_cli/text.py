@@ -31,22 +31,22 @@ def is_visible(text: str) -> bool:
     return text.isprintable() and UNSEEN.search(text) is None
 
 
-def unseen(text: str) -> str | None:
+def first_invisible(text: str) -> str | None:
     """Return the first character of `text` that is invisible, or does not look like what it is."""
     return next((character for character in text if not is_visible(character)), None)
 
 
-def printable(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Return `text` with every character that could act on a terminal as an escape, for example `\\x1b`."""
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def spelled(text: str) -> str:
+def escape_line(text: str) -> str:
     """Escape line breaks and tabs, too, so that two different ids never look the same."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_invisible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def json_safe(text: str) -> str:
+def escape_json(text: str) -> str:
     """Return JSON with the same characters as JSON escapes; its meaning stays the same."""
     return UNSEEN.sub(_json_escape, text)
 
@@ -56,7 +56,7 @@ def _json_escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{code[place : place + 4]}" for place in range(0, len(code), 4))
 
 
-def without_credentials(text: str) -> str:
+def redact_credentials(text: str) -> str:
     """Replace the user and password of each address in `text` by `…@`."""
     return _CREDENTIALS.sub("…@", text)
 
@@ -76,33 +76,33 @@ def breaks_line(text: str) -> bool:
     return _LINE_END.search(text) is not None
 
 
-def on_one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Replace each line ending in `text` by a space."""
     return _LINE_END.sub(" ", text)
 
 
-def flat(text: str) -> str:
+def flatten(text: str) -> str:
     """Replace each newline or tab in `text` by a space."""
     return _BREAKS.sub(" ", text)
 
 
-def one_line(text: str, width: int) -> str:
+def excerpt(text: str, width: int) -> str:
     """Return the beginning of `text` on one line of `width` characters at most, cut with an ellipsis."""
-    line = printable(" ".join(text[: width * 8].split()))
+    line = escape_invisible(" ".join(text[: width * 8].split()))
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def indented(text: str, indent: str = INDENT) -> str:
+def indent_lines(text: str, indent: str = INDENT) -> str:
     """Indent each line with `indent`, so that none imitates a line that begins at the margin."""
     return _BEFORE_TEXT.sub(lambda end: end[0] + indent, text)
 
 
-def one_entry(text: str) -> str:
+def indent_margin(text: str) -> str:
     """Put two spaces before each further line that begins at the margin."""
     return _AT_MARGIN.sub(lambda end: end[0] + INDENT, text)
 
 
-def shortened(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """Return `text`; if it has more than `most` characters, the first ones and a note that there are more."""
     if len(text) <= most:
         return text
@@ -125,7 +125,7 @@ def format_duration(length: timedelta) -> str:
     return f"{seconds}s"
 
 
-def unbounded(moment: datetime) -> str | None:
+def format_infinity(moment: datetime) -> str | None:
     """Return `infinity` or `-infinity` for an instant that represents it; otherwise None."""
     if moment >= LATEST:
         return "infinity"
@@ -140,20 +140,20 @@ def format_age(moment: datetime | None, now: datetime | None = None) -> str:
     minutes = length // timedelta(minutes=1)
     if 1 <= minutes < _MIN_OF_UNIT["m"] and length > timedelta(seconds=90):
         return f"{minutes}m"
-    return unbounded(moment) or format_duration(length)
+    return format_infinity(moment) or format_duration(length)
 
 
 def format_time(moment: datetime | None) -> str | None:
     """Format an instant in UTC, to the second."""
     if moment is None:
         return None
-    return unbounded(moment) or moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return format_infinity(moment) or moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def format_milliseconds(moment: datetime) -> str:
     """Format an instant in UTC, to the millisecond."""
     formatted = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"
-    return unbounded(moment) or formatted
+    return format_infinity(moment) or formatted
 
 
 def format_count(number: int, noun: str) -> str:
@@ -185,7 +185,7 @@ def format_bytes(number: int) -> str:
 # --- commands that are printed to be copied; names in them may come from other programs and contain anything
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote a word for a shell, on one line and without characters that cannot be seen."""
     import shlex  # most commands print no command
 
@@ -200,9 +200,9 @@ def _shell_escape(character: str) -> str:
     return character if is_visible(character) else f"\\U{ord(character):08x}"
 
 
-def argument(name: str) -> str:
+def quote_argument(name: str) -> str:
     """Quote the last argument of a command, after `--` if it would be parsed as an option."""
-    return f"-- {quoted(name)}" if name.startswith("-") else quoted(name)
+    return f"-- {quote_word(name)}" if name.startswith("-") else quote_word(name)
 
 
 def command_line(words: Sequence[str], *options: str) -> str:
@@ -213,8 +213,8 @@ def command_line(words: Sequence[str], *options: str) -> str:
     noun_and_verb, name, own = words[:2], words[2:3], words[3:]
     is_option_like = any(each.startswith("-") for each in name)
     plain = [*noun_and_verb, *([] if is_option_like else name), *own, *options]
-    line = " ".join(map(quoted, ["cbx", *plain]))
-    return f"{line} {argument(name[0])}" if is_option_like else line
+    line = " ".join(map(quote_word, ["cbx", *plain]))
+    return f"{line} {quote_argument(name[0])}" if is_option_like else line
 
 
 # --- the words of a search; the database decides what a search finds
@@ -223,13 +223,13 @@ def command_line(words: Sequence[str], *options: str) -> str:
 _CONTEXT_CHARACTERS = 24
 
 
-def searched_words(query: str) -> list[str]:
+def search_words(query: str) -> list[str]:
     """Return the words that a search looks for, without those that it excludes and without `or`."""
     wanted = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
     return [word for word in wanted.split() if word.casefold() != "or"]
 
 
-def pattern(words: Sequence[str]) -> re.Pattern[str] | None:
+def word_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
     """Return a pattern of these words in any case; whole words, in scripts with spaces between words."""
     if not words:
         return None
@@ -247,7 +247,7 @@ def _is_spaced(character: str) -> bool:
     return character.isalnum() and not "\u1100" <= character <= "\uffff"
 
 
-def around(text: str, wanted: re.Pattern[str] | None) -> str:
+def skip_to_match(text: str, wanted: re.Pattern[str] | None) -> str:
     """Return the text from shortly before the first match; all of it if there is none."""
     place = wanted.search(text) if wanted else None
     if place is None or place.start() <= _CONTEXT_CHARACTERS:
@@ -259,20 +259,20 @@ def around(text: str, wanted: re.Pattern[str] | None) -> str:
 
 # --- values that people wrote: their types, paths and likely intentions
 
-Where: TypeAlias = tuple[str | int, ...]
+ValuePath: TypeAlias = tuple[str | int, ...]
 """The path from the top of a value to one of its parts: keys and list positions."""
 
 _WIDTH = 60
 _BARE_KEY = re.compile(r"[\w-]+")
 
 
-def shown(text: str) -> str:
+def short_repr(text: str) -> str:
     """Return `repr(text)`, without its middle if it is long."""
     whole = repr(text)
     return whole if len(whole) <= _WIDTH else f"{whole[: _WIDTH - 20]}…{whole[-19:]}"
 
 
-def found(value: object) -> str:
+def describe_value(value: object) -> str:
     """Describe a value for a message, to be read after "found": "the string 'yes'", "a list"."""
     from decimal import Decimal  # needed only for an error
 
@@ -282,7 +282,7 @@ def found(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return f"the string {shown(value)}"
+            return f"the string {short_repr(value)}"
         case dict():
             return "a mapping"
         case list() | tuple():
@@ -293,7 +293,7 @@ def found(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
-def json_kind(value: object) -> str:
+def json_type(value: object) -> str:
     """Name the type of a JSON value: "a string", "null", "a list"…"""
     if value is None:
         return "null"
@@ -305,14 +305,14 @@ def json_kind(value: object) -> str:
     return "a number"
 
 
-def dotted(where: Where) -> str:
+def format_path(where: ValuePath) -> str:
     """Format a path for people: `context_packing_config.pack_arguments[1].arg_key`."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_key(step)}" for step in where)
     return "".join(steps).removeprefix(".")
 
 
 def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) and len(key) <= _WIDTH else shown(key)
+    return key if _BARE_KEY.fullmatch(key) and len(key) <= _WIDTH else short_repr(key)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -343,18 +343,18 @@ def required_message(name: str) -> str:
 
 def unknown_message(noun: str, name: str, known: Iterable[str] = ()) -> str:
     """Return "unknown format 'antropic'; did you mean 'anthropic'?"."""
-    return f"unknown {noun} {shown(name)}{did_you_mean(name, known)}"
+    return f"unknown {noun} {short_repr(name)}{did_you_mean(name, known)}"
 
 
 def invalid_message(noun: str, value: str) -> str:
     """Return "invalid duration 'soon'"."""
-    return f"invalid {noun} {shown(value)}"
+    return f"invalid {noun} {short_repr(value)}"
 
 
 def ambiguous_message(given: str, noun: str, matches: Sequence[str], *, more: bool = False) -> str:
     """Return "'0198' is ambiguous; it matches 2 boxes: 0198a…, 0198b…"; `more` if further ones match, too."""
     number = f"{'more than ' if more else ''}{format_count(len(matches), noun)}"
-    return f"{shown(given)} is ambiguous; it matches {number}: {', '.join(matches)}"
+    return f"{short_repr(given)} is ambiguous; it matches {number}: {', '.join(matches)}"
 
 
 # --- times that people write

@@ -12,17 +12,25 @@ import pytest
 
 from cardbox_cli import settings
 from cardbox_cli.errors import UsageError
-from cardbox_cli.settings import BY_TESTS, BY_WORKER, EXECUTION, SETTINGS, Settings, Variable, settings_from
+from cardbox_cli.settings import (
+    EXECUTION_SETTINGS,
+    SETTINGS,
+    TEST_VARIABLES,
+    WORKER_VARIABLES,
+    Settings,
+    Variable,
+    read_settings,
+)
 from tests.sharded import cluster
 
 ROOT = Path(__file__).parents[1]
-NAMES = {variable.name for variable in (*SETTINGS, *BY_WORKER, *BY_TESTS)}
+NAMES = {variable.name for variable in (*SETTINGS, *WORKER_VARIABLES, *TEST_VARIABLES)}
 NAME = r"(?<!_)CBX_[A-Z_]*[A-Z]"
 
 
 def refusal(environ: dict[str, str], **options: float) -> tuple[str, str | None]:
     with pytest.raises(UsageError) as caught:
-        settings_from(environ, **options)
+        read_settings(environ, **options)
     assert caught.value.exit_code == 2
     return caught.value.message, caught.value.hint
 
@@ -34,8 +42,8 @@ class TestTheTable:
         assert {variable.name for variable in made} == NAMES
 
     def test_the_settings_of_execution_are_its_fields(self) -> None:
-        assert [field.name for field in fields(Settings)] == list(EXECUTION)
-        for field, variable in EXECUTION.items():
+        assert [field.name for field in fields(Settings)] == list(EXECUTION_SETTINGS)
+        for field, variable in EXECUTION_SETTINGS.items():
             assert variable.name == f"CBX_{field.upper()}"
             assert getattr(Settings(), field) == variable.default
 
@@ -65,9 +73,9 @@ class TestTheTable:
 class TestValues:
     def test_an_option_wins_over_a_variable_and_that_over_the_default(self) -> None:
         environ = {"CBX_MAX_STEPS": "3", "CBX_LEASE": "90.5", "CBX_POLL": ""}
-        assert settings_from(environ) == Settings(max_steps=3, lease=90.5)
-        assert settings_from(environ, max_steps=4).max_steps == 4
-        assert settings_from({}) == Settings()
+        assert read_settings(environ) == Settings(max_steps=3, lease=90.5)
+        assert read_settings(environ, max_steps=4).max_steps == 4
+        assert read_settings({}) == Settings()
 
     @pytest.mark.parametrize("text", ["soon", "nan", "inf", "0", "-1", "0.99", "86401", " "])
     def test_a_variable_out_of_bounds_is_refused(self, text: str) -> None:
@@ -126,4 +134,4 @@ class TestValuesThatDoNotGoTogether:
 
     def test_the_last_value_that_goes_is_taken(self) -> None:
         environ = {"CBX_LEASE": "40", "CBX_BACKOFF": "60", "CBX_POLL": "30"}
-        assert settings_from(environ) == Settings(lease=40, backoff=60, poll=30)
+        assert read_settings(environ) == Settings(lease=40, backoff=60, poll=30)

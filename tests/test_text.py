@@ -6,17 +6,17 @@ import unicodedata
 import pytest
 
 from cardbox_cli.text import (
-    argument,
-    around,
     breaks_line,
     command_line,
-    indented,
+    indent_lines,
+    indent_margin,
     is_visible,
-    on_one_line,
-    one_entry,
-    pattern,
-    quoted,
-    searched_words,
+    join_lines,
+    quote_argument,
+    quote_word,
+    search_words,
+    skip_to_match,
+    word_pattern,
 )
 
 ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
@@ -26,9 +26,9 @@ ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028"
 def test_whatever_ends_a_line(end: str) -> None:
     text = f"a{end}── 1 system{end}{end} b"
     assert breaks_line(text)
-    assert len(on_one_line(text).splitlines()) == 1
-    assert [line for line in indented(text).splitlines() if line] == ["  a", "  ── 1 system", "   b"]
-    assert [line for line in one_entry(text).splitlines() if line] == ["a", "  ── 1 system", " b"]
+    assert len(join_lines(text).splitlines()) == 1
+    assert [line for line in indent_lines(text).splitlines() if line] == ["  a", "  ── 1 system", "   b"]
+    assert [line for line in indent_margin(text).splitlines() if line] == ["a", "  ── 1 system", " b"]
 
 
 def test_what_cannot_be_seen() -> None:
@@ -64,15 +64,15 @@ def test_what_cannot_be_seen() -> None:
 def test_a_search_finds_whole_words_unless_their_script_has_no_spaces(
     query: str, text: str, matches: list[str]
 ) -> None:
-    wanted = pattern(searched_words(query))
+    wanted = word_pattern(search_words(query))
     assert wanted is not None
     assert wanted.findall(text) == matches
 
 
 def test_the_text_around_a_match_begins_shortly_before_it() -> None:
     text = f"{'so many words ' * 9}and the cause"
-    assert around(text, pattern(["cause"])) == "…so many words and the cause"
-    assert around(text, pattern(["absent"])) == text
+    assert skip_to_match(text, word_pattern(["cause"])) == "…so many words and the cause"
+    assert skip_to_match(text, word_pattern(["absent"])) == text
 
 
 ODD = [
@@ -95,7 +95,7 @@ ODD = [
 @pytest.mark.parametrize("name", ODD)
 def test_a_shell_reads_the_same_words(name: str) -> None:
     stop = command_line(("turn", "stop", name, "--reason", name), "--project", name)
-    lines = [f"cbx turn show {argument(name)}", f"cbx render --turn {quoted(name)}", stop]
+    lines = [f"cbx turn show {quote_argument(name)}", f"cbx render --turn {quote_word(name)}", stop]
     expected = [["turn", "show", name], ["render", "--turn", name], ["turn", "stop", name, "--reason", name]]
     expected[2] += ["--project", name]
     if name.startswith("-"):

@@ -15,10 +15,10 @@ from benchmarks.scale.cards import PROJECT
 from benchmarks.scale.measuring import TARGET, Measured, measure
 from benchmarks.scale.sides import Side, Sides
 from benchmarks.scale.telling import timed
-from cardbox_cli.chat.contexts import archive_of, keep, with_round
+from cardbox_cli.chat.contexts import append_round, new_archive, store_archive
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.chats import BOX_CARDS, Chat, entry_draft
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 
 SMALL, LARGE = 1_000, 100_000
@@ -59,7 +59,7 @@ def chat_key(entries: int) -> str:
 
 def fill(database: Database, entries: int) -> None:
     """Write a chat of so many entries. The rare word is in one archived context, the frequent one in all."""
-    room = Room(database, PROJECT)
+    room = ChatStores(database, PROJECT)
     key = chat_key(entries)
     chosen = random.Random(entries)
     words = ["".join(chosen.choices("abcdefghijklmnoprstuvw", k=6)) for _ in range(4000)]
@@ -69,14 +69,14 @@ def fill(database: Database, entries: int) -> None:
             for number in range(first, min(first + BOX_CARDS, entries))
         ]
         with room.transaction():
-            chat = room.chats.append(room.chats.lock_or_make(key), drafts)
+            chat = room.chats.append(room.chats.lock_or_create(key), drafts)
             for start in range(0, len(drafts), _PER_CONTEXT):
                 _archive(room, chat, drafts[start : start + _PER_CONTEXT], first + start)
             room.chats.write(msgspec.structs.replace(chat, answered=chat.entries), database.now())
     with room.transaction():
         chat = room.chats.lock(key)
         last = room.chats.entries(chat, entries - 20)
-        chat = with_round(room, chat, [entry.card_id for entry in last], database.now())
+        chat = append_round(room, chat, [entry.card_id for entry in last], database.now())
         room.chats.write(chat, database.now())
     database.connection.execute("VACUUM ANALYZE")
 
@@ -87,10 +87,10 @@ def _text(number: int, chosen: random.Random, words: list[str]) -> str:
     return " ".join(chosen.choices(words, k=12)) + rare + frequent
 
 
-def _archive(room: Room, chat: Chat, drafts: list[CardDraft], number: int) -> None:
+def _archive(room: ChatStores, chat: Chat, drafts: list[CardDraft], number: int) -> None:
     box = room.boxes.create([draft.card_id for draft in drafts])
     moment = room.database.now() - timedelta(days=30) + timedelta(seconds=number)
-    archive = archive_of(
+    archive = new_archive(
         chat.chat_key,
         f"ctx_{number:032x}",
         box.box_id,
@@ -100,4 +100,4 @@ def _archive(room: Room, chat: Chat, drafts: list[CardDraft], number: int) -> No
         title=f"Context {number}",
         reason=None,
     )
-    keep(room, archive, drafts)
+    store_archive(room, archive, drafts)

@@ -4,16 +4,16 @@ from datetime import datetime
 
 import msgspec
 
-from cardbox_cli.chat.contexts import messages_of
-from cardbox_cli.chat.transcript import unanswered
+from cardbox_cli.chat.contexts import context_slots
+from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.model.cards import card_text
-from cardbox_cli.model.chats import BOX_CARDS, Archive, Chat, ChatRun, Entry, ResetBy, said_at
-from cardbox_cli.store.chats import Room
+from cardbox_cli.model.chats import BOX_CARDS, Archive, Chat, ChatRun, Entry, ResetBy, message_time
+from cardbox_cli.store.chats import ChatStores
 
 _MAX_RUNS = 5
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class ContextMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a context. `role` and `content` are empty if its card is gone."""
 
     role: str
@@ -24,7 +24,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     state: str = "present"
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The entries before the newest one that a run without a context would see, as positions.
 
     `most` is the size of the window. `start` is the first position after the latest `new` or `clear`.
@@ -36,14 +36,14 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     start: int
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a transcript. Each of its boxes holds 1,000 entries; `box_id` is the last one."""
 
     entries: int
     boxes: int
     box_id: str | None
     unanswered: int
-    window: Window
+    window: TranscriptWindow
 
 
 class RunStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,13 +67,13 @@ class ChatView(msgspec.Struct, frozen=True, kw_only=True):
 
     chat_key: str
     context_id: str | None
-    messages: list[Message]
+    messages: list[ContextMessage]
     context_box_id: str | None
     loaded_from: str | None
     context_created_at: datetime | None
     reset_by: ResetBy | None
     reset_at: datetime | None
-    transcript: Kept
+    transcript: TranscriptSummary
     archives: int
     running: str | None
     owner: str | None
@@ -84,7 +84,7 @@ class ChatView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-def view(stores: Room, chat_key: str) -> ChatView:
+def read_chat_view(stores: ChatStores, chat_key: str) -> ChatView:
     """Read the chat of this key in the caller's snapshot. Raises NotFound."""
     chat = stores.chats.get(chat_key)
     runs = stores.runs.last(chat_key, _MAX_RUNS)
@@ -92,7 +92,7 @@ def view(stores: Room, chat_key: str) -> ChatView:
     return ChatView(
         chat_key=chat_key,
         context_id=chat.context_id,
-        messages=messages(stores, chat),
+        messages=list_messages(stores, chat),
         context_box_id=chat.context_box_id,
         loaded_from=chat.loaded_from,
         context_created_at=chat.context_created_at,
@@ -110,7 +110,7 @@ def view(stores: Room, chat_key: str) -> ChatView:
     )
 
 
-def _steps(stores: Room, run: ChatRun) -> list[RunStep]:
+def _steps(stores: ChatStores, run: ChatRun) -> list[RunStep]:
     return [
         RunStep(
             number=number,
@@ -125,43 +125,43 @@ def _steps(stores: Room, run: ChatRun) -> list[RunStep]:
     ]
 
 
-def messages(stores: Room, chat: Chat) -> list[Message]:
+def list_messages(stores: ChatStores, chat: Chat) -> list[ContextMessage]:
     """Return the messages of the active context, in order."""
     return [
-        Message(
+        ContextMessage(
             role="" if slot.card is None else slot.card.role or "",
             content="" if slot.card is None else card_text(slot.card.content),
             card_id=slot.card_id,
-            said_at=None if slot.card is None else said_at(slot.card),
+            said_at=None if slot.card is None else message_time(slot.card),
             created_at=None if slot.card is None else slot.card.created_at,
             state=slot.state,
         )
-        for slot in messages_of(stores, chat)
+        for slot in context_slots(stores, chat)
     ]
 
 
-def archives(stores: Room, chat_key: str, *, limit: int | None) -> list[Archive]:
+def list_archives(stores: ChatStores, chat_key: str, *, limit: int | None) -> list[Archive]:
     """Return the archived contexts of a chat, newest first. Raises NotFound for an unknown chat."""
     stores.chats.get(chat_key)
     return list(stores.archives.newest(chat_key, limit=limit))
 
 
-def entries(stores: Room, chat_key: str, *, limit: int | None) -> list[Entry]:
+def list_entries(stores: ChatStores, chat_key: str, *, limit: int | None) -> list[Entry]:
     """Return the last `limit` entries of a transcript, or all, in order. Raises NotFound."""
     chat = stores.chats.get(chat_key)
     return stores.chats.entries(chat, 0 if limit is None else chat.entries - limit)
 
 
-def _transcript_summary(stores: Room, chat: Chat) -> Kept:
+def _transcript_summary(stores: ChatStores, chat: Chat) -> TranscriptSummary:
     most = stores.settings.chat_window
-    waiting = unanswered(stores, chat, chat.answered)
+    waiting = unanswered_messages(stores, chat, chat.answered)
     last = waiting[-1].position if waiting else chat.entries
-    return Kept(
+    return TranscriptSummary(
         entries=chat.entries,
         boxes=-(-chat.entries // BOX_CARDS),
         box_id=chat.transcript_box_id,
         unanswered=len(waiting),
-        window=Window(
+        window=TranscriptWindow(
             first=min(max(chat.window_start, last - most, 0), last),
             last=last,
             most=most,

@@ -34,7 +34,7 @@ _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _MIN_PAIR_SHARE = 0.5
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class ContextCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """An archived context as a search sees it. `messages` is the text of all its messages."""
 
     context_id: str
@@ -44,7 +44,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     archived_at: datetime
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ContextMatch(msgspec.Struct, frozen=True, kw_only=True):
     """A context that matches a query.
 
     `words` maps the terms that it has as words to the first place that has them; `parts` maps the terms
@@ -74,40 +74,40 @@ def _describe_matches(found: dict[str, Place], prefix: str) -> Iterator[str]:
             yield f"{', '.join(terms)} in its {place}"
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Normalize a text for comparison: case, character widths and ligatures do not matter."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-def terms(query: str) -> list[str]:
+def split_terms(query: str) -> list[str]:
     """Split a query into its distinct words, folded. A change of script also separates words.
 
     A word without any letter or digit, such as an emoji, is searched for unchanged.
     """
-    found = (each for word in folded(query).split() for each in _TERM.findall(word) or [word])
+    found = (each for word in fold(query).split() for each in _TERM.findall(word) or [word])
     return list(dict.fromkeys(found))
 
 
-def needles(query: str) -> list[str]:
+def search_strings(query: str) -> list[str]:
     """Return the folded strings of which a text must contain one to be ranked.
 
     These are the terms of the query; long terms of scripts without spaces are cut into pairs of characters.
     """
-    found = (each for term in terms(query) for each in (_pairs(term) if _is_long(term) else [term]))
+    found = (each for term in split_terms(query) for each in (_pairs(term) if _is_long(term) else [term]))
     return list(dict.fromkeys(found))
 
 
-def ranked(candidates: Iterable[Candidate], query: str) -> list[Found]:
+def rank(candidates: Iterable[ContextCandidate], query: str) -> list[ContextMatch]:
     """Return the contexts that match any term of a query, the best first.
 
     The order is by matching words, then matches within words, then matches in titles, in reasons, then age.
     """
-    wanted = [_Term.parse(term) for term in terms(query)]
+    wanted = [_Term.parse(term) for term in split_terms(query)]
     found = (_match(candidate, wanted) for candidate in candidates)
     return sorted((each for each in found if each.words or each.parts), key=_order, reverse=True)
 
 
-def _order(found: Found) -> tuple[int, int, int, int, datetime, str]:
+def _order(found: ContextMatch) -> tuple[int, int, int, int, datetime, str]:
     places = [*found.words.values(), *found.parts.values()]
     return (
         len(found.words),
@@ -157,8 +157,8 @@ def _pairs(term: str) -> list[str]:
     return list(dict.fromkeys(map("".join, pairwise(term))))
 
 
-def _match(candidate: Candidate, wanted: Sequence[_Term]) -> Found:
-    texts: list[tuple[Place, str]] = [(place, folded(getattr(candidate, place))) for place in PLACES]
+def _match(candidate: ContextCandidate, wanted: Sequence[_Term]) -> ContextMatch:
+    texts: list[tuple[Place, str]] = [(place, fold(getattr(candidate, place))) for place in PLACES]
     words: dict[str, Place] = {}
     parts: dict[str, Place] = {}
     for term in wanted:
@@ -166,7 +166,7 @@ def _match(candidate: Candidate, wanted: Sequence[_Term]) -> Found:
             words[term.text] = place
         elif place := next((place for place, text in texts if term.is_part_of(text)), None):
             parts[term.text] = place
-    return Found(
+    return ContextMatch(
         context_id=candidate.context_id,
         terms=[term.text for term in wanted],
         words=words,
@@ -182,37 +182,37 @@ def _match(candidate: Candidate, wanted: Sequence[_Term]) -> Found:
 # words, and `ranked` drops it.
 
 # The number of characters at the end of a context's messages that a search covers.
-SEARCHED = 100_000
+MAX_SEARCHED_CHARACTERS = 100_000
 # The length of the chunks by which a part of a word is found.
 _MAX_CHUNK = 3
 _SPACED = re.compile(r"[\u0000-\u0dff\u0f00-\u0fff\u10a0-\u10ff\u1200-\u177f\u1800-\u2e7f]+")
 
 
-class IndexTerms:
+class ContextIndex:
     """The numbers that index the archived contexts of one chat."""
 
     def __init__(self, project_id: str, chat_key: str) -> None:
         self._seed = crc32(f"{project_id}\0{chat_key}\0".encode())
 
-    def of_archive(self, archive: Archive, text: str) -> list[int]:
+    def archive_numbers(self, archive: Archive, text: str) -> list[int]:
         """Return the numbers of an archived context: of its title, its reason, and its messages' `text`."""
         numbers: set[int] = set()
         for text_of_part in (archive.title or "", archive.reason or "", text):
-            for term in terms(text_of_part):
+            for term in split_terms(text_of_part):
                 numbers.update(self._all_of(term))
-        for term in terms(archive.title or ""):
+        for term in split_terms(archive.title or ""):
             numbers.add(self._number("t", term))
         return sorted(numbers)
 
-    def word(self, term: str) -> list[int]:
+    def word_numbers(self, term: str) -> list[int]:
         """Return the numbers of every context that has this term as a word."""
-        return [self._number("w", term)] if _is_spaced_script(term) else self.part(term)
+        return [self._number("w", term)] if _is_spaced_script(term) else self.part_numbers(term)
 
-    def titled(self, term: str) -> list[int]:
+    def title_numbers(self, term: str) -> list[int]:
         """Return the numbers of every context with this term in its title."""
         return [self._number("t", term)]
 
-    def part(self, term: str) -> list[int]:
+    def part_numbers(self, term: str) -> list[int]:
         """Return the numbers of every context that has this term within a word."""
         return [self._number("p", chunk) for chunk in _chunks(term)]
 
@@ -228,9 +228,9 @@ class IndexTerms:
         return number - (1 << 32) if number >= 1 << 31 else number
 
 
-def search_text(messages: Iterable[str]) -> str:
+def join_search_text(messages: Iterable[str]) -> str:
     """Join the texts of messages for a search. A long text is cut to its end."""
-    return "\n".join(messages)[-SEARCHED:]
+    return "\n".join(messages)[-MAX_SEARCHED_CHARACTERS:]
 
 
 def _is_spaced_script(term: str) -> bool:

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.chat.chat_view import archives
+from cardbox_cli.chat.chat_view import list_archives
 from cardbox_cli.chat.contexts import clear, load, start_new
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Archive
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.text import conflict_message, unknown_message
 
 NEW = "chat_context_new"
@@ -122,7 +122,7 @@ CHAT_TOOLS = {
 }
 
 
-def chat_tool(name: str) -> ChatTool:
+def find_chat_tool(name: str) -> ChatTool:
     """Return the tool of this name. Raises NotFound."""
     if name not in CHAT_TOOLS:
         raise NotFound(
@@ -132,9 +132,9 @@ def chat_tool(name: str) -> ChatTool:
     return CHAT_TOOLS[name]
 
 
-def arguments_of(name: str, given: object) -> Arguments:
+def parse_arguments(name: str, given: object) -> Arguments:
     """Parse the arguments of a call. Raises NotFound for an unknown tool, InvalidInput for bad arguments."""
-    tool = chat_tool(name)
+    tool = find_chat_tool(name)
     try:
         exact_json.check_storable(given)
         arguments = msgspec.convert(_rename_aliases(given), tool.takes)
@@ -168,28 +168,28 @@ def _check_load(arguments: LoadArguments) -> None:
 _MAX_LISTED = 20
 
 
-def answer(stores: Room, chat_key: str, name: str, given: object) -> dict[str, Any]:
+def run_chat_tool(stores: ChatStores, chat_key: str, name: str, given: object) -> dict[str, Any]:
     """Execute a call on a chat, and return its result as JSON values.
 
     Raises NotFound for an unknown tool, chat or archived context, and for a query without a match;
     InvalidInput for bad arguments.
     """
-    arguments = arguments_of(name, given)
+    arguments = parse_arguments(name, given)
     result: dict[str, Any] = exact_json.decode(
         exact_json.encode(_HANDLERS[name](stores, chat_key, arguments))
     )
     return result
 
 
-def _new(stores: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
+def _new(stores: ChatStores, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     assert isinstance(arguments, NewArguments)
     changed = start_new(stores, chat_key, title=arguments.title, reason=arguments.reason)
     kept = {"title_and_reason": "those it was archived with before"} if changed.was_archived else {}
     return {"archived": changed.archived, "messages": 0, **kept}
 
 
-def _list(stores: Room, chat_key: str, _: Arguments) -> dict[str, Any]:
-    found = archives(stores, chat_key, limit=_MAX_LISTED + 1)
+def _list(stores: ChatStores, chat_key: str, _: Arguments) -> dict[str, Any]:
+    found = list_archives(stores, chat_key, limit=_MAX_LISTED + 1)
     listed = [_summarize(each) for each in found[:_MAX_LISTED]]
     return {"contexts": listed, "has_more": len(found) > _MAX_LISTED}
 
@@ -205,7 +205,7 @@ def _summarize(archive: Archive) -> dict[str, Any]:
     }
 
 
-def _load(stores: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
+def _load(stores: ChatStores, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     assert isinstance(arguments, LoadArguments)
     changed = load(stores, chat_key, arguments.context_id or None, words=arguments.query or None)
     ranked = {} if changed.why is None else {"why": changed.why}
@@ -217,12 +217,12 @@ def _load(stores: Room, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def _clear(stores: Room, chat_key: str, _: Arguments) -> dict[str, Any]:
+def _clear(stores: ChatStores, chat_key: str, _: Arguments) -> dict[str, Any]:
     clear(stores, chat_key)
     return {"cleared": True, "messages": 0}
 
 
-_HANDLERS: dict[str, Callable[[Room, str, Arguments], dict[str, Any]]] = {
+_HANDLERS: dict[str, Callable[[ChatStores, str, Arguments], dict[str, Any]]] = {
     NEW: _new,
     LIST: _list,
     LOAD: _load,

@@ -12,17 +12,24 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.chat.context_search import Candidate, IndexTerms, needles, ranked, search_text, terms
+from cardbox_cli.chat.context_search import (
+    ContextCandidate,
+    ContextIndex,
+    join_search_text,
+    rank,
+    search_strings,
+    split_terms,
+)
 from cardbox_cli.errors import InvalidInput, NotFound
-from cardbox_cli.limits import WORDS_SIZE
+from cardbox_cli.limits import SEARCH_TEXT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.chats import PREVIEW, Archive, Chat, ResetBy
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.ids import unique
-from cardbox_cli.store.chats import Room
-from cardbox_cli.text import argument
+from cardbox_cli.store.chats import ChatStores
+from cardbox_cli.text import quote_argument
 
 # --- search: the database returns a few of the newest candidates, and `context_search` ranks them
 
@@ -31,49 +38,49 @@ _MAX_WORDS = 6
 _MAX_CANDIDATES = 20
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class RankedContext(msgspec.Struct, frozen=True):
     """An archived context that a search found; `why` explains its rank."""
 
     context_id: str
     why: str
 
 
-def find(stores: Room, chat_key: str, words: str, *, limit: int) -> list[Ranked]:
+def search_contexts(stores: ChatStores, chat_key: str, words: str, *, limit: int) -> list[RankedContext]:
     """Return the archived contexts that match most of the words, the best first. Raises NotFound for none."""
-    if len(words) > WORDS_SIZE.value:
+    if len(words) > SEARCH_TEXT_SIZE.value:
         raise InvalidInput(
-            f"the query has {len(words)} characters; the limit is {WORDS_SIZE.value}",
+            f"the query has {len(words)} characters; the limit is {SEARCH_TEXT_SIZE.value}",
             hint="pass a few words of the title or the messages",
         )
-    wanted = terms(words)[:_MAX_WORDS]
+    wanted = split_terms(words)[:_MAX_WORDS]
     if not wanted:
         raise InvalidInput("the query has no words", hint="pass words of the title or the messages")
-    index = IndexTerms(stores.project_id, chat_key)
+    index = ContextIndex(stores.project_id, chat_key)
     search = _Search(stores, chat_key, index)
     found = list(search.search_words(wanted)) or list(search.search_parts(wanted, words))
     candidates = [
-        Candidate(
+        ContextCandidate(
             context_id=each.context_id,
             title=each.title or "",
             reason=each.reason or "",
             messages=each.search_text,
             archived_at=each.archived_at,
         )
-        for each in stores.archives.findable(chat_key, unique(found))
+        for each in stores.archives.search_candidates(chat_key, unique(found))
     ]
-    best = ranked(candidates, words)
+    best = rank(candidates, words)
     if not best:
         raise NotFound(
             f"no archived context of chat {chat_key!r} matches {words!r}",
-            hint=f"`cbx chat list {argument(chat_key)}` lists them",
+            hint=f"`cbx chat list {quote_argument(chat_key)}` lists them",
         )
-    return [Ranked(each.context_id, each.why) for each in best[:limit]]
+    return [RankedContext(each.context_id, each.why) for each in best[:limit]]
 
 
 class _Search:
     """The queries that narrow the candidates by their index numbers."""
 
-    def __init__(self, stores: Room, chat_key: str, index: IndexTerms) -> None:
+    def __init__(self, stores: ChatStores, chat_key: str, index: ContextIndex) -> None:
         self._archives = stores.archives
         self._chat_key = chat_key
         self._index = index
@@ -84,7 +91,7 @@ class _Search:
         If there are more than `_MAX_CANDIDATES`, also yield those with a word in the title, and those with a
         further one within a word.
         """
-        known = [term for term in wanted if self._newest(self._index.word(term), limit=1)]
+        known = [term for term in wanted if self._newest(self._index.word_numbers(term), limit=1)]
         for size in range(len(known), 0, -1):
             found = [
                 each for chosen in combinations(known, size) for each in self._search_all(chosen, wanted)
@@ -94,27 +101,27 @@ class _Search:
                 return
 
     def _search_all(self, chosen: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
-        words = [number for term in chosen for number in self._index.word(term)]
+        words = [number for term in chosen for number in self._index.word_numbers(term)]
         found = self._newest(words)
         yield from found
         if len(found) < _MAX_CANDIDATES:
             return
         for term in chosen:
-            yield from self._newest([*words, *self._index.titled(term)])
+            yield from self._newest([*words, *self._index.title_numbers(term)])
         for term in wanted:
             if term not in chosen:
-                yield from self._newest([*words, *self._index.part(term)])
+                yield from self._newest([*words, *self._index.part_numbers(term)])
 
     def search_parts(self, wanted: Sequence[str], words: str) -> Iterator[str]:
         """Yield the newest contexts that have any of these within a word, or in a text without spaces."""
-        for term in (*wanted, *needles(words)[: _MAX_WORDS * 4]):
-            yield from self._newest(self._index.part(term))
+        for term in (*wanted, *search_strings(words)[: _MAX_WORDS * 4]):
+            yield from self._newest(self._index.part_numbers(term))
 
     def _newest(self, numbers: Sequence[int], limit: int = _MAX_CANDIDATES) -> list[str]:
-        return self._archives.with_terms(self._chat_key, numbers, limit)
+        return self._archives.find_by_terms(self._chat_key, numbers, limit)
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
+class ContextChange(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a change of the active context.
 
     `archived` is the snapshot that holds the previous context, None if that was empty or discarded. If
@@ -132,12 +139,14 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
     why: str | None = None
 
 
-def messages_of(stores: Room, chat: Chat) -> list[Slot]:
+def context_slots(stores: ChatStores, chat: Chat) -> list[Slot]:
     """Return the messages of the active context, in order."""
     return [] if chat.context_box_id is None else stores.boxes.slots(chat.context_box_id)
 
 
-def start_new(stores: Room, chat_key: str, *, title: str | None = None, reason: str | None = None) -> Changed:
+def start_new(
+    stores: ChatStores, chat_key: str, *, title: str | None = None, reason: str | None = None
+) -> ContextChange:
     """Archive the active context and start an empty one. A loaded snapshot without changes is not archived
     again. Raises NotFound for an unknown chat."""
     _check_texts(title=title, reason=reason)
@@ -145,8 +154,8 @@ def start_new(stores: Room, chat_key: str, *, title: str | None = None, reason: 
         chat = stores.chats.lock(chat_key)
         now = stores.database.now()
         archived = archive_active(stores, chat, now, title=title, reason=reason)
-        stores.chats.write(emptied(chat, "new", now), now)
-        return Changed(
+        stores.chats.write(empty_head(chat, "new", now), now)
+        return ContextChange(
             chat_key=chat_key,
             archived=archived,
             was_archived=archived is not None and chat.is_as_loaded,
@@ -154,16 +163,18 @@ def start_new(stores: Room, chat_key: str, *, title: str | None = None, reason: 
         )
 
 
-def clear(stores: Room, chat_key: str) -> Changed:
+def clear(stores: ChatStores, chat_key: str) -> ContextChange:
     """Empty the active context without archiving it. Raises NotFound for an unknown chat."""
     with stores.transaction():
         chat = stores.chats.lock(chat_key)
         now = stores.database.now()
-        stores.chats.write(emptied(chat, "clear", now), now)
-        return Changed(chat_key=chat_key, run_id=_run_of(chat, now))
+        stores.chats.write(empty_head(chat, "clear", now), now)
+        return ContextChange(chat_key=chat_key, run_id=_run_of(chat, now))
 
 
-def load(stores: Room, chat_key: str, context_id: str | None = None, *, words: str | None = None) -> Changed:
+def load(
+    stores: ChatStores, chat_key: str, context_id: str | None = None, *, words: str | None = None
+) -> ContextChange:
     """Load a snapshot as the active context: the one of this id, or the best match of the words.
 
     The previous context is archived first. Raises NotFound for an unknown chat or snapshot, and if the words
@@ -174,7 +185,7 @@ def load(stores: Room, chat_key: str, context_id: str | None = None, *, words: s
         now = stores.database.now()
         best = _best(stores, chat_key, context_id, words)
         archive = stores.archives.get(chat_key, context_id or best.context_id)
-        changed = Changed(
+        changed = ContextChange(
             chat_key=chat_key,
             loaded=archive.context_id,
             messages=archive.messages,
@@ -189,16 +200,16 @@ def load(stores: Room, chat_key: str, context_id: str | None = None, *, words: s
         return msgspec.structs.replace(changed, archived=archived, was_archived=was_archived)
 
 
-def _best(stores: Room, chat_key: str, context_id: str | None, words: str | None) -> Ranked:
+def _best(stores: ChatStores, chat_key: str, context_id: str | None, words: str | None) -> RankedContext:
     if context_id is not None:
-        return Ranked(context_id=context_id, why="")
+        return RankedContext(context_id=context_id, why="")
     if not (words or "").strip():
         raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
-    found = find(stores, chat_key, words or "", limit=1)
+    found = search_contexts(stores, chat_key, words or "", limit=1)
     return found[0]
 
 
-def _load_snapshot(stores: Room, chat: Chat, archive: Archive, now: datetime) -> Chat:
+def _load_snapshot(stores: ChatStores, chat: Chat, archive: Archive, now: datetime) -> Chat:
     snapshot = stores.boxes.get(archive.box_id)
     box = stores.boxes.create(
         snapshot.card_ids,
@@ -218,7 +229,7 @@ def _load_snapshot(stores: Room, chat: Chat, archive: Archive, now: datetime) ->
     )
 
 
-def emptied(chat: Chat, by: ResetBy, now: datetime) -> Chat:
+def empty_head(chat: Chat, by: ResetBy, now: datetime) -> Chat:
     """Return the head of a chat with an empty active context. The caller writes it."""
     return msgspec.structs.replace(
         chat,
@@ -234,7 +245,7 @@ def emptied(chat: Chat, by: ResetBy, now: datetime) -> Chat:
 
 
 def archive_active(
-    stores: Room, chat: Chat, now: datetime, *, title: str | None = None, reason: str | None = None
+    stores: ChatStores, chat: Chat, now: datetime, *, title: str | None = None, reason: str | None = None
 ) -> str | None:
     """Archive the active context of a locked chat, unless it is an unchanged snapshot.
 
@@ -244,8 +255,8 @@ def archive_active(
         return None
     if chat.is_as_loaded:
         return chat.context_id
-    cards = [slot.card for slot in messages_of(stores, chat) if slot.card is not None]
-    archive = archive_of(
+    cards = [slot.card for slot in context_slots(stores, chat) if slot.card is not None]
+    archive = new_archive(
         chat.chat_key,
         chat.context_id,
         chat.context_box_id,
@@ -255,11 +266,11 @@ def archive_active(
         title=title,
         reason=reason,
     )
-    keep(stores, archive, cards)
+    store_archive(stores, archive, cards)
     return archive.context_id
 
 
-def archive_of(
+def new_archive(
     chat_key: str,
     context_id: str,
     box_id: str,
@@ -287,8 +298,8 @@ def archive_of(
     )
 
 
-def keep(
-    stores: Room,
+def store_archive(
+    stores: ChatStores,
     archive: Archive,
     cards: Sequence[Card | CardDraft],
     *,
@@ -298,12 +309,12 @@ def keep(
 
     `layout` holds the further fields of the file that it was imported from.
     """
-    text = search_text(card_text(card.content) for card in cards)
-    terms = IndexTerms(stores.project_id, archive.chat_key).of_archive(archive, text)
+    text = join_search_text(card_text(card.content) for card in cards)
+    terms = ContextIndex(stores.project_id, archive.chat_key).archive_numbers(archive, text)
     return stores.archives.add(archive, search_text=text, terms=terms, layout=layout)
 
 
-def with_round(stores: Room, chat: Chat, card_ids: Sequence[str], now: datetime) -> Chat:
+def append_round(stores: ChatStores, chat: Chat, card_ids: Sequence[str], now: datetime) -> Chat:
     """Append the messages of a round to the active context of a locked chat.
 
     A loaded snapshot becomes a new context. Returns the head, which the caller writes.
@@ -329,8 +340,8 @@ def _check_texts(**said: Any) -> None:
             exact_json.check_storable(text, name)
         except exact_json.Unstorable as exc:
             raise InvalidInput(f"--{name}: {exc}", hint="remove that character") from exc
-        if text is not None and len(text) > WORDS_SIZE.value:
+        if text is not None and len(text) > SEARCH_TEXT_SIZE.value:
             raise InvalidInput(
-                f"--{name}: {len(text)} characters exceed the limit of {WORDS_SIZE.value}",
+                f"--{name}: {len(text)} characters exceed the limit of {SEARCH_TEXT_SIZE.value}",
                 hint="pass a few words by which you can find it again",
             )

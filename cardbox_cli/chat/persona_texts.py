@@ -11,13 +11,13 @@ from cardbox_cli.model.card_types import CHAT_MEMORY, CHAT_PERSONA
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.chats import CHAT, check_key, texts_box
 from cardbox_cli.model.ids import check_new_id
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 
 # The name of the persona that precedes all others.
 PRIMARY = "Primary"
 
 
-class Text(msgspec.Struct, frozen=True, kw_only=True):
+class StoredText(msgspec.Struct, frozen=True, kw_only=True):
     """The current text of a persona, or the memory of a chat, which has no name."""
 
     name: str | None
@@ -25,29 +25,30 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     card_id: str
 
 
-def personas(stores: Room) -> list[Text]:
+def list_personas(stores: ChatStores) -> list[StoredText]:
     """Return the project's personas, the primary one first, the others by name."""
     latest: dict[str, Card] = {}
     for card in _cards(stores, texts_box(stores.project_id, None)):
         name = card.metadata.get("name")
         latest[name if isinstance(name, str) else PRIMARY] = card
     named = [
-        Text(name=name, text=card_text(card.content), card_id=card.card_id) for name, card in latest.items()
+        StoredText(name=name, text=card_text(card.content), card_id=card.card_id)
+        for name, card in latest.items()
     ]
     return sorted((each for each in named if each.text.strip()), key=_order)
 
 
-def memory(stores: Room, chat_key: str) -> Text | None:
+def find_memory(stores: ChatStores, chat_key: str) -> StoredText | None:
     """Return the memory of a chat, None if it is empty."""
     last = _cards(stores, texts_box(stores.project_id, chat_key))[-1:]
-    found = [Text(name=None, text=card_text(card.content), card_id=card.card_id) for card in last]
+    found = [StoredText(name=None, text=card_text(card.content), card_id=card.card_id) for card in last]
     return next((each for each in found if each.text.strip()), None)
 
 
-def set_persona(stores: Room, name: str, text: str) -> str:
+def set_persona(stores: ChatStores, name: str, text: str) -> str:
     """Set the text of a persona, whose name ignores case. Returns the card's id."""
     check_new_id(name, "the persona's name", f"for example {PRIMARY}")
-    found = next((each for each in personas(stores) if _is_same(each.name, name)), None)
+    found = next((each for each in list_personas(stores) if _is_same(each.name, name)), None)
     draft = draft_card(
         CHAT_PERSONA,
         text,
@@ -57,31 +58,31 @@ def set_persona(stores: Room, name: str, text: str) -> str:
     return _append(stores, texts_box(stores.project_id, None), "personas", draft)
 
 
-def set_memory(stores: Room, chat_key: str, text: str) -> str:
+def set_memory(stores: ChatStores, chat_key: str, text: str) -> str:
     """Replace the memory of a chat. Returns the card's id."""
     check_key(chat_key)
     draft = draft_card(CHAT_MEMORY, text, author_id=OPERATOR, metadata={CHAT: {"key": chat_key}})
     with stores.transaction():
-        stores.chats.lock_or_make(chat_key)
+        stores.chats.lock_or_create(chat_key)
         return _append(stores, texts_box(stores.project_id, chat_key), f"memory of {chat_key}", draft)
 
 
-def _append(stores: Room, box_id: str, title: str, draft: CardDraft) -> str:
+def _append(stores: ChatStores, box_id: str, title: str, draft: CardDraft) -> str:
     with stores.transaction():
         stores.cards.add(draft)
-        if stores.boxes.existing([box_id]):
+        if stores.boxes.filter_existing([box_id]):
             stores.boxes.append(box_id, [draft.card_id])
         else:
             stores.boxes.create([draft.card_id], box_id=box_id, title=title)
     return draft.card_id
 
 
-def _cards(stores: Room, box_id: str) -> list[Card]:
+def _cards(stores: ChatStores, box_id: str) -> list[Card]:
     slots: list[Slot] = stores.boxes.slots(box_id)
     return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]
 
 
-def _order(persona: Text) -> tuple[bool, str]:
+def _order(persona: StoredText) -> tuple[bool, str]:
     return not _is_same(persona.name, PRIMARY), persona.name or ""
 
 

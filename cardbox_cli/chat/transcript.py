@@ -11,7 +11,7 @@ import msgspec
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.chats import Chat, ChatFence, Entry, check_key, entry_draft, entry_id
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 
 # The number of last entries that are searched for unanswered messages.
 _MAX_UNANSWERED = 1000
@@ -20,7 +20,7 @@ _MAX_UNANSWERED = 1000
 _NO_TURN: Mapping[str, str] = {}
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class AppendedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An appended entry. If it was delivered before, `is_new` is False and `position` None.
 
     `run_id` is the running run: it will read the user's message, or it has sent the reply.
@@ -35,13 +35,13 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def send(
-    stores: Room,
+    stores: ChatStores,
     chat_key: str,
     text: str,
     *,
     told: Mapping[str, Any] | None = None,
     turn: Mapping[str, str] = _NO_TURN,
-) -> Said:
+) -> AppendedEntry:
     """Append a user's message. A running run reads it before its next step.
 
     `turn` is the metadata of the turn, or the run, whose command sends it.
@@ -51,13 +51,13 @@ def send(
 
 
 def correct(
-    stores: Room,
+    stores: ChatStores,
     chat_key: str,
     text: str,
     *,
     told: Mapping[str, Any] | None = None,
     turn: Mapping[str, str] = _NO_TURN,
-) -> Said:
+) -> AppendedEntry:
     """Append a user's message to an existing chat, like `send`. Raises NotFound for an unknown chat."""
     with stores.transaction():
         stores.chats.get(chat_key)
@@ -65,14 +65,14 @@ def correct(
 
 
 def reply(
-    stores: Room,
+    stores: ChatStores,
     chat_key: str,
     text: str,
     *,
     told: Mapping[str, Any] | None = None,
     turn: Mapping[str, str] = _NO_TURN,
     fence: ChatFence | None = None,
-) -> Said:
+) -> AppendedEntry:
     """Append a reply that was sent to the user.
 
     With the `fence` of a run, it is that run's reply. Without one, and if no run is running, it answers all
@@ -83,18 +83,18 @@ def reply(
 
 
 def _append(
-    stores: Room,
+    stores: ChatStores,
     chat_key: str,
     role: Literal["user", "assistant"],
     text: str,
     told: Mapping[str, Any],
     turn: Mapping[str, str],
     fence: ChatFence | None,
-) -> Said:
+) -> AppendedEntry:
     check_key(chat_key)
     if not text.strip():
         raise InvalidInput("the message is blank", hint="pass a text")
-    chat = stores.chats.lock_or_make(chat_key) if fence is None else stores.chats.hold(fence)
+    chat = stores.chats.lock_or_create(chat_key) if fence is None else stores.chats.hold(fence)
     message_id = told.get("message_id")
     draft = entry_draft(
         chat_key,
@@ -112,7 +112,7 @@ def _append(
         stores.chats.write(_mark_answered(appended, role, fence, is_busy=chat.is_busy(now)), now)
         if fence is not None:
             _note_reply(stores, fence, draft.card_id)
-    return Said(
+    return AppendedEntry(
         chat_key=chat_key,
         card_id=draft.card_id,
         position=chat.entries if is_new else None,
@@ -122,7 +122,7 @@ def _append(
     )
 
 
-def _is_stored(stores: Room, draft: CardDraft) -> bool:
+def _is_stored(stores: ChatStores, draft: CardDraft) -> bool:
     """Return whether a platform's message was stored before with the same text."""
     found = stores.cards.get_many([draft.card_id]).cards
     return any(card_text(card.content) == card_text(draft.content) for card in found)
@@ -135,23 +135,23 @@ def _mark_answered(chat: Chat, role: str, fence: ChatFence | None, *, is_busy: b
     return chat
 
 
-def _note_reply(stores: Room, fence: ChatFence, card_id: str) -> None:
+def _note_reply(stores: ChatStores, fence: ChatFence, card_id: str) -> None:
     run = stores.runs.get(fence.chat_key, fence.run_id)
     stores.runs.write(msgspec.structs.replace(run, reply_card_ids=[*run.reply_card_ids, card_id]))
 
 
-def unanswered(stores: Room, chat: Chat, start: int) -> list[Entry]:
+def unanswered_messages(stores: ChatStores, chat: Chat, start: int) -> list[Entry]:
     """Return the users' messages from position `start` on, in order, out of the last 1,000 entries."""
     first = max(start, chat.entries - _MAX_UNANSWERED)
     return [entry for entry in stores.chats.entries(chat, first) if entry.role == "user"]
 
 
-def last_entries(stores: Room, chat: Chat, count: int | None) -> list[Entry]:
+def last_entries(stores: ChatStores, chat: Chat, count: int | None) -> list[Entry]:
     """Return the last `count` entries, or all, in order."""
     return stores.chats.entries(chat, 0 if count is None else chat.entries - count)
 
 
-def window(stores: Room, chat: Chat, before: int) -> list[Entry]:
+def window_entries(stores: ChatStores, chat: Chat, before: int) -> list[Entry]:
     """Return the entries that a run without a context sees: the last ones before position `before`, and none
     from before the latest `new` or `clear`."""
     first = max(chat.window_start, before - stores.settings.chat_window)

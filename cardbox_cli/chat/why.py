@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from cardbox_cli.chat.transcript import unanswered
+from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.model.chats import Archive, Chat, ChatRun
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.text import command_line
 
 _MAX_NEAR = 5
@@ -20,7 +20,7 @@ _MAX_RUNS = 5
 Carries = Literal["context", "transcript", "nothing"]
 
 
-class NearKey(msgspec.Struct, frozen=True, kw_only=True):
+class SimilarChat(msgspec.Struct, frozen=True, kw_only=True):
     """A chat with a similar key: its size, and when it was last used."""
 
     chat_key: str
@@ -29,7 +29,7 @@ class NearKey(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryLossCause(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a chat starts without memory, its proof, and a command that helps."""
 
     cause: Literal["another-key", "another-project", "cleared", "new-context", "run-failed"]
@@ -37,7 +37,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     fix: str | None
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of a chat's next run: a summary, its source and size, and the causes if it is empty."""
 
     chat_key: str
@@ -45,8 +45,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     carries: Carries
     messages: int
     summary: str
-    causes: list[Cause]
-    near: list[NearKey]
+    causes: list[MemoryLossCause]
+    near: list[SimilarChat]
 
     @property
     def well(self) -> bool:
@@ -54,14 +54,14 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
         return self.carries != "nothing"
 
 
-def explain(stores: Room, chat_key: str) -> Explained:
+def explain_memory(stores: ChatStores, chat_key: str) -> MemoryExplanation:
     """Explain the memory of a chat, which need not exist. Takes part in the caller's snapshot."""
     chat = stores.chats.find(chat_key)
-    near = stores.chats.near(chat_key, _MAX_NEAR)
+    near = stores.chats.similar(chat_key, _MAX_NEAR)
     nothing: tuple[Carries, int] = ("nothing", 0)
     carries, messages = nothing if chat is None else _measure_memory(stores, chat)
     found = [] if carries == "context" else list(_causes(stores, chat_key, chat, near))
-    return Explained(
+    return MemoryExplanation(
         chat_key=chat_key,
         exists=chat is not None,
         carries=carries,
@@ -69,7 +69,7 @@ def explain(stores: Room, chat_key: str) -> Explained:
         summary=_summary(chat, carries, messages),
         causes=found,
         near=[
-            NearKey(
+            SimilarChat(
                 chat_key=each.chat_key,
                 entries=each.entries,
                 has_context=each.context_box_id is not None,
@@ -80,10 +80,10 @@ def explain(stores: Room, chat_key: str) -> Explained:
     )
 
 
-def _measure_memory(stores: Room, chat: Chat) -> tuple[Carries, int]:
+def _measure_memory(stores: ChatStores, chat: Chat) -> tuple[Carries, int]:
     if chat.context_box_id is not None:
         return "context", len(stores.boxes.get(chat.context_box_id).card_ids)
-    waiting = unanswered(stores, chat, chat.answered)
+    waiting = unanswered_messages(stores, chat, chat.answered)
     last = waiting[-1].position if waiting else chat.entries
     seen = min(last - chat.window_start, stores.settings.chat_window)
     return ("transcript", seen) if seen > 0 else ("nothing", 0)
@@ -101,42 +101,44 @@ def _summary(chat: Chat | None, carries: Carries, messages: int) -> str:
     return "the next run starts without memory: the active context is empty, and no entry is in the window"
 
 
-def _causes(stores: Room, chat_key: str, chat: Chat | None, near: Sequence[Chat]) -> Iterator[Cause]:
+def _causes(
+    stores: ChatStores, chat_key: str, chat: Chat | None, near: Sequence[Chat]
+) -> Iterator[MemoryLossCause]:
     if chat is not None:
         yield from _own_causes(stores, chat)
     used = [each for each in near if each.entries or each.context_box_id]
     if used:
         others = ", ".join(each.chat_key for each in used)
-        yield Cause(
+        yield MemoryLossCause(
             cause="another-key",
             proves=f"another key is another chat, and a topic changes the key; similar keys: {others}",
             fix=command_line(("chat", "show", used[0].chat_key)),
         )
     for project in stores.chats.other_projects(chat_key, _MAX_NEAR):
-        yield Cause(
+        yield MemoryLossCause(
             cause="another-project",
             proves=f"project {project!r} has a chat with this key, and no data crosses projects",
             fix=command_line(("chat", "show", chat_key, "--project", project)),
         )
 
 
-def _own_causes(stores: Room, chat: Chat) -> Iterator[Cause]:
+def _own_causes(stores: ChatStores, chat: Chat) -> Iterator[MemoryLossCause]:
     newest = next(iter(stores.archives.newest(chat.chat_key, limit=1)), None)
     if chat.context_box_id is None and chat.reset_by == "clear":
-        yield Cause(
+        yield MemoryLossCause(
             cause="cleared",
             proves=f"the context was cleared at {_format_time(chat.reset_at)} without archiving it",
             fix=_load_command(newest),
         )
     if chat.context_box_id is None and chat.reset_by == "new":
-        yield Cause(
+        yield MemoryLossCause(
             cause="new-context",
             proves=f"a new context was started at {_format_time(chat.reset_at)}",
             fix=_load_command(newest),
         )
     failed = _failed_run(stores.runs.last(chat.chat_key, _MAX_RUNS))
     if failed is not None:
-        yield Cause(
+        yield MemoryLossCause(
             cause="run-failed",
             proves=f"run {failed.run_id} {failed.status}: {failed.error or failed.error_code}; its messages "
             "are not in the context",

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.session import session
 from cardbox_cli.errors import CardConflict, UsageError
-from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.settings import AGENT, CHAT_RUN, CONTEXT_BOX, OUTPUT_BOX, STEP, TURN_EPOCH, TURN_ID
 
 if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import Fence
     from cardbox_cli.store.connection.database import Database
-    from cardbox_cli.store.in_use import Force
+    from cardbox_cli.store.in_use import ForcedBy
 
 
 def audit(database: "Database", action: str, **detail: Any) -> None:
@@ -50,11 +50,11 @@ def user_name() -> str | None:
         return None
 
 
-def forced(force: bool, database: "Database") -> "Force | None":
+def force_argument(force: bool, database: "Database") -> "ForcedBy | None":
     """Return the --force argument for stores that change cards: the actor; None without --force."""
-    from cardbox_cli.store.in_use import Force
+    from cardbox_cli.store.in_use import ForcedBy
 
-    return Force(actor=actor(database)) if force else None
+    return ForcedBy(actor=actor(database)) if force else None
 
 
 # --- the turn that this process works for
@@ -69,7 +69,7 @@ def own_output(box_id: str) -> "Fence | None":
     """Return the fence of this process's turn if `box_id` is its output box, or None. Raises UsageError."""
     from cardbox_cli.model.execution.turns import Fence
 
-    if as_box_id(OUTPUT_BOX.text()) != box_id:
+    if canonical_box_id(OUTPUT_BOX.text()) != box_id:
         return None
     agent_id, turn_id, epoch = AGENT.text(), TURN_ID.text(), TURN_EPOCH.text()
     if not agent_id or not turn_id or not is_epoch(epoch):
@@ -98,11 +98,11 @@ def own_turn() -> dict[str, str]:
 
 def own_context() -> str | None:
     """Return the context box of the turn that this process works for, or None."""
-    return as_box_id(CONTEXT_BOX.text())
+    return canonical_box_id(CONTEXT_BOX.text())
 
 
 _NEW_CARD = "write a new card and append it to the turn's output box"
-ANSWER = "put the text into the answer; the caller can write it"
+PUT_IN_ANSWER = "put the text into the answer; the caller can write it"
 
 
 def refuse_inside_turn(what: str, *, hint: str = _NEW_CARD) -> None:

@@ -11,7 +11,7 @@ import click
 
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import CbxError, InvalidInput, UsageError
-from cardbox_cli.text import one_entry, printable, without_credentials
+from cardbox_cli.text import escape_invisible, indent_margin, redact_credentials
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -127,16 +127,16 @@ def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:
     if session.debug or "--debug" in argv:
         import traceback
 
-        _print_error(printable(without_credentials(traceback.format_exc())))
+        _print_error(escape_invisible(redact_credentials(traceback.format_exc())))
     _print_error(_format_json(error) if _wants_json(argv, session) else _format_text(error))
     return error.exit_code
 
 
 def _format_text(error: CbxError) -> str:
-    lines = [one_entry(f"error: {error.message}")]
+    lines = [indent_margin(f"error: {error.message}")]
     if error.hint:
-        lines.append(one_entry(f"hint: {error.hint}"))
-    return printable("\n".join(lines))
+        lines.append(indent_margin(f"hint: {error.hint}"))
+    return escape_invisible("\n".join(lines))
 
 
 def _format_json(error: CbxError) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.project_database import database_target, open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
@@ -23,9 +23,9 @@ def runtime() -> "Iterator[Runtime]":
     """Yield the runtime of this run's project for one command. Workers are notified of its commits."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
-    settings = settings_from()
+    settings = read_settings()
     with Wakeups(announce) as wakeups, open_database() as database:
-        yield wired(database, session().project_id, settings, wakeups)
+        yield make_runtime(database, session().project_id, settings, wakeups)
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def listener(worker_target: str | None) -> "Iterator[WakeupListener]":
         yield opened
 
 
-def wired(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
+def make_runtime(database: "Database", project_id: str, settings: Settings, wakeups: "Wakeups") -> "Runtime":
     """Return the runtime of a project on a connection, with notifiers and events."""
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.orchestration.batch_manager import BatchManager

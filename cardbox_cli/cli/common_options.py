@@ -26,7 +26,7 @@ class OutputFormat(NamedTuple):
     delimiter: str | None = None
 
     @property
-    def for_lists(self) -> bool:
+    def is_list_format(self) -> bool:
         """Return whether the format is only for lists, which have columns."""
         return self.delimiter is not None
 
@@ -71,7 +71,7 @@ class _Choice(click.Choice[str]):
             self.fail(f"{exc.message.removesuffix('.')}{guess or '.'}", param, ctx)
 
 
-def _stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
+def _session_option(name: str, *declarations: str, **attributes: Any) -> click.Option:
     """Return an option whose value becomes the session's attribute `name`."""
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
@@ -86,52 +86,56 @@ def _stored(name: str, *declarations: str, **attributes: Any) -> click.Option:
 def list_options() -> list[click.Option]:
     """Return new copies of the options of every command with `--columns`."""
     return [
-        _stored(
+        _session_option(
             "sort",
             "--sort",
             metavar="COLUMN[:desc]",
             help="Sort the listed rows by a column; add :desc to reverse.",
         ),
-        _stored("no_header", "--no-header", is_flag=True, help="Do not print the names of the columns."),
+        _session_option(
+            "no_header", "--no-header", is_flag=True, help="Do not print the names of the columns."
+        ),
     ]
 
 
 def common_options() -> list[click.Option]:
     """Return new copies of the options that every command takes."""
     return [
-        _stored(
+        _session_option(
             "project_id",
             "--project",
             "-p",
             metavar="ID",
             help="Project (tenant). Default: CBX_PROJECT, the config file, else 'default'.",
         ),
-        _stored(
+        _session_option(
             "database_url",
             "--database-url",
             metavar="URL",
             help="Database. Default: CBX_DATABASE_URL, libpq's variables, the config file, else "
             "the embedded server.",
         ),
-        _stored(
+        _session_option(
             "read_url",
             "--read-url",
             metavar="URL",
             help="A replica for commands that only read. Default: CBX_READ_URL, the config file.",
         ),
-        _stored(
+        _session_option(
             "output",
             "--output",
             "-o",
             type=_Choice(tuple(FORMATS)),
             help="Output format. Default: CBX_OUTPUT, the config file, else table.",
         ),
-        _stored(
+        _session_option(
             "color",
             "--color",
             type=_Choice(("auto", "always", "never")),
             help="Colours in tables. Default: auto, only on terminals.",
         ),
-        _stored("null", "--null", "-0", is_flag=True, help="With -o id: end each id with NUL, for xargs -0."),
-        _stored("debug", "--debug", is_flag=True, help="Print a traceback with an error."),
+        _session_option(
+            "null", "--null", "-0", is_flag=True, help="With -o id: end each id with NUL, for xargs -0."
+        ),
+        _session_option("debug", "--debug", is_flag=True, help="Print a traceback with an error."),
     ]

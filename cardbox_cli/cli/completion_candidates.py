@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem, ShellComplete, split_arg_stri
 from cardbox_cli.cli.command_table import COMPLETING, root
 from cardbox_cli.cli.options.value_types import FILES
 from cardbox_cli.cli.session import ProcessContext, Session
-from cardbox_cli.text import is_visible, one_line
+from cardbox_cli.text import excerpt, is_visible
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -34,7 +34,7 @@ def answer(shell: str) -> int:
     try:
         session = Session(process=_TimeLimitedProcess())
         session.configure(root().verbs)
-        found = offers(_after_the_command(os.environ[LINE]), session)
+        found = offers(_words_after_command(os.environ[LINE]), session)
         rows = [_row(shell, found.prefix, item) for item in found.items]
         sys.stdout.buffer.write("".join(rows).encode("utf-8", "replace"))
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def words_of(line: str) -> list[str]:
     return [*words[:-1], words[-1].removesuffix(mark)]
 
 
-def _after_the_command(line: str) -> list[str]:
+def _words_after_command(line: str) -> list[str]:
     """Return the words after `cbx` in a shell's line, which may begin with variables."""
     words = words_of(line)
     while words and re.match(r"\w+=", words[0]):
@@ -107,4 +107,4 @@ def _row(shell: str, prefix: str, item: CompletionItem) -> str:
         value = re.sub(r"^~|[^\w@%+=:,./~-]", r"\\\g<0>", value)
     elif item.type != FILES:
         value = prefix + value
-    return f"{item.type}\t{value}\t{one_line(item.help or '', 80)}\n"
+    return f"{item.type}\t{value}\t{excerpt(item.help or '', 80)}\n"

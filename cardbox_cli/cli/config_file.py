@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 from cardbox_cli.errors import UsageError
 from cardbox_cli.files import open_to_read
 from cardbox_cli.limits import YAML_SIZE
-from cardbox_cli.settings import CONFIG, CONFIG_HOME, IN_CONFIG_FILE, Variable
+from cardbox_cli.settings import CONFIG, CONFIG_FILE_SETTINGS, CONFIG_HOME, Variable
 
 COLUMNS = "columns"
 
@@ -95,7 +95,7 @@ class _Reader:
             ) from None
         except RecursionError:
             raise UsageError(f"{self._path}: it is nested too deeply") from None
-        variables = {str(variable.key): variable for variable in IN_CONFIG_FILE}
+        variables = {str(variable.key): variable for variable in CONFIG_FILE_SETTINGS}
         columns = values.pop(COLUMNS, {})
         for key in values:
             if key not in variables:

@@ -31,7 +31,7 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.store.connection.target import may_hold_password
-from cardbox_cli.text import is_visible, one_line
+from cardbox_cli.text import excerpt, is_visible
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
@@ -85,7 +85,7 @@ class Shell(ProcessContext):
         if len(words) == 1 and words[0] in LEAVE:
             self.left = True
             return 0
-        words = without_prefix(words)
+        words = strip_prefix(words)
         if not words:
             return 0
         if words[0] == USE:
@@ -117,7 +117,7 @@ class Shell(ProcessContext):
 
     def database(self, target: "Target") -> "AbstractContextManager[Database]":
         """Return the connection of this shell, or one to the database that the line names."""
-        return self._cached.lend(target)
+        return self._cached.borrow(target)
 
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run the program as a child with the terminal, and return its exit code."""
@@ -168,7 +168,7 @@ _SPACE = " \t\r\n"
 _WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 
 
-def without_prefix(words: list[str]) -> list[str]:
+def strip_prefix(words: list[str]) -> list[str]:
     """Return the words of the command without a leading `cbx`."""
     return words[1:] or ["--help"] if words[:1] == ["cbx"] else words
 
@@ -216,7 +216,7 @@ REMEMBERED = 2000
 Matches = Sequence[tuple[str, CompletionItem]]
 
 
-class Partner(Protocol):
+class Repl(Protocol):
     """The reader of a prompt's lines. `history` is the name of its history file in CBX_HOME."""
 
     history: str
@@ -236,7 +236,7 @@ class Partner(Protocol):
         """Return the completions of the last word before the cursor."""
 
 
-def converse(partner: Partner) -> int:
+def run_repl(partner: Repl) -> int:
     """Read lines and run them until the person leaves; return 0."""
     editor = _editor(partner)
     while not partner.left:
@@ -253,7 +253,7 @@ def converse(partner: Partner) -> int:
     return 0
 
 
-def _editor(partner: Partner) -> "_Editor | None":
+def _editor(partner: Repl) -> "_Editor | None":
     try:
         import readline
     except ImportError:
@@ -264,7 +264,7 @@ def _editor(partner: Partner) -> "_Editor | None":
 class _Editor:
     """Line editing, completion and history by readline."""
 
-    def __init__(self, partner: Partner, readline: ModuleType) -> None:
+    def __init__(self, partner: Repl, readline: ModuleType) -> None:
         self._partner = partner
         self._readline = readline
         self._matches: list[str] = []
@@ -316,7 +316,7 @@ class _Editor:
         print()
         for match in listed:
             description = self._descriptions[match]
-            text = one_line(description, max(10, columns - width - 3))
+            text = excerpt(description, max(10, columns - width - 3))
             print(f"{match.rstrip().ljust(width)}  {text}".rstrip())
         print(self._partner.prompt + self._readline.get_line_buffer(), end="", flush=True)
 
@@ -355,7 +355,7 @@ class TypedShell:
     @property
     def prompt(self) -> str:
         """Return the project as a prompt."""
-        return f"cbx {one_line(self._shell.settings.project_id, 30)}> "
+        return f"cbx {excerpt(self._shell.settings.project_id, 30)}> "
 
     def run(self, line: str) -> None:
         """Run a line."""

@@ -63,28 +63,28 @@ def resolving_cards(database: "Database", project_id: str) -> "CardStore":
     """Return a store of cards that resolves `@last`."""
     from cardbox_cli.store.cards import CardStore
 
-    return _with_last(CardStore, "card")(database, project_id)
+    return _accepting_last(CardStore, "card")(database, project_id)
 
 
 def resolving_boxes(database: "Database", project_id: str) -> "BoxStore":
     """Return a store of boxes that resolves `@last`."""
     from cardbox_cli.store.boxes import BoxStore
 
-    return _with_last(BoxStore, "box")(database, project_id)
+    return _accepting_last(BoxStore, "box")(database, project_id)
 
 
 def resolving_turns(database: "Database", project_id: str) -> "TurnViews":
     """Return views of turns that resolve `@last`."""
     from cardbox_cli.store.views.turn_views import TurnViews
 
-    return _with_last(TurnViews, "turn")(database, project_id)
+    return _accepting_last(TurnViews, "turn")(database, project_id)
 
 
 def resolving_batches(database: "Database", project_id: str) -> "BatchViews":
     """Return views of batches that resolve `@last`."""
     from cardbox_cli.store.views.batch_views import BatchViews
 
-    return _with_last(BatchViews, "batch")(database, project_id)
+    return _accepting_last(BatchViews, "batch")(database, project_id)
 
 
 def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
@@ -112,7 +112,7 @@ class _TakesLast:
         return full_id
 
 
-def _with_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
+def _accepting_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
     return type(store.__name__, (_TakesLast, store), {"noun": noun})
 
 
@@ -123,23 +123,23 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
     """Store the last id of each noun in `made`; those of other nouns stay."""
     import json
 
-    from cardbox_cli.files import replacing, sweep_files
+    from cardbox_cli.files import atomic_write, remove_leftover_files
 
     # The command has succeeded, even if this cannot be stored.
     with suppress(OSError), _locked_home() as home:
         entries = _read(home / FILE)
-        known = _of(entries, address, project_id)
+        known = _ids_of_project(entries, address, project_id)
         others = [entry for entry in entries if not _is_of(entry, address, project_id)]
         ids = {**known, **made}
         newest = {**ids, "database": address, "project": project_id}
-        sweep_files(home / FILE)
-        with replacing(home / FILE) as stream:
+        remove_leftover_files(home / FILE)
+        with atomic_write(home / FILE) as stream:
             json.dump([*others, newest][-REMEMBERED:], stream, indent=1)
 
 
 def recall(address: str, project_id: str, noun: RowNoun) -> str:
     """Return the full id of `@last`. Raises NotFound if there is none."""
-    made_id = _of(_read(_home() / FILE), address, project_id).get(noun)
+    made_id = _ids_of_project(_read(_home() / FILE), address, project_id).get(noun)
     if made_id is None:
         raise NotFound(
             f"{LAST!r} is not set: your commands have not created a {noun} in project {project_id!r}",
@@ -148,7 +148,7 @@ def recall(address: str, project_id: str, noun: RowNoun) -> str:
     return made_id
 
 
-def _of(entries: list[dict[str, str]], address: str, project_id: str) -> dict[str, str]:
+def _ids_of_project(entries: list[dict[str, str]], address: str, project_id: str) -> dict[str, str]:
     return next((entry for entry in entries if _is_of(entry, address, project_id)), {})
 
 
@@ -187,10 +187,10 @@ def _home() -> "Path":
 @contextmanager
 def _locked_home() -> "Iterator[Path]":
     """Yield CBX_HOME, created if missing, under a lock against concurrent writers."""
-    from cardbox_cli.files import exclusive
+    from cardbox_cli.files import file_lock
     from cardbox_cli.home import make_home
 
     home = _home()
     make_home(home)
-    with exclusive(home):
+    with file_lock(home):
         yield home

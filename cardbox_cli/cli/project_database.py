@@ -121,9 +121,9 @@ def _lag_or_none(database: "Database") -> str | None:
 
 
 def _describe_lag(database: "Database") -> str | None:
-    from cardbox_cli.store.views.database_status import lag
+    from cardbox_cli.store.views.database_status import replica_lag
 
-    found = lag(database)
+    found = replica_lag(database)
     if found is None:
         return None
     if found.behind is None:

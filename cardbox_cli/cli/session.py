@@ -94,8 +94,8 @@ class Session:
         from cardbox_cli.cli.config_file import read_config
 
         self.config = read_config(commands)
-        project, output = self.config.get(PROJECT), OUTPUT.found()
-        if project is not None and PROJECT.found() is None:
+        project, output = self.config.get(PROJECT), OUTPUT.find()
+        if project is not None and PROJECT.find() is None:
             self.usual_project = project.value
             self.project_id = self.project_id if "--project" in self.given else project.value
         if output is None and (configured := self.config.get(OUTPUT)) is not None:

@@ -4,7 +4,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from cardbox_cli.text import one_entry, printable
+from cardbox_cli.text import escape_invisible, indent_margin
 
 
 def open_closed_streams() -> None:
@@ -35,4 +35,4 @@ def escape_unencodable() -> None:
 def announce(message: str) -> None:
     """Print a note on stderr, after the data so far. It cannot control the terminal or fake a message."""
     sys.stdout.flush()
-    print(printable(one_entry(message)), file=sys.stderr, flush=True)
+    print(escape_invisible(indent_margin(message)), file=sys.stderr, flush=True)

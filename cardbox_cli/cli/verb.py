@@ -13,7 +13,7 @@ from typer.models import CommandInfo
 
 from cardbox_cli.cli.common_options import common_options, list_options
 from cardbox_cli.cli.session import session
-from cardbox_cli.cli.terminal.pager import paged
+from cardbox_cli.cli.terminal.pager import page_output
 from cardbox_cli.cli.tree import HELP, CommandBase, Definition, LazyGroup
 from cardbox_cli.errors import UsageError
 
@@ -45,13 +45,15 @@ class Verb(CommandBase, typer.core.TyperCommand):
         session().configure(cast(LazyGroup, ctx.find_root().command).verbs)
         session().reads = bool(ctx.params[self.reads] if isinstance(self.reads, str) else self.reads)
         self._refuse_format()
-        with paged() if self.pages and session().pages and not ctx.params.get("watch") else nullcontext():
+        with (
+            page_output() if self.pages and session().pages and not ctx.params.get("watch") else nullcontext()
+        ):
             return super().invoke(ctx)
 
     def _refuse_format(self) -> None:
         """Raise UsageError for a format of lists. If it is only configured, use a table instead."""
         here = session()
-        if here.format.for_lists and not self.lists:
+        if here.format.is_list_format and not self.lists:
             if "--output" in here.given:
                 raise UsageError(
                     f"-o {here.output} works only for lists, such as `cbx card list`",

@@ -31,7 +31,7 @@ from cardbox_cli.model.layers import (
     check_layer,
 )
 from cardbox_cli.model.todo import TodoItem, todo_items
-from cardbox_cli.text import indented
+from cardbox_cli.text import indent_lines
 
 # --- the texts of layers, as a model reads them
 
@@ -48,15 +48,15 @@ def todo_text(items: Sequence[TodoItem]) -> str:
 
 def knowledge_text(query: str, cards: Sequence[Card]) -> str:
     """Return what was found for the words of `query`, each card's text cut at MAX_LAYER_CARD characters."""
-    return _listed(f"What this project knows about {exact_json.encode(query).decode()}:", cards)
+    return _list_section(f"What this project knows about {exact_json.encode(query).decode()}:", cards)
 
 
 def experience_text(cards: Sequence[Card]) -> str:
     """Return the results of earlier turns, each cut at MAX_LAYER_CARD characters."""
-    return _listed("Results of your earlier work, the newest first:", cards)
+    return _list_section("Results of your earlier work, the newest first:", cards)
 
 
-def _listed(heading: str, cards: Iterable[Card]) -> str:
+def _list_section(heading: str, cards: Iterable[Card]) -> str:
     # A last thought and the deliverable that was made of it have one text.
     texts = dict.fromkeys(text for text in map(_layer_text, cards) if text)
     entries = [_entry(f"[{number}] ", text) for number, text in enumerate(map(_bounded, texts), 1)]
@@ -65,7 +65,7 @@ def _listed(heading: str, cards: Iterable[Card]) -> str:
 
 def _entry(mark: str, text: str) -> str:
     """`text` behind its mark, further lines below it: no line of it passes for one of another's."""
-    return mark + indented(text, " " * len(mark)).removeprefix(" " * len(mark))
+    return mark + indent_lines(text, " " * len(mark)).removeprefix(" " * len(mark))
 
 
 def _layer_text(card: Card) -> str:
@@ -162,8 +162,8 @@ class Collecting(msgspec.Struct, frozen=True, kw_only=True):
     held: Set[str]
     types: Set[str]
     profile_box_id: str | None
-    here: layers.Asked
-    by_profile: layers.Asked
+    here: layers.LayerRequest
+    by_profile: layers.LayerRequest
     process: layers.Process
     share: bool | None
 
@@ -198,9 +198,9 @@ class ContextCollector:
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
-            if name in asked.names and name in layers.COLLECTED:
+            if name in asked.names and name in layers.COLLECTIBLE_LAYERS:
                 return self._collected(wanted, name, asked.knowledge)
-        return _stored(wanted.makers, name) or self._collected(wanted, name, None)
+        return _stored_layer(wanted.makers, name) or self._collected(wanted, name, None)
 
     def _closed(self, wanted: Collecting, name: str) -> str | None:
         """Why knowledge may not be looked for, where nobody gives its text."""
@@ -223,7 +223,7 @@ class ContextCollector:
             items = todo_items(wanted.todo)
             return Layer(name=name, text=todo_text(items), card_ids=[item.card_id for item in items])
         elif name in _JOINED:
-            cards = _of_type(wanted.makers, _JOINED[name])
+            cards = _cards_by_type(wanted.makers, _JOINED[name])
             text = "\n\n".join(card_text(card.content) for card in cards)
         return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
 
@@ -235,7 +235,7 @@ WITHOUT_PROVIDERS = ContextCollector()
 def _candidates(wanted: Collecting) -> Iterator[str]:
     """The layers that somebody asks for, or that the cards themselves bring, in order."""
     asked = wanted.here.names | wanted.by_profile.names
-    kept = _of_type(wanted.makers, STORED_LAYER) if STORED_LAYER in wanted.types else []
+    kept = _cards_by_type(wanted.makers, STORED_LAYER) if STORED_LAYER in wanted.types else []
     brought = {name for card in kept if (name := kept_layer(card)) is not None}
     brought.update(layer for card_type, layer in _MAKERS.items() if card_type in wanted.types)
     for name in sorted(asked):
@@ -247,7 +247,7 @@ def _candidates(wanted: Collecting) -> Iterator[str]:
 def _refusal(wanted: Collecting, name: str) -> str | None:
     """Why `name` may not be had; None for one that may. Raises InvalidInput where it was asked for here."""
     process = wanted.process
-    if not process.may_take(name):
+    if not process.allows(name):
         if name in wanted.here.names:
             may_have = " and ".join((layers.FRAMEWORK, *(process.on_request or ())))
             raise InvalidInput(
@@ -255,14 +255,14 @@ def _refusal(wanted: Collecting, name: str) -> str | None:
                 hint=f"leave it out, or name another --process; it may have {may_have}",
             )
         return f"the process {process.name} cannot have it"
-    if name in layers.UNSHARED or name in wanted.here.names:
+    if name in layers.ALWAYS_INCLUDED or name in wanted.here.names:
         return None
     shares = process.shares if wanted.share is None else wanted.share
     is_requested = wanted.share is None and name in wanted.by_profile.names
     return None if shares or is_requested else "layers are not shared"
 
 
-def _stored(cards: Sequence[Card], name: str) -> Layer | None:
+def _stored_layer(cards: Sequence[Card], name: str) -> Layer | None:
     """The layer as an earlier request had it, where the boxes keep that."""
     card = next((card for card in reversed(cards) if kept_layer(card) == name), None)
     if card is None:
@@ -285,7 +285,7 @@ def _new(found: Sequence[Card], wanted: Collecting) -> list[Card]:
     return [card for card in found if card.card_id not in wanted.held][:_FOUND]
 
 
-def _of_type(cards: Sequence[Card], card_type: str) -> list[Card]:
+def _cards_by_type(cards: Sequence[Card], card_type: str) -> list[Card]:
     return [card for card in cards if card.type == card_type]
 
 
@@ -323,10 +323,10 @@ def compose(
     prompt = [_layer_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []
     asked = [_layer_message(QUERY, "user", query)] if query else []
     behind = {*(PER_CALL if layout == "cache" else ()), *([COMPRESSION] if compression == "after" else ())}
-    return _in_order(prompt, layers, checkpoint_messages, asked, behind)
+    return _arrange(prompt, layers, checkpoint_messages, asked, behind)
 
 
-def with_layers(messages: _Messages, contexts: Mapping[str, str], layout: Layout) -> _Messages:
+def add_missing_layers(messages: _Messages, contexts: Mapping[str, str], layout: Layout) -> _Messages:
     """Composed messages with layers that they lack, each where `compose` puts it."""
     parts: dict[str, list[Message]] = {SYSTEM_PROMPT: [], CHECKPOINT: [], QUERY: []}
     layers = {name: _layer_message(name, "system", text) for name, text in contexts.items()}
@@ -336,10 +336,10 @@ def with_layers(messages: _Messages, contexts: Mapping[str, str], layout: Layout
         else:
             layers[message.layer] = message
     behind = PER_CALL if layout == "cache" else ()
-    return _in_order(parts[SYSTEM_PROMPT], layers, parts[CHECKPOINT], parts[QUERY], behind)
+    return _arrange(parts[SYSTEM_PROMPT], layers, parts[CHECKPOINT], parts[QUERY], behind)
 
 
-def _in_order(
+def _arrange(
     prompt: _Messages,
     layers: Mapping[str, Message],
     history: _Messages,
@@ -352,7 +352,7 @@ def _in_order(
     before = [*prompt, *(layers[name] for name in names if name not in behind)]
     after = [*(layers[name] for name in names if name in behind), *query]
     if isinstance(history, PackedMessages):
-        return history.between(before, after)
+        return history.surround(before, after)
     return [*before, *history, *after]
 
 

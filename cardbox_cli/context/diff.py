@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cardbox_cli.context.composer import with_layers
+from cardbox_cli.context.composer import add_missing_layers
 from cardbox_cli.context.explain import Explanation, MessageLine, ToolLine, explain
 from cardbox_cli.context.provider import Provider, SentMessage
 from cardbox_cli.context.request import Request
@@ -106,7 +106,7 @@ def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
         difference=None if is_equal else _difference(ones[parting:], others[parting:]),
         a_after=_extent(ones[parting:]),
         b_after=_extent(others[parting:]),
-        new=[each.piece for each in _added(ones[parting:], others[parting:])],
+        new=[each.piece for each in _added_prefix(ones[parting:], others[parting:])],
         a_lost=list(a.lost_layers),
         b_lost=list(b.lost_layers),
     )
@@ -120,7 +120,7 @@ def _completed(request: Request, other: Request) -> Request:
     texts = {name: known.get(sha256, sha256) for name, sha256 in request.lost_layers.items()}
     return msgspec.structs.replace(
         request,
-        messages=with_layers(request.messages, texts, request.layout),
+        messages=add_missing_layers(request.messages, texts, request.layout),
         lost_layers={name: each for name, each in request.lost_layers.items() if each not in known},
     )
 
@@ -157,7 +157,7 @@ def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Diffe
     return Difference(a=_contrasted(b, a), b=_contrasted(a, b))
 
 
-def _added(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Sequence[_Compared]:
+def _added_prefix(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Sequence[_Compared]:
     """The messages that the others begin with, where they then go on as the ones do, which have none."""
     more = len(others) - len(ones)
     if more <= 0 or any(each.rank != _REST for each in ones):

@@ -54,7 +54,7 @@ class TokenCosts:
         """The beginning of the reply, which is counted with the request."""
         return Cost("", _REPLY, 0 if self._documented else _REPLY)
 
-    def of_message(self, message: Message) -> Cost:
+    def message_cost(self, message: Message) -> Cost:
         """A message: its text, or else its parts as JSON, its tool calls, and what it is wrapped in.
 
         One of a group is sent as a part of a message: how that is wrapped is an estimate.
@@ -67,8 +67,8 @@ class TokenCosts:
         rest = "".join(_json_text(value) for value in others if value)
         of_text = count(text)
         named = _PER_NAME + count(name) if isinstance(name, str) else 0
-        of_rest = self._of_json(rest) if rest else 0
-        tokens = _PER_MESSAGE + self._of_role(str(role)) + named + of_text + of_rest
+        of_rest = self._json_tokens(rest) if rest else 0
+        tokens = _PER_MESSAGE + self._role_tokens(str(role)) + named + of_text + of_rest
         if not self._tokenizer.exact or role not in _PLAIN_ROLES:
             estimated = tokens
         elif self._documented and message.group is None and not rest and body.keys() <= _PLAIN_KEYS:
@@ -77,16 +77,16 @@ class TokenCosts:
             estimated = tokens - of_text
         return Cost(text + rest, tokens, estimated)
 
-    def _of_role(self, role: str) -> int:
+    def _role_tokens(self, role: str) -> int:
         if role not in self._of_roles:
             self._of_roles[role] = self._tokenizer.count(role)
         return self._of_roles[role]
 
-    def _of_json(self, text: str) -> int:
+    def _json_tokens(self, text: str) -> int:
         words, media = _MEDIUM.subn('""', text)
         return self._tokenizer.count(words) + media * _PER_MEDIUM
 
-    def of_tool(self, tool: dict[str, Any]) -> Cost:
+    def tool_cost(self, tool: dict[str, Any]) -> Cost:
         text = _json_text(tool)
         tokens = self._tokenizer.count(text)
         return Cost(text, tokens, tokens)
@@ -170,8 +170,8 @@ def explain(request: Request, provider: Provider) -> Explanation:
     Its messages are in the format of `provider`.
     """
     costs = TokenCosts(provider.facts(request.model))
-    of_messages = [costs.of_message(message) for message in request.messages]
-    of_tools = [costs.of_tool(tool) for tool in request.tools]
+    of_messages = [costs.message_cost(message) for message in request.messages]
+    of_tools = [costs.tool_cost(tool) for tool in request.tools]
     of_all = [*of_messages, *of_tools, *([costs.reply] if request.messages else [])]
     estimated = sum(cost.estimated for cost in of_all)
     return Explanation(

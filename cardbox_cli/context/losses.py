@@ -18,7 +18,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
-from cardbox_cli.model.layers import process_of
+from cardbox_cli.model.layers import find_process
 
 # Keys of an llm_config that steer who sends the request, and are no loss; the model is sent by its own rules.
 _STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
@@ -47,15 +47,15 @@ def losses(request: Request, provider: Provider) -> list[Loss]:
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
     """The same where only these cards of the request may lose something."""
-    if not process_of(request.process).takes_history:
+    if not find_process(request.process).takes_history:
         sent = {message.card_id for message in request.messages}
         cards = [card for card in cards if card.card_id in sent]
-    lost = [Loss(card.card_id, what) for card in cards for what in _of_card(card, provider)]
-    lost += [Loss(None, what) for what in _of_tools(request, provider)]
-    return lost + [Loss(None, what) for what in _of_parameters(request, provider)]
+    lost = [Loss(card.card_id, what) for card in cards for what in _card_losses(card, provider)]
+    lost += [Loss(None, what) for what in _tool_losses(request, provider)]
+    return lost + [Loss(None, what) for what in _lost_parameters(request, provider)]
 
 
-def _of_card(card: Card, provider: Provider) -> Iterator[str]:
+def _card_losses(card: Card, provider: Provider) -> Iterator[str]:
     if never_a_message(card) is not None:
         return
     for each in provider.peers():
@@ -65,7 +65,7 @@ def _of_card(card: Card, provider: Provider) -> Iterator[str]:
     if not provider.has_failures and provider.is_failed_by_original(card):
         yield "that the tool failed is not sent"
     if card.type not in OF_ONE_FORMAT:
-        yield from _of_files(card)
+        yield from _file_losses(card)
 
 
 def may_lose(card: Card) -> bool:
@@ -88,7 +88,7 @@ def is_looked_at(card: Card) -> bool:
     return may_lose(card) or card_type(card.type).is_late
 
 
-def _of_files(card: Card) -> Iterator[str]:
+def _file_losses(card: Card) -> Iterator[str]:
     content = card.content
     files = content.files if isinstance(content, MultiFileContent) else [content]
     for file in files:
@@ -96,7 +96,7 @@ def _of_files(card: Card) -> Iterator[str]:
             yield f"the {type(file).__name__.removesuffix('Content')} {file.uri!r} is sent as its address"
 
 
-def _of_tools(request: Request, provider: Provider) -> Iterator[str]:
+def _tool_losses(request: Request, provider: Provider) -> Iterator[str]:
     """The tools that are not sent, and what of the others is not: each is tried."""
     bare = msgspec.structs.replace(request, messages=[], tools=[])
     for tool in request.tools:
@@ -114,7 +114,7 @@ def _of_tools(request: Request, provider: Provider) -> Iterator[str]:
 _TOOL_KEYS = ("type", "function", "name", "description", "parameters", "input_schema")
 
 
-def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
+def _lost_parameters(request: Request, provider: Provider) -> Iterator[str]:
     """The keys of the config that are not sent: without them the body would be the same."""
     bare = msgspec.structs.replace(request, messages=[])
     body = provider.body
@@ -130,8 +130,8 @@ def _of_parameters(request: Request, provider: Provider) -> Iterator[str]:
             names = _unsent_names(name, value, provider)
             yield from (f"the parameter {each!r} is not sent" for each in names)
         else:
-            yield from _of_schema(name, value, whole)
-            yield from _of_keys(name, value, bare, provider)
+            yield from _lost_schema_name(name, value, whole)
+            yield from _lost_keys(name, value, bare, provider)
 
 
 def _unsent_names(name: str, value: Any, provider: Provider) -> list[str]:
@@ -141,7 +141,7 @@ def _unsent_names(name: str, value: Any, provider: Provider) -> list[str]:
     return [f"{name}.{key}" for key in value] if is_left and value else [name]
 
 
-def _of_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:
+def _lost_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:
     """The keys of a parameter that is sent without them: the body would be the same."""
     for key, each in value.items() if isinstance(value, dict) else ():
         if key == "type" or each is False or is_nothing(each):
@@ -151,7 +151,7 @@ def _of_keys(name: str, value: Any, request: Request, provider: Provider) -> Ite
             yield f"the {key!r} of the parameter {name!r} is not sent"
 
 
-def _of_schema(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
+def _lost_schema_name(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
     """What a schema is called, where the format has no place for it."""
     schema = value.get("json_schema") if isinstance(value, dict) else None
     if not isinstance(schema, dict):

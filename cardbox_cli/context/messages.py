@@ -121,7 +121,7 @@ class PackedMessages(Sequence[Message]):
             self._last = []
         self._last.append(message)
 
-    def between(self, before: Sequence[Message], behind: Sequence[Message]) -> "PackedMessages":
+    def surround(self, before: Sequence[Message], behind: Sequence[Message]) -> "PackedMessages":
         around = PackedMessages()
         around._before, around._behind = before, behind
         around._packed, around._last = self._packed, self._last

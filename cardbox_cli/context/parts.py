@@ -83,7 +83,7 @@ def list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def as_list(content: Any) -> list[Any]:
+def ensure_list(content: Any) -> list[Any]:
     """Content as a list, whatever it is."""
     return content if isinstance(content, list) else [] if content is None else [content]
 
@@ -193,7 +193,7 @@ def arguments_of(arguments: Any) -> dict[str, Any] | None:
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}
     try:
-        value = exact_json.read_soon(arguments) if isinstance(arguments, str) else arguments
+        value = exact_json.read_fast(arguments) if isinstance(arguments, str) else arguments
         exact_json.check_storable(value)
     except ValueError:
         return None

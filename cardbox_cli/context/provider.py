@@ -17,7 +17,7 @@ from cardbox_cli.context.messages import NOT_IN_CHAT, Message, NoMessage, standa
 from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, encoding_tokenizer
+from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, Tokenizer, encoding_tokenizer
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -94,7 +94,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def counter(self) -> Tokenizer:
         """The model's tokenizer if it is known and installed, else the estimate."""
-        return ESTIMATE if self.tokenizer is None else encoding_tokenizer(self.tokenizer)
+        return ESTIMATING_TOKENIZER if self.tokenizer is None else encoding_tokenizer(self.tokenizer)
 
     def reasons(self, effort: Any) -> bool:
         """Return whether the model is known to reason at this effort; None stands for no effort asked for."""

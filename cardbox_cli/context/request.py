@@ -47,11 +47,11 @@ from cardbox_cli.model.ids import derived_id, unique
 from cardbox_cli.model.layers import (
     CHECKPOINT,
     SYSTEM_PROMPT,
-    Asked,
+    LayerRequest,
     Layout,
     ProcessName,
-    asked_by,
-    process_of,
+    find_process,
+    requested_layers,
 )
 
 Encode = Callable[[Card], dict[str, Any] | NoMessage]
@@ -66,7 +66,7 @@ _HANDED_OVER = frozenset({INSTRUCTION, RESULT_FIELDS, DELIVERABLE, PARENT_POINTE
 # What is system text by its type, and whoever wrote it.
 _LAYERS = frozenset({SUMMARY, STORED_LAYER, CHAT_PERSONA, CHAT_MEMORY})
 # The types of cards that are looked into for more than a message.
-_LOOKED_INTO = _LAYERS | {PROFILE, TODO_ITEM}
+_EXAMINED_PARTS = _LAYERS | {PROFILE, TODO_ITEM}
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -139,7 +139,7 @@ def read_contents(
             taken.types.add(card.type)
             if (kept := conversation.add(entry, card)) is not None:
                 taken.places[slot.card_id] = kept
-            if card.type in _LOOKED_INTO:
+            if card.type in _EXAMINED_PARTS:
                 _look_into(entry, card, taken, own)
             if type(card.content) is ToolContent and TURN not in card.metadata:
                 taken.tools += card.content.tools
@@ -260,7 +260,7 @@ class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessName | None = None
     share: bool | None = None
     layout: Layout | None = None
-    asked: Asked = Asked()
+    asked: LayerRequest = LayerRequest()
     query: str | None = None
 
 
@@ -346,7 +346,7 @@ def _composed(
     takes_all: bool,
 ) -> Request:
     by, profile = taken.profile or (None, {})
-    process = process_of(options.process or profile.get("process"))
+    process = find_process(options.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
             todo=taken.todo,
@@ -355,7 +355,7 @@ def _composed(
             types=taken.types,
             profile_box_id=None if by is None else by.box_id,
             here=options.asked,
-            by_profile=asked_by(profile),
+            by_profile=requested_layers(profile),
             process=process,
             share=options.share,
         )

@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 # What may be wrong: with the request's own keys, with those of anything in it, with the kind of a value, or
 # with which of those that there are it is, or with how large it is.
@@ -97,7 +97,7 @@ class Schema:
 
     def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
         """What of a whole request is not as the table says: first what is missing, then by its keys."""
-        for found in self._of_object(request, self._request, ()):
+        for found in self._check_object(request, self._request, ()):
             is_own = found.sort == "key-unknown" and len(found.place) == 1
             yield Misfit(found.place, "parameter-unknown", found.what) if is_own else found
 
@@ -106,57 +106,59 @@ class Schema:
         wanted = self._known[self._request][key]
         wanted = wanted if isinstance(wanted, list) else [wanted]
         lists = (each["each"] for each in wanted if isinstance(each, dict) and "each" in each)
-        return self._of(value, next(lists), (key, number))
+        return self._check(value, next(lists), (key, number))
 
     def misfits_of_value(self, key: str, value: Any) -> Iterator[Misfit]:
         """The same of the value at this key of a request."""
-        return self._of(value, self._known[self._request][key], (key,))
+        return self._check(value, self._known[self._request][key], (key,))
 
-    def _of(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
+    def _check(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
         if isinstance(wanted, list):
-            yield from self._of_any(value, wanted, place)
+            yield from self._check_alternatives(value, wanted, place)
         elif isinstance(wanted, str):
-            yield from self._of_named(value, wanted, place)
+            yield from self._check_named(value, wanted, place)
         elif "in" in wanted:
             if not self._is_one_of(value, wanted["in"]):
-                yield Misfit(place, "value-unknown", f"{shown(value)}, none of {_listed(wanted['in'])}")
+                yield Misfit(
+                    place, "value-unknown", f"{describe(value)}, none of {_list_values(wanted['in'])}"
+                )
         elif "each" in wanted:
-            yield from self._of_items(value, wanted, place)
+            yield from self._check_items(value, wanted, place)
         elif "is" in wanted:
-            found = list(self._of_named(value, wanted["is"], place))
-            yield from found or _of_bounds(value, wanted, place)
+            found = list(self._check_named(value, wanted["is"], place))
+            yield from found or _check_bounds(value, wanted, place)
         else:
-            yield from self._of_values(value, wanted["map"], place)
+            yield from self._check_values(value, wanted["map"], place)
 
     def _is_one_of(self, value: Any, values: Sequence[Any]) -> bool:
         if self._is_proto and not isinstance(value, bool):
             return isinstance(value, int) or (isinstance(value, str) and value.upper() in values)
         return value in values and isinstance(value, bool) == isinstance(values[0], bool)
 
-    def _of_named(self, value: Any, wanted: str, place: Place) -> Iterator[Misfit]:
+    def _check_named(self, value: Any, wanted: str, place: Place) -> Iterator[Misfit]:
         if wanted not in _PLAIN:
-            yield from self._of_object(value, wanted, place)
+            yield from self._check_object(value, wanted, place)
         elif not _is(value, wanted):
-            yield Misfit(place, "value-invalid", f"{shown(value)}, and not {_KINDS[wanted]}")
+            yield Misfit(place, "value-invalid", f"{describe(value)}, and not {_KINDS[wanted]}")
 
-    def _of_items(self, value: Any, wanted: Mapping[str, _Type], place: Place) -> Iterator[Misfit]:
+    def _check_items(self, value: Any, wanted: Mapping[str, _Type], place: Place) -> Iterator[Misfit]:
         if not isinstance(value, list):
-            yield Misfit(place, "value-invalid", f"{shown(value)}, and not a list")
+            yield Misfit(place, "value-invalid", f"{describe(value)}, and not a list")
             return
-        yield from _of_bounds(value, wanted, place)
+        yield from _check_bounds(value, wanted, place)
         for number, item in enumerate(value):
-            yield from self._of(item, wanted["each"], (*place, number))
+            yield from self._check(item, wanted["each"], (*place, number))
 
-    def _of_values(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
+    def _check_values(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
         if not isinstance(value, dict):
-            yield Misfit(place, "value-invalid", f"{shown(value)}, and not an object")
+            yield Misfit(place, "value-invalid", f"{describe(value)}, and not an object")
             return
         for key, item in value.items():
-            yield from self._of(item, wanted, (*place, key))
+            yield from self._check(item, wanted, (*place, key))
 
-    def _of_object(self, value: Any, name: str, place: Place) -> Iterator[Misfit]:
+    def _check_object(self, value: Any, name: str, place: Place) -> Iterator[Misfit]:
         if not isinstance(value, dict):
-            yield Misfit(place, "value-invalid", f"{shown(value)}, and not an object")
+            yield Misfit(place, "value-invalid", f"{describe(value)}, and not an object")
             return
         known = self._known[name]
         for key in self._required[name]:
@@ -168,18 +170,18 @@ class Schema:
         others = known.get("*")
         for key, item in value.items():
             if key in known and key != "*":
-                yield from self._of(item, known[key], (*place, key))
+                yield from self._check(item, known[key], (*place, key))
             elif others is None:
                 near = [f" (near: {name})" for name in get_close_matches(key, known, 1)]
                 yield Misfit((*place, key), "key-unknown", f"unknown{''.join(near)}")
             else:
-                yield from self._of(item, others, (*place, key))
+                yield from self._check(item, others, (*place, key))
 
-    def _of_any(self, value: Any, wanted: Sequence[_Type], place: Place) -> Iterator[Misfit]:
+    def _check_alternatives(self, value: Any, wanted: Sequence[_Type], place: Place) -> Iterator[Misfit]:
         """What is wrong by the alternative that is meant, which an object says by its type or role."""
         fitting = [each for each in wanted if self._fits(value, each)]
         if not fitting:
-            yield self._of_none(value, wanted, place)
+            yield self._type_misfit(value, wanted, place)
             return
         if isinstance(value, dict) and len(fitting) > 1:
             fitting = self._tagged(value, fitting) or fitting
@@ -187,7 +189,7 @@ class Schema:
                 yield msgspec.structs.replace(fitting[0], place=(*place, *fitting[0].place))
                 return
         # The fewest misfits: what comes nearest to one of them.
-        yield from min((list(self._of(value, each, place)) for each in fitting), key=len)
+        yield from min((list(self._check(value, each, place)) for each in fitting), key=len)
 
     def _fits(self, value: Any, wanted: _Type) -> bool:
         """Whether a value is of the kind that is wanted, whatever it holds."""
@@ -199,13 +201,13 @@ class Schema:
             return _is(value, wanted["is"])
         return isinstance(value, list if "each" in wanted else dict)
 
-    def _of_none(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
+    def _type_misfit(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
         """The misfit of a value that is of no kind that is wanted, or none of the few that there are."""
         values = [item for each in wanted for item in _values(each)]
         if any(type(value) is type(item) for item in values):
-            return Misfit(place, "value-unknown", f"{shown(value)}, none of {_listed(values)}")
+            return Misfit(place, "value-unknown", f"{describe(value)}, none of {_list_values(values)}")
         kinds = " or ".join(dict.fromkeys(_kind(each, self._types) for each in wanted))
-        return Misfit(place, "value-invalid", f"{shown(value)}, and not {kinds}")
+        return Misfit(place, "value-invalid", f"{describe(value)}, and not {kinds}")
 
     def _tagged(self, value: dict[str, Any], types: list[_Type]) -> list[Any]:
         """The types among these that the value says it is of; a misfit where it says another."""
@@ -217,11 +219,11 @@ class Schema:
             if tag not in value:
                 free = [each for each in types if tag not in self._required.get(each, ())]
                 return free or [Misfit((tag,), "key-missing", "missing")]
-            named = [each for each, known in tagged.items() if not list(self._of(value[tag], known, ()))]
+            named = [each for each, known in tagged.items() if not list(self._check(value[tag], known, ()))]
             if named or len(tagged) < len(types):
                 return named or [each for each in types if each not in tagged]
             every = [item for known in tagged.values() for item in _values(known)]
-            words = f"{shown(value[tag])}, none of {_listed(list(dict.fromkeys(every)))}"
+            words = f"{describe(value[tag])}, none of {_list_values(list(dict.fromkeys(every)))}"
             return [Misfit((tag,), "value-unknown", words)]
         return []
 
@@ -238,12 +240,12 @@ def place_text(place: Place) -> str:
     return text.removeprefix(".")
 
 
-def shown(value: Any) -> str:
+def describe(value: Any) -> str:
     """A value in a sentence: itself where it is short, else what kind it is."""
     is_shown = isinstance(value, (str, *_NUMBER)) and not isinstance(value, bool)
     if is_shown and len(str(value)) <= 60:
         return repr(value) if isinstance(value, str) else str(value)
-    return json_kind(value)
+    return json_type(value)
 
 
 _KINDS = {
@@ -257,7 +259,7 @@ _KINDS = {
 }
 
 
-def _of_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
+def _check_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
     """What of a value is below the least or above the most, or not of the pattern."""
     is_sized = isinstance(value, str | list)
     size, least, most = len(value) if is_sized else value, wanted.get("least"), wanted.get("most")
@@ -265,7 +267,7 @@ def _of_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[
         bounds = f"{least or 0} or more" if most is None else f"from {least or 0} to {most}"
         yield Misfit(place, "value-out-of-range", f"{size}{' long' if is_sized else ''}, not {bounds}")
     elif "like" in wanted and not re.fullmatch(wanted["like"], value):
-        yield Misfit(place, "value-out-of-range", f"{shown(value)}, which is not like {wanted['like']}")
+        yield Misfit(place, "value-out-of-range", f"{describe(value)}, which is not like {wanted['like']}")
 
 
 def _snake(key: str) -> str:
@@ -284,7 +286,7 @@ def _kind(wanted: _Type, types: Mapping[str, Any]) -> str:
     if isinstance(wanted, str):
         return "an object" if wanted in types else _KINDS[wanted]
     if "in" in wanted:
-        return _listed(wanted["in"])
+        return _list_values(wanted["in"])
     if "is" in wanted:
         return _KINDS[wanted["is"]]
     return "a list" if "each" in wanted else "an object"
@@ -295,5 +297,5 @@ def _values(wanted: _Type) -> list[Any]:
     return [value for each in alternatives if isinstance(each, dict) for value in each.get("in", [])]
 
 
-def _listed(values: Sequence[Any]) -> str:
-    return ", ".join(str(shown(value)) for value in values)
+def _list_values(values: Sequence[Any]) -> str:
+    return ", ".join(str(describe(value)) for value in values)

@@ -65,7 +65,7 @@ def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
     return msgspec.structs.replace(card, metadata={**card.metadata, FORMAT: source_format, **source})
 
 
-def as_failed(card: CardDraft) -> CardDraft:
+def mark_failed(card: CardDraft) -> CardDraft:
     """`card` as the result of a tool that failed, where its text alone does not say so."""
     return msgspec.structs.replace(card, metadata={**card.metadata, FAILED: True})
 
@@ -101,4 +101,4 @@ def originals(card: Card) -> list[str]:
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values that can be stored are the same JSON, where Python's `==` takes True for 1."""
-    return exact_json.are_same(one, other)
+    return exact_json.are_equal(one, other)

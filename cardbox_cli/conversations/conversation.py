@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_documents import JsonDocuments
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
 
@@ -37,7 +37,7 @@ class FileEntry(msgspec.Struct, frozen=True, gc=False):
     created_at: datetime | None = None
 
 
-def moment(text: Any) -> datetime | None:
+def parse_time(text: Any) -> datetime | None:
     """Parse an RFC 3339 time, in UTC if it names no zone. Returns None for any other value."""
     try:
         found = datetime.fromisoformat(text)
@@ -66,13 +66,13 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     is_part: bool = False
 
 
-class Read(Protocol):
+class ConversationReader(Protocol):
     """A reader of the conversations in a file. It yields parents before their branches.
 
     `at` is the key of the messages, dotted if nested. Raises InvalidConversation naming the place.
     """
 
-    def __call__(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]: ...
+    def __call__(self, documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]: ...
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     keyspace: tuple[str, ...]
     marks: Callable[[Any], str | None]
     fits: Callable[[Any], bool]
-    read: Read
+    read: ConversationReader
     draft: Callable[[FileEntry], list[CardDraft]]
     keep_original: Callable[[CardDraft, CardDraft], CardDraft]
     export: Callable[[Iterable[Card]], Iterator[str]] | None
@@ -107,7 +107,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     names_itself_later: bool = False
 
 
-def indented(value: Any, columns: int = 0) -> str:
+def format_indented(value: Any, columns: int = 0) -> str:
     """Format a value as indented JSON. Each line but the first begins with `columns` spaces."""
     text = msgspec.json.format(exact_json.encode(value), indent=2).decode()
     return text.replace("\n", "\n" + " " * columns) if columns else text
@@ -117,7 +117,7 @@ def indented(value: Any, columns: int = 0) -> str:
 _CHUNK_ITEMS = 32
 
 
-def indented_list(values: Iterable[Any], level: int = 0) -> Iterator[str]:
+def format_indented_list(values: Iterable[Any], level: int = 0) -> Iterator[str]:
     """Format a list as indented JSON in chunks, at a nesting depth of `level`."""
     opening = "\n".join("  " * outer + "[" for outer in range(level + 1))
     closing = "".join("\n" + "  " * outer + "]" for outer in reversed(range(level + 1)))

@@ -16,47 +16,47 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import Drafted, drafts_of, says_nothing
-from cardbox_cli.conversations.formats.registry import format_named
-from cardbox_cli.conversations.json_documents import LazyList, held
+from cardbox_cli.conversations.drafting import DraftedEntry, drafts_of, has_no_message
+from cardbox_cli.conversations.formats.registry import find_format
+from cardbox_cli.conversations.json_documents import LazyList, load_lazy_lists
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import CardDraft, card_of
+from cardbox_cli.model.cards import CardDraft, draft_as_card
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import unique
 from cardbox_cli.providers.registry import provider_for_model, provider_named, providers
 
 
-def provider_beside(conversation: Conversation) -> str | None:
+def detect_provider(conversation: Conversation) -> str | None:
     """Detect the provider of a request from the keys next to its messages, None if they show none.
 
     Messages in a form that only one provider has are a request to it, and so are messages next to its key of
     a system prompt. Otherwise the other providers' own keys decide, and then the model. If this provider's
     messages are there, another provider's key of messages is not evidence.
     """
-    own = provider_named(format_named(conversation.format).provider)
+    own = provider_named(find_format(conversation.format).provider)
     if own.files.shape.is_own or any(key in conversation.siblings for key in own.files.system_keys):
         return own.name
     are_there = own.files.shape.key in conversation.siblings
     for each in providers():
         keys = [key for key in each.files.request_keys if not (are_there and key == each.files.shape.key)]
-        if any(held(conversation.siblings.get(key)) is not None for key in keys):
+        if any(load_lazy_lists(conversation.siblings.get(key)) is not None for key in keys):
             return each.name
     model = text_at(conversation.siblings, "model")
     return provider_for_model(model) if model else None
 
 
-def is_unsaid(conversation: Conversation) -> bool:
+def is_empty_conversation(conversation: Conversation) -> bool:
     """Return whether there is nothing to check: neither a request nor any message. A request without messages
     is checked, because providers refuse it."""
-    return not _is_request(conversation) and says_nothing(conversation)
+    return not _is_request(conversation) and has_no_message(conversation)
 
 
 def _is_request(conversation: Conversation) -> bool:
     """Return whether a model, tools or parameters are next to the messages, or next to where they belong.
     Conversations in the files of agents are not requests."""
-    own = provider_named(format_named(conversation.format).provider)
+    own = provider_named(find_format(conversation.format).provider)
     if conversation.format != own.name:
         return False
     named = ("model", "tools", *own.files.parameters)
@@ -73,7 +73,7 @@ def lint_conversation(
     A conversation in the provider's own format is checked as written, any other as it would be rendered. Card
     ids and positions are those of an import into the project. Rules in `warned` report warnings, not errors.
     """
-    record, source = provider_named(provider), provider_named(format_named(conversation.format).provider)
+    record, source = provider_named(provider), provider_named(find_format(conversation.format).provider)
     is_logged = conversation.format == source.name == record.format
     places: list[str] = []
     entries: list[RequestEntry] = []
@@ -115,7 +115,7 @@ def _sibling_keys(conversation: Conversation, source: Provider) -> dict[str, Any
     if not is_request(source, own):
         parameters = unique(name for each in providers() for name in each.files.parameters)
         own = {name: own[name] for name in ("model", "tools", *parameters) if name in own}
-    return {name: held(each) for name, each in own.items()}
+    return {name: load_lazy_lists(each) for name, each in own.items()}
 
 
 def _messages(
@@ -156,14 +156,14 @@ def _add_place(found: LintFinding, conversation: Conversation, places: list[str]
     return msgspec.structs.replace(found, message=f"{place}: {found.message}", card_id=card_id)
 
 
-def _entries(drafted: Drafted, project_id: str, position: int) -> Iterator[RequestEntry]:
+def _entries(drafted: DraftedEntry, project_id: str, position: int) -> Iterator[RequestEntry]:
     """Yield the request entries of the cards that a file entry makes, from `position` on."""
     for number, draft in enumerate(drafted.cards or [_placeholder(drafted)], position):
-        slot = Slot(number, draft.card_id, card_of(draft, project_id), "present")
+        slot = Slot(number, draft.card_id, draft_as_card(draft, project_id), "present")
         yield RequestEntry(slot=slot, box_id="")
 
 
-def _placeholder(drafted: Drafted) -> CardDraft:
+def _placeholder(drafted: DraftedEntry) -> CardDraft:
     """Return a card for an entry that cannot be imported. A rule reports it."""
     value = drafted.entry.value
     role = text_at(value, "role")

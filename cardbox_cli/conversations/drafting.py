@@ -17,14 +17,14 @@ import msgspec
 from cardbox_cli.context.request import TURN
 from cardbox_cli.context.sources import FAILED
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
-from cardbox_cli.conversations.formats.registry import format_named
+from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import SESSION_EVENT
-from cardbox_cli.model.cards import CardDraft, card_text, check_draft, written_by
+from cardbox_cli.model.cards import CardDraft, attribute_to_turn, card_text, check_draft
 from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.ids import DerivedIds, derived_from, derived_id
-from cardbox_cli.store.imports import Wanted
+from cardbox_cli.model.ids import DerivedIds, derive_id, derived_id
+from cardbox_cli.store.imports import ImportedConversation
 
 # --- new tool-call ids, for databases that allow one result per id
 #
@@ -32,7 +32,7 @@ from cardbox_cli.store.imports import Wanted
 # ids for export.
 
 
-def remapped(
+def remap_call_ids(
     drafts: Iterable[CardDraft],
     scope: Sequence[str],
     keep_original: Callable[[CardDraft, CardDraft], CardDraft],
@@ -85,7 +85,7 @@ _ADDED_TEXT = re.compile(
 _COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
 
 
-def first_words(draft: CardDraft) -> str | None:
+def derive_title(draft: CardDraft) -> str | None:
     """Return the beginning of a user's message as a title, or the name of the command if it is only one."""
     text = card_text(draft.content)
     said = _ADDED_TEXT.sub(" ", text)
@@ -106,7 +106,7 @@ _MAX_HELD_BYTES = 4 << 20
 _Key = tuple[str, ...]
 
 
-class Drafted(msgspec.Struct, frozen=True, gc=False):
+class DraftedEntry(msgspec.Struct, frozen=True, gc=False):
     """An entry and the cards that its import would make, or the problem if there are none."""
 
     entry: FileEntry
@@ -114,39 +114,39 @@ class Drafted(msgspec.Struct, frozen=True, gc=False):
     problem: str | None = None
 
 
-def drafts_of(conversation: Conversation, project_id: str) -> Iterator[Drafted]:
+def drafts_of(conversation: Conversation, project_id: str) -> Iterator[DraftedEntry]:
     """Yield the drafts that an import of a conversation would make. Bad characters are replaced."""
-    reading = Reading(project_id, remap_tool_ids=False, replace_bad_text=True)
+    reading = ConversationPass(project_id, remap_tool_ids=False, replace_bad_text=True)
     key, _ = reading.keys(conversation)
-    source_format = format_named(conversation.format)
+    source_format = find_format(conversation.format)
     ids = _Ids(DerivedIds(project_id, *key), DerivedIds(*key))
-    for each in reading.stored(conversation):
+    for each in reading.stored_entries(conversation):
         try:
             cards = _draft_entry(source_format, each)
         except InvalidConversation as exc:
-            yield Drafted(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
+            yield DraftedEntry(each.entry, [], exc.message.removeprefix(f"{each.entry.place}: "))
             continue
         name = (each.entry.position, each.canonical)
-        yield Drafted(each.entry, _add_ids(cards, ids, name))
+        yield DraftedEntry(each.entry, _add_ids(cards, ids, name))
 
 
-class LeftOut(NamedTuple):
+class SkippedConversations(NamedTuple):
     """The number of conversations left out because they have no message, and the place of the first one."""
 
     number: int = 0
     first: str = ""
 
-    def with_one_at(self, place: str) -> "LeftOut":
+    def add(self, place: str) -> "SkippedConversations":
         """Add one at a place."""
-        return LeftOut(self.number + 1, self.first or place)
+        return SkippedConversations(self.number + 1, self.first or place)
 
 
-def says_nothing(conversation: Conversation) -> bool:
+def has_no_message(conversation: Conversation) -> bool:
     """Return whether a conversation has no message and is not a request."""
     if conversation.request is not None:
         return False
     try:
-        reading = Reading("", remap_tool_ids=False, replace_bad_text=True)
+        reading = ConversationPass("", remap_tool_ids=False, replace_bad_text=True)
         return not _says_something(conversation, reading)
     except (InvalidConversation, InvalidCard):
         return False
@@ -173,7 +173,7 @@ class _ReadResult(NamedTuple):
     replaced: int
 
 
-class Reading:
+class ConversationPass:
     """One pass over conversations, which yields their drafts and collects their boxes and counts."""
 
     def __init__(
@@ -185,11 +185,11 @@ class Reading:
         turn: Mapping[str, str] = {},
         only: int | None = None,
     ) -> None:
-        self.wanted: list[Wanted] = []
+        self.wanted: list[ImportedConversation] = []
         self.places: dict[int, str] = {}
         self.last_card_id: str | None = None
         self.replaced_characters = 0
-        self.left_out = LeftOut()
+        self.left_out = SkippedConversations()
         self._only = only
         self._project_id = project_id
         self._remap_tool_ids = remap_tool_ids
@@ -215,7 +215,7 @@ class Reading:
             before = self._read.get(alike) if alike is not None else None
             read = before or (yield from self._read_one(label, conversation, key))
             if read.last_card_id is None:
-                self.left_out = self.left_out.with_one_at(conversation.place)
+                self.left_out = self.left_out.add(conversation.place)
                 continue
             if before is not None:
                 self.replaced_characters += before.replaced
@@ -223,7 +223,7 @@ class Reading:
                 self._read[alike] = read
             self.last_card_id, self.places[label] = read.last_card_id, conversation.place
             self.wanted.append(
-                Wanted(
+                ImportedConversation(
                     label=label,
                     title=title or read.first_words,
                     versions=partial(_version, self._project_id, key),
@@ -248,8 +248,8 @@ class Reading:
             return _ReadResult(label, None, None, 0)
         for draft in chain([first], drafts):
             last = draft.card_id
-            words = words or first_words(draft)
-            yield label, written_by(draft, self._turn)
+            words = words or derive_title(draft)
+            yield label, attribute_to_turn(draft, self._turn)
         return _ReadResult(label, words, last, self.replaced_characters - before)
 
     def _is_left_out(self, conversation: Conversation) -> bool:
@@ -270,10 +270,10 @@ class Reading:
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """Return the unique keys of the conversation and of the one that it branched off from."""
         of_turn = [self._turn[TURN]] if TURN in self._turn else []
-        keyspace = (*format_named(conversation.format).keyspace, *of_turn)
+        keyspace = (*find_format(conversation.format).keyspace, *of_turn)
         own_id = conversation.own_id
         if own_id is None:
-            own_id = str(derived_from(each.canonical for each in self._cache_if_small(conversation)))
+            own_id = str(derive_id(each.canonical for each in self._cache_if_small(conversation)))
         elif self._storable(own_id, f"{conversation.place}: id")[1]:
             # Two ids may have the same replaced text, so use the original one. Only a hash of it is stored.
             own_id = json.dumps(own_id)
@@ -281,10 +281,10 @@ class Reading:
         return (*keyspace, own_id), None if parent is None else (*keyspace, parent)
 
     def _drafts(self, conversation: Conversation, key: _Key) -> Iterator[CardDraft]:
-        source_format = format_named(conversation.format)
+        source_format = find_format(conversation.format)
         scope = (self._project_id, *key, "remapped") if self._remap_tool_ids else (self._project_id, *key)
         drafts = self._drafts_with_ids(conversation, source_format, scope, key)
-        return remapped(drafts, scope, source_format.keep_original) if self._remap_tool_ids else drafts
+        return remap_call_ids(drafts, scope, source_format.keep_original) if self._remap_tool_ids else drafts
 
     def _drafts_with_ids(
         self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
@@ -294,7 +294,7 @@ class Reading:
             each = self._count_replaced(self._prepare(conversation.request))
             cards = source_format.draft_request(each.entry)
             yield from _add_ids(cards, ids, (each.entry.position, each.canonical))
-        for each in map(self._count_replaced, self.stored(conversation)):
+        for each in map(self._count_replaced, self.stored_entries(conversation)):
             cards = _draft_entry(source_format, each)
             yield from _add_ids(cards, ids, (each.entry.position, each.canonical), each.entry.created_at)
 
@@ -302,7 +302,7 @@ class Reading:
         self.replaced_characters += stored.replaced
         return stored
 
-    def stored(self, conversation: Conversation) -> Iterator[_StoredEntry]:
+    def stored_entries(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """Yield the entries of a conversation as they will be stored."""
         of, entries = self._cached
         return iter(entries) if of is conversation else map(self._prepare, conversation.entries)
@@ -357,10 +357,10 @@ def _draft_entry(source_format: Format, stored: _StoredEntry) -> list[CardDraft]
         raise InvalidConversation(f"{stored.entry.place}: {exc.message}", hint=exc.hint) from exc
 
 
-def _says_something(conversation: Conversation, reading: Reading) -> bool:
+def _says_something(conversation: Conversation, reading: ConversationPass) -> bool:
     """Return whether any entry is a message, not only an event of the program."""
-    source_format = format_named(conversation.format)
-    drafted = (_draft_entry(source_format, each) for each in reading.stored(conversation))
+    source_format = find_format(conversation.format)
+    drafted = (_draft_entry(source_format, each) for each in reading.stored_entries(conversation))
     return any(not _is_event(card) for cards in drafted for card in cards)
 
 

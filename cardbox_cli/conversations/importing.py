@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import LeftOut, Reading
-from cardbox_cli.store.cards import CardStore, Counts
+from cardbox_cli.conversations.drafting import ConversationPass, SkippedConversations
+from cardbox_cli.store.cards import CardStore, WriteCounts
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.imports import ImportStore, Wanted
+from cardbox_cli.store.imports import ImportedConversation, ImportStore
 
 
 class ImportedBox(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class ImportedBox(msgspec.Struct, frozen=True):
     new_cards: int
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationImport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an import: a box for each conversation in order, and the last card of the last one.
 
     `replaced_characters` counts replaced bad characters. Conversations that were `left_out` have no box.
@@ -39,7 +39,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     boxes: list[ImportedBox]
     last_card_id: str | None
     replaced_characters: int
-    left_out: LeftOut = LeftOut()
+    left_out: SkippedConversations = SkippedConversations()
 
 
 def import_conversations(
@@ -51,7 +51,7 @@ def import_conversations(
     replace_bad_text: bool = False,
     turn: Mapping[str, str] = {},
     only: int | None = None,
-) -> Imported:
+) -> ConversationImport:
     """Import all `conversations`, or none on an error. If `only` is given, import the one of that index.
 
     One entry is in memory at a time. With `remap_tool_ids`, tool calls get ids that are unique in the
@@ -65,16 +65,16 @@ def import_conversations(
     with database.transaction():
         store = ImportStore(database, project_id)
         store.begin()
-        reading = Reading(
+        reading = ConversationPass(
             project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text, turn=turn, only=only
         )
         counts = store.add(reading.labelled_drafts(conversations))
-        placed = store.place(reading.wanted)
+        placed = store.assign_boxes(reading.wanted)
     CardStore(database, project_id).refresh_statistics(sum(each.inserted for each in counts.values()))
     boxes = [
         _imported_box(each, reading.places[each.label], placed[each.label], counts) for each in reading.wanted
     ]
-    return Imported(
+    return ConversationImport(
         boxes=boxes,
         last_card_id=reading.last_card_id,
         replaced_characters=reading.replaced_characters,
@@ -82,8 +82,10 @@ def import_conversations(
     )
 
 
-def _imported_box(conversation: Wanted, place: str, box_id: str, counts: Mapping[int, Counts]) -> ImportedBox:
+def _imported_box(
+    conversation: ImportedConversation, place: str, box_id: str, counts: Mapping[int, WriteCounts]
+) -> ImportedBox:
     written = conversation.label if conversation.same_as is None else conversation.same_as
-    count = counts.get(written, Counts(0, 0))
+    count = counts.get(written, WriteCounts(0, 0))
     new = count.inserted if conversation.same_as is None else 0
     return ImportedBox(conversation.label, place, box_id, conversation.title, count.total, new)

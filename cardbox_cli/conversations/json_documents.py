@@ -30,7 +30,7 @@ _MAX_TOKEN = 12
 _NO_BLANK = re.compile(r"[^ \t\r\n]")
 
 
-class Source:
+class JsonSource:
     """The bytes of a file at its current size; bytes that are appended later are not read.
 
     `window` is the size, in characters, of a value that is read whole, and `most` the limit of a value that
@@ -73,7 +73,7 @@ class Source:
         return data
 
 
-class Mark(NamedTuple):
+class JsonPosition(NamedTuple):
     """A position in a file: its offset in bytes, its line and its column in characters, both from 1."""
 
     offset: int
@@ -84,13 +84,13 @@ class Mark(NamedTuple):
 class LazyList:
     """An array that is too large for memory. Each iteration reads it again from its file."""
 
-    def __init__(self, source: Source, mark: Mark) -> None:
+    def __init__(self, source: JsonSource, mark: JsonPosition) -> None:
         self._source = source
         self._mark = mark
         self._tested: dict[Callable[[Any], bool], bool] = {}
 
     def __iter__(self) -> Iterator[Any]:
-        return Cursor(self._source, self._mark).items(whole=True)
+        return JsonCursor(self._source, self._mark).items(whole=True)
 
     def all(self, test: Callable[[Any], bool]) -> bool:
         """Return whether every item passes `test`. The result is cached, because a check reads the file."""
@@ -100,22 +100,22 @@ class LazyList:
 
     def parts(self) -> Iterator[Any]:
         """Yield the items. Large ones contain `LazyList`s."""
-        return Cursor(self._source, self._mark).items(whole=False)
+        return JsonCursor(self._source, self._mark).items(whole=False)
 
 
-def held(value: Any) -> Any:
+def load_lazy_lists(value: Any) -> Any:
     """Return `value` with every `LazyList` in it read into memory."""
     if isinstance(value, LazyList):
         return list(value)
     if isinstance(value, dict):
-        return {key: held(item) for key, item in value.items()}
+        return {key: load_lazy_lists(item) for key, item in value.items()}
     return value
 
 
-class Cursor:
+class JsonCursor:
     """A reader of a source that advances value by value from a mark."""
 
-    def __init__(self, source: Source, mark: Mark) -> None:
+    def __init__(self, source: JsonSource, mark: JsonPosition) -> None:
         self._source = source
         self._read = mark.offset
         self._decoder = codecs.getincrementaldecoder("utf-8")()
@@ -126,11 +126,11 @@ class Cursor:
         self._mark, self._marked_at = mark, 0
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> JsonPosition:
         """The position of the cursor."""
         passed = self._text[self._marked_at : self._at]
         breaks = passed.count("\n")
-        self._mark = Mark(
+        self._mark = JsonPosition(
             self._mark.offset + len(passed.encode()),
             self._mark.line + breaks,
             len(passed) - passed.rfind("\n") if breaks else self._mark.column + len(passed),
@@ -258,20 +258,20 @@ _HEAD_BYTES = 4096
 _UNREAD = object()
 
 
-class Document(NamedTuple):
+class JsonDocument(NamedTuple):
     """A JSON value of a file, and its place for messages."""
 
     place: str
     value: Any
 
 
-class Documents:
+class JsonDocuments:
     """The values of a file in order. Raises the source's error, naming the place, for invalid JSON."""
 
     # The one value of the file, if `in_lines` has read it.
     _whole: Any = _UNREAD
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: JsonSource) -> None:
         self.name = source.name
         self._source = source
         self._is_checked = False
@@ -287,7 +287,7 @@ class Documents:
         return not head.strip() and self._begin + self._source.window >= self._source.size
 
     @cached_property
-    def in_lines(self) -> bool:
+    def is_json_lines(self) -> bool:
         """True if the file is JSON lines: its first line is a value, and another line follows."""
         if self.is_blank:
             raise self._source.refuse_with(f"{self.name} is empty", hint=self._source.hint)
@@ -300,7 +300,7 @@ class Documents:
             return more and _is_value(line)
         if self._begin + self._source.window >= self._source.size:
             return False
-        cursor = Cursor(self._source, Mark(self._begin, 1, 1))
+        cursor = JsonCursor(self._source, JsonPosition(self._begin, 1, 1))
         cursor.peek()
         first_line = cursor.mark.line
         value = cursor.value(whole=False)
@@ -310,8 +310,8 @@ class Documents:
             return False
         return is_in_one_line and cursor.mark.line > first_line
 
-    def __iter__(self) -> Iterator[Document]:
-        if self.in_lines:
+    def __iter__(self) -> Iterator[JsonDocument]:
+        if self.is_json_lines:
             return (document for _, document in self.numbered())
         return iter([self._single])
 
@@ -321,46 +321,46 @@ class Documents:
             self._tested[test] = all(test(value) for _, value in self)
         return self._tested[test]
 
-    def numbered(self) -> Iterator[tuple[int, Document]]:
+    def numbered(self) -> Iterator[tuple[int, JsonDocument]]:
         """Yield the documents of a file of JSON lines, each with the number of its line."""
-        mark, unread = Mark(self._begin, 1, 1), b""
+        mark, unread = JsonPosition(self._begin, 1, 1), b""
         while chunk := self._source.read(mark.offset + len(unread), self._source.window):
             *lines, unread = (unread + chunk).split(b"\n")
             for line in lines:
                 if line and not line.isspace():
                     yield mark.line, self._document(line, mark.line)
-                mark = Mark(mark.offset + len(line) + 1, mark.line + 1, 1)
+                mark = JsonPosition(mark.offset + len(line) + 1, mark.line + 1, 1)
             if len(unread) > self._source.window and not unread.isspace():
                 value, behind = self._read_large(mark)
-                yield mark.line, Document(f"{self.name}:{mark.line}", value)
+                yield mark.line, JsonDocument(f"{self.name}:{mark.line}", value)
                 mark, unread = behind, b""
         if unread.strip():
             yield mark.line, self._document(unread, mark.line)
         self._is_checked = True
 
-    def line(self, number: int) -> Document:
+    def line(self, number: int) -> JsonDocument:
         """Return the document in the line of this number."""
         begin, behind = self._line_offsets[number - 1], self._line_offsets[number]
         self._source.check_size(behind - begin, f"{self.name}:{number}")
         return self._document(self._source.read(begin, behind - begin), number)
 
     @cached_property
-    def _single(self) -> Document:
+    def _single(self) -> JsonDocument:
         """The one document of a file. It is in memory, except for its large lists."""
         if self._whole is not _UNREAD:
-            return Document(self.name, self._whole)
-        cursor = Cursor(self._source, Mark(self._begin, 1, 1))
+            return JsonDocument(self.name, self._whole)
+        cursor = JsonCursor(self._source, JsonPosition(self._begin, 1, 1))
         value = cursor.value(whole=False)
         cursor.end()
-        return Document(self.name, value)
+        return JsonDocument(self.name, value)
 
-    def _document(self, line: bytes, number: int) -> Document:
+    def _document(self, line: bytes, number: int) -> JsonDocument:
         place = f"{self.name}:{number}"
         # The first pass has checked the line, so a faster parser is safe.
         if self._is_checked:
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
-                return Document(place, exact_json.decode(line))
-        return Document(place, self._parse_strictly(line, place))
+                return JsonDocument(place, exact_json.decode(line))
+        return JsonDocument(place, self._parse_strictly(line, place))
 
     def _parse_strictly(self, line: bytes, place: str) -> Any:
         """Parse a line strictly, but accept values that a later check refuses, such as NaN."""
@@ -375,9 +375,9 @@ class Documents:
         except ValueError as exc:
             raise self._source.refuse_with(f"{place}: {exc}") from exc
 
-    def _read_large(self, mark: Mark) -> tuple[Any, Mark]:
+    def _read_large(self, mark: JsonPosition) -> tuple[Any, JsonPosition]:
         """Return the value of a line that exceeds the window, and the position of the next line."""
-        cursor = Cursor(self._source, mark)
+        cursor = JsonCursor(self._source, mark)
         value = cursor.value(whole=False)
         if cursor.peek() and cursor.mark.line == mark.line:
             cursor.end()
@@ -397,15 +397,15 @@ class Documents:
         return offsets
 
 
-class HeldDocuments(Documents):
+class MemoryDocuments(JsonDocuments):
     """Values in memory with the interface of a file of this name."""
 
-    def __init__(self, name: str, values: Sequence[Document]) -> None:
+    def __init__(self, name: str, values: Sequence[JsonDocument]) -> None:
         self.name = name
         self._values = values
         self._tested: dict[Callable[[Any], bool], bool] = {}
 
-    def __iter__(self) -> Iterator[Document]:
+    def __iter__(self) -> Iterator[JsonDocument]:
         return iter(self._values)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from cardbox_cli.context.provider import CHAT_SHAPE, MessageShape, has_role
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Document, Documents, LazyList, held
+from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, LazyList, load_lazy_lists
 from cardbox_cli.errors import InvalidConversation, NoMessages
 from cardbox_cli.providers.registry import providers
 
@@ -55,7 +55,7 @@ class MessageList(msgspec.Struct, frozen=True):
 
 
 def find_messages(
-    documents: Documents, at: str | None = None, shape: MessageShape = CHAT_SHAPE
+    documents: JsonDocuments, at: str | None = None, shape: MessageShape = CHAT_SHAPE
 ) -> Iterator[MessageList]:
     """Yield the lists of messages of a shape in a file. `at` is their key, dotted if nested.
 
@@ -67,16 +67,16 @@ def find_messages(
     finder = _Finder(shape, at)
     found = (
         each
-        for place, document in values_in(documents, shape.is_message)
+        for place, document in iterate_values(documents, shape.is_message)
         for each in finder.all(document, place)
     )
-    yield from where_any_has_messages((each, each.lack) for each in found)
+    yield from require_some_messages((each, each.lack) for each in found)
 
 
 _Item = TypeVar("_Item")
 
 
-def where_any_has_messages(found: Iterable[tuple[_Item, InvalidConversation | None]]) -> Iterator[_Item]:
+def require_some_messages(found: Iterable[tuple[_Item, InvalidConversation | None]]) -> Iterator[_Item]:
     """Yield the items, each paired with its error if it lacks messages.
 
     An item without messages is fine if another one has some. If all lack them, raises NoMessages with the
@@ -90,7 +90,7 @@ def where_any_has_messages(found: Iterable[tuple[_Item, InvalidConversation | No
         raise NoMessages(wrong.message, hint=wrong.hint)
 
 
-def lack_of(key: str, holder: Any, problem: str) -> InvalidConversation | None:
+def missing_list_error(key: str, holder: Any, problem: str) -> InvalidConversation | None:
     """Return the error of an object that has no list at a key, None if it has one.
 
     Raises the error for a value that is not an object, and for one that has something else at the key. Also
@@ -111,11 +111,13 @@ def _holds_messages(value: Any, shape: MessageShape) -> bool:
     """Return whether a value contains messages of a shape."""
     return any(
         isinstance(holder.get(shape.key), str) or next(iter(messages), None) is not None
-        for messages, holder in lists_within(value, (shape,))
+        for messages, holder in find_lists(value, (shape,))
     )
 
 
-def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role) -> Iterator[Document]:
+def iterate_values(
+    documents: JsonDocuments, is_message: Callable[[Any], bool] = has_role
+) -> Iterator[JsonDocument]:
     """Yield the values of a file, and the items of its lists one by one.
 
     A list that begins with a message is yielded whole.
@@ -124,21 +126,23 @@ def values_in(documents: Documents, is_message: Callable[[Any], bool] = has_role
         yield from _values_in(document, is_message)
 
 
-def _values_in(document: Document, is_message: Callable[[Any], bool], depth: int = 0) -> Iterator[Document]:
+def _values_in(
+    document: JsonDocument, is_message: Callable[[Any], bool], depth: int = 0
+) -> Iterator[JsonDocument]:
     place, value = document
     first = next(iter(_parts(value)), None) if is_list(value) else None
     if not is_list(value) or depth > _MAX_DEPTH or is_message(first) or (depth and value == []):
         yield document
         return
     for index, item in enumerate(_parts(value)):
-        part = Document(f"{place}[{index}]", item)
+        part = JsonDocument(f"{place}[{index}]", item)
         if is_list(item):
             yield from _values_in(part, is_message, depth + 1)
         else:
             yield part
 
 
-def lists_within(
+def find_lists(
     value: Any, shapes: Sequence[MessageShape], holder: Any = None, depth: int = 0, key: str = ""
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield every list of messages of these shapes in a value, with the object that contains it.
@@ -156,11 +160,11 @@ def lists_within(
             elif (alone := _alone(name, item, shapes)) is not None:
                 yield alone, value
             elif isinstance(item, dict | list | LazyList):
-                yield from lists_within(item, shapes, value, depth + 1, name)
+                yield from find_lists(item, shapes, value, depth + 1, name)
     elif depth <= _MAX_DEPTH and is_list(value):
         for item in _parts(value):
             if _may_hold_lists(item, shapes):
-                yield from lists_within(item, shapes, None, depth + 1)
+                yield from find_lists(item, shapes, None, depth + 1)
 
 
 def _alone(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
@@ -186,8 +190,10 @@ def is_list(value: Any) -> bool:
     return isinstance(value, list | LazyList)
 
 
-def _whole_file(documents: Documents) -> MessageList:
-    return MessageList(Rereadable(lambda: (held(value) for _, value in documents)), {}, {}, documents.name)
+def _whole_file(documents: JsonDocuments) -> MessageList:
+    return MessageList(
+        Rereadable(lambda: (load_lazy_lists(value) for _, value in documents)), {}, {}, documents.name
+    )
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -15,23 +15,23 @@ from cardbox_cli.conversations.conversation import (
     FileEntry,
     Format,
     Rereadable,
-    indented,
-    indented_list,
+    format_indented,
+    format_indented_list,
 )
-from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
 from cardbox_cli.conversations.message_lists import (
     ID_KEYS,
     TITLE_KEYS,
     MessageList,
+    find_lists,
     find_messages,
-    lists_within,
 )
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import PROFILE, TOOLS
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.providers.registry import providers
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 # The position of the entry that stores the keys of a request.
 _REQUEST = "request"
@@ -66,7 +66,7 @@ class _Files:
         marks_beside, marks_message = self._files.marks_beside, self._files.marks_message
         if has_role(value) or self._files.shape.is_message(value):
             return marks_message(value)
-        for messages, siblings in lists_within(value, (self._files.shape,)):
+        for messages, siblings in find_lists(value, (self._files.shape,)):
             found = marks_beside(siblings) or next(filter(None, map(marks_message, messages)), None)
             if found is not None:
                 return found
@@ -77,7 +77,7 @@ class _Files:
         shape = self._files.shape
         if shape.is_message(value):
             return self._files.problem(value) is None
-        return any(self._may_be(*found) for found in lists_within(value, (shape,)))
+        return any(self._may_be(*found) for found in find_lists(value, (shape,)))
 
     def _may_be(self, messages: Iterable[Any], siblings: Mapping[str, Any]) -> bool:
         """Return whether messages without evidence may be the provider's.
@@ -120,7 +120,7 @@ class _Files:
             siblings = [key for key in siblings if key in ("model", "tools")]
         return next(iter(siblings), None)
 
-    def read(self, documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+    def read(self, documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
         """Yield the conversations in a file: lists of messages under any key."""
         for found in find_messages(documents, at, self._files.shape):
             self._check_nothing_lost(found)
@@ -131,7 +131,7 @@ class _Files:
         """Yield the system prompt next to the messages, with its key as position, then the messages."""
         for key in self._files.system_keys:
             if key in found.siblings:
-                yield FileEntry(key, {key: held(found.siblings[key])}, found.place)
+                yield FileEntry(key, {key: load_lazy_lists(found.siblings[key])}, found.place)
         for number, message in self._files.gather(found.messages):
             yield FileEntry(str(number), message, f"{found.place}: message {number}")
 
@@ -146,7 +146,7 @@ class _Files:
         if not is_there or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
             return None
         apart = (files.shape.key, *files.system_keys)
-        rest = {key: held(value) for key, value in siblings.items() if key not in apart}
+        rest = {key: load_lazy_lists(value) for key, value in siblings.items() if key not in apart}
         # Another provider's key of a system prompt is also stored: it is not one of these messages.
         prompts = (key for each in providers() for key in each.files.system_keys)
         named = ("model", "tools", *files.parameters, *files.request_keys, *prompts)
@@ -198,7 +198,7 @@ class _Files:
             if files.checks_roles:
                 return message
         if not isinstance(message, dict):
-            raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_kind(message)}")
+            raise InvalidConversation(f"{entry.place}: a message must be an object, not {json_type(message)}")
         role = message.get("role")
         if not isinstance(role, str) or role not in files.roles:
             raise InvalidConversation(
@@ -215,17 +215,17 @@ class _Files:
         request = envelope(first, self._provider.name, MESSAGE) if first and first.type == PROFILE else None
         yield "{\n"
         for name, value in {**(request or {}), **siblings}.items():
-            yield f"  {indented(name)}: {indented(value, 2)},\n"
+            yield f"  {format_indented(name)}: {format_indented(value, 2)},\n"
         begin = next(messages, None)
         if isinstance(begin, str):
-            yield f"  {indented(key)}: {indented(begin)}\n}}"
+            yield f"  {format_indented(key)}: {format_indented(begin)}\n}}"
             return
         if self._files.shape.takes_one and isinstance(begin, dict) and begin.keys() == {key}:
             more = next(messages, None)
             if more is None:
-                yield f"  {indented(key)}: {indented(begin[key], 2)}\n}}"
+                yield f"  {format_indented(key)}: {format_indented(begin[key], 2)}\n}}"
                 return
             begin, messages = begin[key], chain([more], messages)
-        yield f"  {indented(key)}: "
-        yield from indented_list(chain([] if begin is None else [begin], messages), 1)
+        yield f"  {format_indented(key)}: "
+        yield from format_indented_list(chain([] if begin is None else [begin], messages), 1)
         yield "\n}"

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cardbox_cli.conversations.conversation import Format
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.message_lists import values_in
+from cardbox_cli.conversations.json_documents import JsonDocuments
+from cardbox_cli.conversations.message_lists import iterate_values
 from cardbox_cli.errors import InvalidConversation
 
 
-class Recognised(NamedTuple):
+class RecognizedFormat(NamedTuple):
     """The format of a file and the evidence for it, None if the user named the format."""
 
     format: Format
@@ -34,7 +34,9 @@ _UNMARKED = "no evidence of another format"
 _SHAPE = "by its shape"
 
 
-def recognise(documents: Documents, formats: Sequence[Format], default: Format) -> Recognised:
+def recognize_format(
+    documents: JsonDocuments, formats: Sequence[Format], default: Format
+) -> RecognizedFormat:
     """Recognize the format of a file. If one value shows several formats, the first of `formats` wins.
 
     Raises InvalidConversation for a mixture of formats.
@@ -42,7 +44,7 @@ def recognise(documents: Documents, formats: Sequence[Format], default: Format) 
     found: _Marked | None = None
     plain: list[tuple[str, Any]] = []
     ask = sorted(formats, key=lambda each: not each.tells_all)
-    for place, value in values_in(documents):
+    for place, value in iterate_values(documents):
         marked = _find_mark(place, value, ask)
         if marked is None and found is not None:
             _check_fits(found, place, value, formats, default)
@@ -54,12 +56,12 @@ def recognise(documents: Documents, formats: Sequence[Format], default: Format) 
         elif marked.format.name not in (found.format.name, *found.format.holds):
             raise _mixture(found, marked)
     if found is None:
-        return Recognised(default, _UNMARKED)
+        return RecognizedFormat(default, _UNMARKED)
     for place, value in plain:
         _check_fits(found, place, value, formats, default)
     within = found.place.removeprefix(documents.name)
     where = f"line {within[1:]}: " if within.startswith(":") else f"{within}: " if within else ""
-    return Recognised(found.format, f"{where}{found.evidence}")
+    return RecognizedFormat(found.format, f"{where}{found.evidence}")
 
 
 def _find_mark(place: str, value: Any, formats: Sequence[Format]) -> _Marked | None:
@@ -87,7 +89,7 @@ def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
     )
 
 
-def check_named(documents: Documents, named: Format, formats: Sequence[Format], default: Format) -> None:
+def check_format(documents: JsonDocuments, named: Format, formats: Sequence[Format], default: Format) -> None:
     """Raise InvalidConversation for a file that is not in the format that the user named.
 
     The file has clear evidence of another format and none of this one, or most of its values would not be
@@ -95,7 +97,7 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format], 
     """
     others = [each for each in formats if each.tells_all and each.name != named.name]
     is_marked, may_be, unread, total = False, False, 0, 0
-    for place, value in values_in(documents):
+    for place, value in iterate_values(documents):
         is_marked = is_marked or named.marks(value) is not None
         if is_marked and named.reads is None:
             return
@@ -116,10 +118,10 @@ def check_named(documents: Documents, named: Format, formats: Sequence[Format], 
         _check_no_other(documents, named, (default, *formats))
 
 
-def _check_no_other(documents: Documents, named: Format, formats: Sequence[Format]) -> None:
+def _check_no_other(documents: JsonDocuments, named: Format, formats: Sequence[Format]) -> None:
     """Raise InvalidConversation for a file that looks like another of these formats than the named one."""
     others = [each for each in formats if each.name != named.name]
-    for place, value in values_in(documents):
+    for place, value in iterate_values(documents):
         other = _find_mark(place, value, others)
         shaped = next((each for each in others if each.fits(value)), None) if other is None else None
         found = _Marked(place, shaped, _SHAPE) if shaped is not None else other

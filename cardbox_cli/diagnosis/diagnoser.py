@@ -10,29 +10,31 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.diagnosis.registry import Command, Evidence
+from cardbox_cli.diagnosis.registry import Command, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.snapshot_reading import Blocked, Reader, read_or_say_why
-from cardbox_cli.diagnosis.verdict import Diagnosis, Seen, idle, judge
+from cardbox_cli.diagnosis.snapshot_reading import ReadBlocked, SnapshotReader, read_in_snapshot
+from cardbox_cli.diagnosis.verdict import Diagnosis, RuleMatch, idle_diagnosis, judge
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.handlers import Handlers
-from cardbox_cli.model.execution.situations import Place
+from cardbox_cli.model.execution.situations import TurnPlace
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
-from cardbox_cli.text import argument, command_line
+from cardbox_cli.text import command_line, quote_argument
 
 
-def causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
+def find_causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
     """Return the verdicts that are not well, one for each cause, with the number of waiting turns."""
-    problems = {(s.agent_turn_id, s.agent_id): (s, found) for s in snapshots if not (found := judge(s)).well}
+    problems = {
+        (s.agent_turn_id, s.agent_id): (s, found) for s in snapshots if not (found := judge(s)).is_well
+    }
     agents = {turn: agent for turn, agent in problems if turn}
     waiting = Counter[tuple[str, str]]()
     roots = []
     for place, (s, found) in sorted(problems.items()):
         root = (found.root, agents[found.root]) if found.root in agents else place
-        waiting[root] += (root != place) + (s.queue_length if s.at_head is not None else 0)
+        waiting[root] += (root != place) + (s.queue_length if s.head_status is not None else 0)
         if root == place:
             roots.append((place, found))
     return [msgspec.structs.replace(each, waiting=waiting[place]) for place, each in roots]
@@ -54,14 +56,14 @@ class Diagnoser:
     def __init__(self, database: Database, project_id: str, settings: Settings, handlers: Handlers) -> None:
         self.store = DiagnosisStore(database, project_id)
         self.settings = settings
-        self.reader = Reader(self.store, settings, handlers)
+        self.reader = SnapshotReader(self.store, settings, handlers)
 
     def turn(self, turn_id: str) -> Diagnosis:
         """Return the verdict on a turn, given its id or a unique part of it. Raises NotFound."""
-        judged = self._judge(lambda: self.reader.turns([self.store.resolve(turn_id)]), turn_id)
+        judged = self._judge(lambda: self.reader.read_by_id([self.store.resolve(turn_id)]), turn_id)
         if not judged:
             what = f"no row of turn {turn_id!r} in project {self.store.project_id!r} names its agent"
-            raise NotFound(what, hint=f"`cbx turn show {argument(turn_id)}` shows its rows")
+            raise NotFound(what, hint=f"`cbx turn show {quote_argument(turn_id)}` shows its rows")
         return judged[0]
 
     def agent(self, agent_id: str) -> Diagnosis:
@@ -70,38 +72,40 @@ class Diagnoser:
         def read() -> list[Snapshot]:
             known, turn = self.store.agent(agent_id)
             if not known:
-                raise RosterStore(self.store.database, self.store.project_id).absent(
+                raise AgentStore(self.store.database, self.store.project_id).not_found(
                     agent_id, "`cbx agent list` shows the agents"
                 )
-            return [] if turn is None else self.reader.whole([Place(turn, agent_id)])
+            return [] if turn is None else self.reader.read_with_cards([TurnPlace(turn, agent_id)])
 
         judged = self._judge(read, None, agent_id)
-        return judged[0] if judged else idle(agent_id)
+        return judged[0] if judged else idle_diagnosis(agent_id)
 
     def survey(self) -> Survey:
         """Return all problems of the project; turns queued behind an active turn are only counted."""
 
         def read() -> tuple[list[Snapshot], tuple[int, int]]:
-            return self.reader.at(self.store.suspects(self.settings.unclaimed_time)), self.store.counts()
+            return self.reader.read_turns(
+                self.store.suspects(self.settings.unclaimed_time)
+            ), self.store.counts()
 
         try:
-            snapshots, (active, queued) = read_or_say_why(self.reader, read)
-        except Blocked as blocked:
+            snapshots, (active, queued) = read_in_snapshot(self.reader, read)
+        except ReadBlocked as blocked:
             found = (self._blocked(blocked, ""),)
             return Survey(problems=found, active=0, queued=0, looked_at=0, could_read=False)
-        problems = _deduplicate(causes(self.reader.locked(snapshots)))
+        problems = _deduplicate(find_causes(self.reader.add_locks(snapshots)))
         return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(snapshots))
 
     def _judge(
         self, read: Callable[[], list[Snapshot]], turn: str | None, agent_id: str = ""
     ) -> list[Diagnosis]:
         try:
-            snapshots = read_or_say_why(self.reader, read)
-        except Blocked as blocked:
+            snapshots = read_in_snapshot(self.reader, read)
+        except ReadBlocked as blocked:
             return [self._blocked(blocked, turn, agent_id)]
-        return [judge(each) for each in self.reader.locked(snapshots)]
+        return [judge(each) for each in self.reader.add_locks(snapshots)]
 
-    def _blocked(self, blocked: Blocked, turn: str | None, agent_id: str = "") -> Diagnosis:
+    def _blocked(self, blocked: ReadBlocked, turn: str | None, agent_id: str = "") -> Diagnosis:
         """Return the verdict for a table that cannot be read because of locks."""
         empty = Snapshot(
             agent_turn_id=turn or "",
@@ -126,7 +130,7 @@ class SeenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str | None
     severity: str
-    evidence: list[Evidence]
+    evidence: list[RowEvidence]
     next_actor: str | None
     due_at: datetime | None
     fix: str | None
@@ -140,7 +144,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     rule: str | None
     severity: str
-    evidence: list[Evidence]
+    evidence: list[RowEvidence]
     next_actor: str | None
     due_at: datetime | None
     fix: str | None
@@ -181,7 +185,7 @@ def _answer_fields(diagnosis: Diagnosis, project_option: Sequence[str]) -> dict[
     }
 
 
-def _seen_fields(seen: Seen | Diagnosis, project_option: Sequence[str]) -> dict[str, Any]:
+def _seen_fields(seen: RuleMatch | Diagnosis, project_option: Sequence[str]) -> dict[str, Any]:
     return {
         "rule": seen.rule,
         "severity": seen.severity,

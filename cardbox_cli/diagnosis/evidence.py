@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from cardbox_cli.diagnosis.locks import command
-from cardbox_cli.diagnosis.registry import Evidence
+from cardbox_cli.diagnosis.locks import first_words
+from cardbox_cli.diagnosis.registry import RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.execution.situations import LiveWorker, Lock, Session
+from cardbox_cli.model.execution.situations import BlockingLock, DatabaseSession, LiveWorker
 from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry, last_lines
 from cardbox_cli.providers.registry import DEFAULT
-from cardbox_cli.text import command_line, format_duration, quoted, unbounded
+from cardbox_cli.text import command_line, format_duration, format_infinity, quote_word
 
 # A warning for operators who reclaim a turn from a worker without a lease.
 UNFENCED = "a worker of another system, which cbx does not fence: its later writes may be stored"
@@ -22,7 +22,7 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     """Format an instant in UTC with its distance from now."""
     if moment is None:
         return "an unknown time"
-    endless = unbounded(moment)
+    endless = format_infinity(moment)
     if endless is not None:
         return endless
     ahead = moment > s.now
@@ -30,42 +30,42 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"
 
 
-def head(s: Snapshot) -> Evidence:
+def head(s: Snapshot) -> RowEvidence:
     """Describe the head of the turn's agent."""
     if s.head is None:
-        return Evidence("state.agent_state_head", s.agent_id, "no such row")
+        return RowEvidence("state.agent_state_head", s.agent_id, "no such row")
     active = s.head.active_agent_turn_id
     turn = "" if active == s.agent_turn_id or active is None else f", active turn {active}"
     shows = f"{s.head.status}, epoch {s.head.turn_epoch}{turn}, last written {instant(s, s.head.updated_at)}"
-    return Evidence("state.agent_state_head", s.agent_id, shows)
+    return RowEvidence("state.agent_state_head", s.agent_id, shows)
 
 
-def row(s: Snapshot, row: InboxRow, more: str = "") -> Evidence:
+def row(s: Snapshot, row: InboxRow, more: str = "") -> RowEvidence:
     """Describe an inbox row."""
     tries = f", failed tries: {row.retry_count}" if row.retry_count else ""
     error = f", last error: {row.last_error}" if row.last_error else ""
     shows = f"{row.message_type}, {row.status}, epoch {row.turn_epoch}{tries}{more}{error}"
-    return Evidence("state.agent_inbox", row.inbox_id, shows)
+    return RowEvidence("state.agent_inbox", row.inbox_id, shows)
 
 
-def due_row(s: Snapshot, row_: InboxRow) -> Evidence:
+def due_row(s: Snapshot, row_: InboxRow) -> RowEvidence:
     """Describe an inbox row that a worker could claim, and since when."""
     return row(s, row_, f", due since {instant(s, s.due_since(row_))}")
 
 
-def absent_row(s: Snapshot) -> Evidence:
+def absent_row(s: Snapshot) -> RowEvidence:
     """State that the turn has no inbox row."""
-    return Evidence("state.agent_inbox", s.agent_turn_id, "no such row")
+    return RowEvidence("state.agent_inbox", s.agent_turn_id, "no such row")
 
 
-def lease(s: Snapshot, row: InboxRow | None) -> Evidence:
+def lease(s: Snapshot, row: InboxRow | None) -> RowEvidence:
     """Describe the lease on a row, or state that it has none."""
     name = row.inbox_id if row else s.agent_turn_id
     found = s.lease_of(row)
     if found is not None:
-        return Evidence("cbx.leases", name, _format_lease(s, found))
+        return RowEvidence("cbx.leases", name, _format_lease(s, found))
     absent = "no such row" if s.keeps_turns else "this database has no leases"
-    return Evidence("cbx.leases", name, absent + (f": {UNFENCED}" if s.running else ""))
+    return RowEvidence("cbx.leases", name, absent + (f": {UNFENCED}" if s.running else ""))
 
 
 def _format_lease(s: Snapshot, lease: Lease) -> str:
@@ -76,22 +76,22 @@ def _format_lease(s: Snapshot, lease: Lease) -> str:
     )
 
 
-def orphan_lease(s: Snapshot, lease: Lease) -> Evidence:
+def orphan_lease(s: Snapshot, lease: Lease) -> RowEvidence:
     """Describe a lease whose row is not claimed."""
-    return Evidence("cbx.leases", lease.inbox_id, _format_lease(s, lease))
+    return RowEvidence("cbx.leases", lease.inbox_id, _format_lease(s, lease))
 
 
-def call(s: Snapshot, call: WaitingTool) -> Evidence:
+def call(s: Snapshot, call: WaitingTool) -> RowEvidence:
     """Describe a call that the turn waits for, with its arguments."""
     since = instant(s, call.created_at)
     shows = f"{_format_call(s, call)}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
-    return Evidence("state.turn_waiting_tools", call.tool_call_id, shows)
+    return RowEvidence("state.turn_waiting_tools", call.tool_call_id, shows)
 
 
-def stored_command(tool_name: str) -> Evidence:
+def stored_command(tool_name: str) -> RowEvidence:
     """Explain why calls of a tool wait although the tool is stored with a command."""
     how = "start one with --trust-stored-commands or --tools, or report the result"
-    return Evidence("resource.tools", tool_name, f"has a stored command that no worker ran: {how}")
+    return RowEvidence("resource.tools", tool_name, f"has a stored command that no worker ran: {how}")
 
 
 def _format_call(s: Snapshot, call: WaitingTool) -> str:
@@ -102,27 +102,27 @@ def _format_call(s: Snapshot, call: WaitingTool) -> str:
     return f"{call.tool_name} {arguments[:ARGUMENTS_SHOWN]}{'…' if is_cut else ''}"
 
 
-def record(s: Snapshot) -> Evidence:
+def record(s: Snapshot) -> RowEvidence:
     """Describe the record of the turn."""
     found = s.record
     if found is None:
-        return Evidence("cbx.turns", s.agent_turn_id, "no such row")
+        return RowEvidence("cbx.turns", s.agent_turn_id, "no such row")
     ended = f"{found.end_status}, ended {instant(s, found.ended_at)}" if found.end_status else "no end"
     why = f": {found.error}" if found.error else ""
-    return Evidence("cbx.turns", s.agent_turn_id, ended + why)
+    return RowEvidence("cbx.turns", s.agent_turn_id, ended + why)
 
 
-def end(s: Snapshot) -> tuple[Evidence, ...]:
+def end(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the end of a turn without a record, as derived from its other rows."""
     if s.turn is None or s.turn.end_status is None:
         return ()
     shows = f"ended: {s.turn.end_status}, according to its rows"
     if s.turn.deliverable_card_id is None:
-        return (Evidence("state.agent_steps", s.agent_turn_id, shows),)
-    return (Evidence("public.cards", s.turn.deliverable_card_id, shows),)
+        return (RowEvidence("state.agent_steps", s.agent_turn_id, shows),)
+    return (RowEvidence("public.cards", s.turn.deliverable_card_id, shows),)
 
 
-def lock(lock: Lock) -> Evidence:
+def lock(lock: BlockingLock) -> RowEvidence:
     """Describe the blocking session, for how long it blocks, and how many sessions wait for it."""
     root, duration = _format_session(lock.session), f"for {int(lock.seconds)} s"
     if lock.waiting is not None:
@@ -130,20 +130,20 @@ def lock(lock: Lock) -> Evidence:
     else:
         shows = f"{root} has held it {duration}" + ("" if lock.row else f", in mode {lock.mode}")
     wait = "1 session waits" if lock.blocked == 1 else f"{lock.blocked} sessions wait"
-    return Evidence(lock.table, lock.row or "the whole table", f"{shows}; {wait}")
+    return RowEvidence(lock.table, lock.row or "the whole table", f"{shows}; {wait}")
 
 
-def _format_session(session: Session) -> str:
+def _format_session(session: DatabaseSession) -> str:
     """Format a database session with the first words of its query."""
     if not session.pid:
         return "a prepared transaction"
-    words = command(session.query)
+    words = first_words(session.query)
     age = "" if session.query_seconds is None else f", {int(session.query_seconds)} s ago"
     query = f", {words}{age}" if words else ""
     return f"process {session.pid} ({session.application or 'no name'}, {session.state or 'unknown'}{query})"
 
 
-def last_failure(s: Snapshot) -> tuple[Evidence, ...]:
+def last_failure(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the last step of a failed turn, and the end of its command's stderr."""
     if not s.failed:
         return ()
@@ -153,24 +153,24 @@ def last_failure(s: Snapshot) -> tuple[Evidence, ...]:
         return tuple(steps)
     lines = " / ".join(last_lines(log.stderr_tail, 3))
     shows = f"{log.whose} {log.outcome}" + (f"; its stderr ends: {lines}" if lines else "")
-    return (*steps, Evidence("cbx.logs", log.log_id, shows))
+    return (*steps, RowEvidence("cbx.logs", log.log_id, shows))
 
 
-def _last_step(step: Step, number: int) -> Evidence:
+def _last_step(step: Step, number: int) -> RowEvidence:
     error = f": {step.error}" if step.error else ""
-    return Evidence("state.agent_steps", step.step_id, f"last step ({number}): {step.status}{error}")
+    return RowEvidence("state.agent_steps", step.step_id, f"last step ({number}): {step.status}{error}")
 
 
-def workers(s: Snapshot) -> tuple[Evidence, ...]:
+def workers(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the last workers of the agent's target, or state that it has none."""
     if s.worker_target is None:
-        return (Evidence("resource.project_agents", s.agent_id, "no such row, or no worker target"),)
+        return (RowEvidence("resource.project_agents", s.agent_id, "no such row, or no worker target"),)
     if not s.keeps_turns:
-        return (Evidence("cbx.workers", s.worker_target, "this database has no list of workers"),)
+        return (RowEvidence("cbx.workers", s.worker_target, "this database has no list of workers"),)
     if not s.workers:
-        return (Evidence("cbx.workers", s.worker_target, "no worker of this target"),)
+        return (RowEvidence("cbx.workers", s.worker_target, "no worker of this target"),)
     return tuple(
-        Evidence(
+        RowEvidence(
             "cbx.workers",
             worker.worker_id,
             f"target {worker.worker_target}, {'alive' if worker.live else 'dead'},"
@@ -186,21 +186,21 @@ def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
     return f"; since {instant(s, worker.last_error_at)} it cannot work: {worker.last_error}"
 
 
-def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[Evidence, ...]:
+def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[RowEvidence, ...]:
     """Describe the last of these workers."""
     return tuple(
-        Evidence("cbx.workers", each.worker_id, f"target {each.worker_target}, alive{more}")
+        RowEvidence("cbx.workers", each.worker_id, f"target {each.worker_target}, alive{more}")
         for each in workers[-3:]
     )
 
 
-def refused(s: Snapshot) -> tuple[Evidence, ...]:
+def refused(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the first errors for which the provider would reject the request."""
     contexts = [box.box_id for box in s.boxes if box.pointer == "context"]
     return tuple(
-        Evidence("public.card_boxes", contexts[0], f"{found.rule}: {found.message}")
+        RowEvidence("public.card_boxes", contexts[0], f"{found.rule}: {found.message}")
         if found.card_id is None
-        else Evidence(
+        else RowEvidence(
             "public.cards",
             found.card_id,
             f"{found.rule}: {found.message}; at position {found.position} of box {found.box_id}",
@@ -212,7 +212,7 @@ def refused(s: Snapshot) -> tuple[Evidence, ...]:
 def lint_command(s: Snapshot) -> str:
     """Return the command that shows all errors for which the provider would reject the request."""
     provider = s.refused[0].provider if s.refused else DEFAULT
-    return f"`cbx render --turn {quoted(s.agent_turn_id)} --format {provider} --check`"
+    return f"`cbx render --turn {quote_word(s.agent_turn_id)} --format {provider} --check`"
 
 
 def repair_command(s: Snapshot) -> str:
@@ -234,10 +234,10 @@ def rebox_command(s: Snapshot) -> str:
     return f"`{command_line([*words, '--reason', 'TEXT'])}`"
 
 
-def last_audit(s: Snapshot) -> tuple[Evidence, ...]:
+def last_audit(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the last manual change of the turn, if there is one."""
     if s.audit is None:
         return ()
     reason = f": {s.audit.reason}" if s.audit.reason else ""
     shows = f"{s.audit.action} by {s.audit.actor} {instant(s, s.audit.created_at)}{reason}"
-    return (Evidence("cbx.audit", s.audit.audit_id, shows),)
+    return (RowEvidence("cbx.audit", s.audit.audit_id, shows),)

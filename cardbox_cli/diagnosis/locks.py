@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from cardbox_cli.model.execution.situations import Held, Lock, Session
+from cardbox_cli.model.execution.situations import BlockingLock, DatabaseSession, HeldLock
 
 # The mode that conflicts with every other lock, even that of a reader.
 _BARS_READING = "AccessExclusiveLock"
@@ -12,9 +12,11 @@ _WORD = re.compile(r"[^\W\d][\w.$]*")
 _MAX_WORDS = 3
 
 
-def rooted(held: Sequence[Held], sessions: Mapping[int, Session]) -> tuple[Lock, ...]:
+def find_root_locks(
+    held: Sequence[HeldLock], sessions: Mapping[int, DatabaseSession]
+) -> tuple[BlockingLock, ...]:
     """Return the blocking locks with their root sessions, each root once for a table or row."""
-    found = dict[tuple[str, str | None, int], Lock]()
+    found = dict[tuple[str, str | None, int], BlockingLock]()
     for lock in held:
         holder = sessions.get(lock.pid) or _unknown_session(lock.pid)
         for chain in _chains(holder, sessions):
@@ -23,12 +25,12 @@ def rooted(held: Sequence[Held], sessions: Mapping[int, Session]) -> tuple[Lock,
     return tuple(found.values())
 
 
-def bars_reading(lock: Held) -> bool:
+def bars_reading(lock: HeldLock) -> bool:
     """Return True if this lock, held or waited for, prevents everyone from reading its table."""
     return lock.row is None and lock.mode == _BARS_READING
 
 
-def command(query: str | None) -> str | None:
+def first_words(query: str | None) -> str | None:
     """Return the first words of a statement, up to the first literal; None if there are none."""
     words = list[str]()
     position = 0
@@ -44,13 +46,15 @@ def command(query: str | None) -> str | None:
     return " ".join(words) or None
 
 
-def _unknown_session(pid: int) -> Session:
-    return Session(pid, None, None, None, None, None, [], None, None)
+def _unknown_session(pid: int) -> DatabaseSession:
+    return DatabaseSession(pid, None, None, None, None, None, [], None, None)
 
 
-def _chains(holder: Session, sessions: Mapping[int, Session]) -> Iterator[tuple[Session, ...]]:
+def _chains(
+    holder: DatabaseSession, sessions: Mapping[int, DatabaseSession]
+) -> Iterator[tuple[DatabaseSession, ...]]:
     """Yield the shortest chain from a session to each root that it waits for."""
-    paths: list[tuple[Session, ...]] = [(holder,)]
+    paths: list[tuple[DatabaseSession, ...]] = [(holder,)]
     seen = {holder.pid}
     for path in paths:
         if not path[-1].blocked_by:
@@ -61,12 +65,14 @@ def _chains(holder: Session, sessions: Mapping[int, Session]) -> Iterator[tuple[
                 paths.append((*path, sessions.get(pid) or _unknown_session(pid)))
 
 
-def _blocking_lock(lock: Held, chain: tuple[Session, ...], sessions: Mapping[int, Session]) -> Lock:
+def _blocking_lock(
+    lock: HeldLock, chain: tuple[DatabaseSession, ...], sessions: Mapping[int, DatabaseSession]
+) -> BlockingLock:
     root = chain[-1]
     last = chain[-2] if len(chain) > 1 else None
     # The root may block the last waiting session on another table than the one this lock is on.
     table = (last.waits_for if last is not None else None) or lock.table
-    return Lock(
+    return BlockingLock(
         table=table,
         row=lock.row if table == lock.table else "a row",
         mode=lock.mode,
@@ -78,7 +84,9 @@ def _blocking_lock(lock: Held, chain: tuple[Session, ...], sessions: Mapping[int
     )
 
 
-def _blocked_seconds(lock: Held, chain: tuple[Session, ...], sessions: Mapping[int, Session]) -> float:
+def _blocked_seconds(
+    lock: HeldLock, chain: tuple[DatabaseSession, ...], sessions: Mapping[int, DatabaseSession]
+) -> float:
     """Return for how many seconds the root has blocked: at most the youngest transaction or wait."""
     ages = [chain[-1].seconds]
     if len(chain) > 1:
@@ -88,7 +96,7 @@ def _blocked_seconds(lock: Held, chain: tuple[Session, ...], sessions: Mapping[i
     return min(known, default=max((wait for wait in waits if wait is not None), default=0))
 
 
-def _roots(session: Session, sessions: Mapping[int, Session]) -> set[int]:
+def _roots(session: DatabaseSession, sessions: Mapping[int, DatabaseSession]) -> set[int]:
     if not session.blocked_by:
         return set()
     return {chain[-1].pid for chain in _chains(session, sessions)}

@@ -40,7 +40,7 @@ SUBJECTS = (
 )
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class RowEvidence(msgspec.Struct, frozen=True):
     """A row that proves a verdict: its table, its id, and a description of its content."""
 
     table: str
@@ -48,7 +48,7 @@ class Evidence(msgspec.Struct, frozen=True):
     shows: str
 
 
-Proof = tuple[Evidence, ...] | None
+Proof = tuple[RowEvidence, ...] | None
 
 
 class Remedy(msgspec.Struct, frozen=True):

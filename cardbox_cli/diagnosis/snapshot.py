@@ -12,22 +12,22 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.queue.messages import is_report, is_turn
-from cardbox_cli.execution.requests.request_checks import Lack, lacks
+from cardbox_cli.execution.requests.request_checks import Lack, find_lacks
 from cardbox_cli.execution.turn_summary import TurnSummary
 from cardbox_cli.limits import FOREIGN_SILENCE
 from cardbox_cli.model.execution.situations import (
+    AgentSetup,
     AwaitedCall,
     BatchFacts,
+    BlockingLock,
     BoxFacts,
-    Child,
-    Delivered,
-    Link,
-    Lock,
-    Pace,
-    Place,
+    BoxWriter,
+    ChildTurn,
+    CycleLink,
+    DeliverableFacts,
+    DurationEstimate,
     ResultCard,
-    Setup,
-    Sharer,
+    TurnPlace,
 )
 from cardbox_cli.model.execution.turns import (
     DISPATCHED,
@@ -50,8 +50,8 @@ from cardbox_cli.model.execution.turns import (
     TurnRecord,
     WaitingTool,
     WorkerEntry,
-    last_is_over,
-    of_failure,
+    find_failure_log,
+    has_last_step_ended,
 )
 from cardbox_cli.settings import Settings
 
@@ -101,25 +101,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     loads: dict[str, int] = {}
     boxes: tuple[BoxFacts, ...] = ()
     results: tuple[ResultCard, ...] = ()
-    delivered: tuple[Delivered, ...] = ()
-    children: tuple[Child, ...] = ()
+    delivered: tuple[DeliverableFacts, ...] = ()
+    children: tuple[ChildTurn, ...] = ()
     batches: tuple[BatchFacts, ...] = ()
     call: AwaitedCall | None = None
-    sharers: tuple[Sharer, ...] = ()
+    sharers: tuple[BoxWriter, ...] = ()
     refused: tuple[LintFinding, ...] = ()
     log: LogTail | None = None
     incomplete_allowed: bool = False
     stored_commands: frozenset[str] = frozenset()
-    setup: Setup = Setup()
-    step_pace: Pace | None = None
-    call_paces: dict[str, Pace] = {}
-    locks: tuple[Lock, ...] | None = None
+    setup: AgentSetup = AgentSetup()
+    step_pace: DurationEstimate | None = None
+    call_paces: dict[str, DurationEstimate] = {}
+    locks: tuple[BlockingLock, ...] | None = None
     closed: tuple[str, ...] = ()
     role: str = ""
     read_only_by: str | None = None
     blocker: "Snapshot | None" = None
     awaited: "tuple[Snapshot, ...]" = ()
-    closes: tuple[Link, ...] = ()
+    closes: tuple[CycleLink, ...] = ()
 
     def age(self, moment: datetime | None) -> timedelta:
         """Return the time since a moment; zero if the moment is unknown."""
@@ -156,7 +156,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(row for row in self.rows if row.status in (*DUE, PROCESSING))
 
     @cached_property
-    def at_head(self) -> str | None:
+    def head_status(self) -> str | None:
         """The head's status if this turn is active, else None."""
         head = self.head
         if head is None or head.active_agent_turn_id != self.agent_turn_id or head.status == IDLE:
@@ -166,22 +166,22 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def dispatched(self) -> bool:
         """True if the turn was promoted, but no worker has begun it."""
-        return self.at_head == DISPATCHED
+        return self.head_status == DISPATCHED
 
     @property
     def running(self) -> bool:
         """True if a worker has begun the turn."""
-        return self.at_head == RUNNING
+        return self.head_status == RUNNING
 
     @property
     def suspended(self) -> bool:
         """True if the turn waits for tool calls."""
-        return self.at_head == SUSPENDED
+        return self.head_status == SUSPENDED
 
     @property
     def queued(self) -> bool:
         """True if the turn was not promoted yet."""
-        return self.at_head is None and self.turn_row is not None and self.turn_row.status == QUEUED
+        return self.head_status is None and self.turn_row is not None and self.turn_row.status == QUEUED
 
     @property
     def is_foreign(self) -> bool:
@@ -197,33 +197,33 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def failure_log(self) -> LogTail | None:
         """The log that may say why the turn failed."""
         last_step = self.steps[-1].step_id if self.steps else None
-        return of_failure([self.log] if self.log else [], last_step)
+        return find_failure_log([self.log] if self.log else [], last_step)
 
     @property
     def failed(self) -> bool:
         """True if the turn has ended with a failure or a timeout."""
-        return self.ended and self.turn is not None and self.turn.end_status in FAILURES
+        return self.has_ended and self.turn is not None and self.turn.end_status in FAILURES
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the turn has ended, as lists and pages show it."""
         if self.is_foreign:
-            return self.at_head is None and not any(row.status in OPEN for row in self.foreign_rows)
+            return self.head_status is None and not any(row.status in OPEN for row in self.foreign_rows)
         if self.turn is not None:
             return self.turn.status == ENDED
         # Neither its row nor its edge exists any more.
-        return self.at_head is None and not self.promoted and last_is_over(self.steps)
+        return self.head_status is None and not self.promoted and has_last_step_ended(self.steps)
 
     @cached_property
     def being_ended(self) -> bool:
         """True if another system has just freed the agent, and has yet to record the turn's end."""
         row = self.turn_row
-        if self.at_head is not None or row is None or row.status != PROCESSING or self.lease_of(row):
+        if self.head_status is not None or row is None or row.status != PROCESSING or self.lease_of(row):
             return False
         return self.freed_at is not None and timedelta() <= self.now - self.freed_at <= self.grace
 
     @property
-    def in_time(self) -> bool:
+    def is_in_time(self) -> bool:
         """True if the deadline of the suspended turn is ahead, or passed less than `grace` ago."""
         deadline = None if self.head is None else self.head.resume_deadline
         return self.suspended and deadline is not None and self.now <= deadline + self.grace
@@ -252,7 +252,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def due_rows(self) -> tuple[InboxRow, ...]:
         """The rows of an active turn that a worker could claim now."""
-        if self.at_head is None:
+        if self.head_status is None:
             return ()
         return tuple(row for row in self.rows if row.status in DUE and row.next_retry_at <= self.now)
 
@@ -262,14 +262,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         limit = self.settings.unclaimed_time
         return tuple(row for row in self.due_rows if self.age(self.due_since(row)) > limit)
 
-    def lives(self, lease: Lease | None) -> bool:
+    def is_live(self, lease: Lease | None) -> bool:
         """Return True if a lease has not expired, or expired less than `grace` ago."""
         return lease is not None and self.now < lease.expires_at + self.grace
 
     @cached_property
     def worked_on(self) -> bool:
         """True if the row that carries the turn has a live lease."""
-        return self.lives(self.lease_of(self.carrier))
+        return self.is_live(self.lease_of(self.carrier))
 
     @cached_property
     def live_workers(self) -> tuple[WorkerEntry, ...]:
@@ -329,14 +329,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def silent(self) -> bool:
         """True if a run without a lease has written nothing for `FOREIGN_SILENCE`."""
-        return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE.time
+        return self.last_sign is None or self.age(self.last_sign) > FOREIGN_SILENCE.duration
 
     # --- missing cards and open calls
 
     @cached_property
     def lacking(self) -> tuple[Lack, ...]:
         """The missing parts of its context and profile, because of which a worker would not run it."""
-        return tuple(lacks(self.boxes))
+        return tuple(find_lacks(self.boxes))
 
     @cached_property
     def open_calls(self) -> tuple[WaitingTool, ...]:
@@ -367,20 +367,20 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(call for call in calls if not self.children_of(call))
 
     @cached_property
-    def waits_for(self) -> tuple[Place, ...]:
+    def waits_for(self) -> tuple[TurnPlace, ...]:
         """The turns that this one waits for: its agent's active turn, or the turns that answer its calls."""
         if self.suspended:
             # The newest turn answers the call; the turns of a batch answer it together.
             groups = [*(self.children_of(call)[-1:] for call in self.unanswered)]
             groups += (self.children_of(call, beside=True) for call in self.unanswered)
             children = (child for group in groups for child in group if child.end_status is None)
-            return tuple(Place(child.agent_turn_id, child.agent_id) for child in children)
+            return tuple(TurnPlace(child.agent_turn_id, child.agent_id) for child in children)
         if self.queued and self.head is not None and self.head.status != IDLE:
             active = self.head.active_agent_turn_id
-            return () if active is None else (Place(active, self.agent_id),)
+            return () if active is None else (TurnPlace(active, self.agent_id),)
         return ()
 
-    def children_of(self, call: WaitingTool, *, beside: bool = False) -> tuple[Child, ...]:
+    def children_of(self, call: WaitingTool, *, beside: bool = False) -> tuple[ChildTurn, ...]:
         """Return the turns that answer a call: alone, or (`beside`) as children of a batch."""
         children = (child for child in self.children if child.tool_call_id == call.tool_call_id)
         return tuple(child for child in children if child.beside == beside)
@@ -388,14 +388,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # --- the turns that it waits for
 
     @cached_property
-    def deep(self) -> "tuple[Snapshot, ...]":
+    def all_turns(self) -> "tuple[Snapshot, ...]":
         """This turn and all turns that it waits for, directly or through others."""
         below = (*([] if self.blocker is None else [self.blocker]), *self.awaited)
-        return (self, *(each for one in below for each in one.deep))
+        return (self, *(each for one in below for each in one.all_turns))
 
     @cached_property
-    def cycle(self) -> tuple[Link, ...]:
+    def cycle(self) -> tuple[CycleLink, ...]:
         """The cycle of turns that this turn belongs to; empty if there is none."""
-        closed = (each.closes for each in self.deep)
+        closed = (each.closes for each in self.all_turns)
         mine = (cycle for cycle in closed if any(link.agent_turn_id == self.agent_turn_id for link in cycle))
         return next(mine, ())

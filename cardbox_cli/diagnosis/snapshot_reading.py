@@ -13,7 +13,7 @@ import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.diagnosis.evidence import ARGUMENTS_SHOWN
-from cardbox_cli.diagnosis.locks import bars_reading, rooted
+from cardbox_cli.diagnosis.locks import bars_reading, find_root_locks
 from cardbox_cli.diagnosis.snapshot import FAILURES, Snapshot
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.handlers import Handlers
@@ -25,18 +25,18 @@ from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.limits import LOCK_HELD
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.execution.situations import (
+    AgentSetup,
     BatchFacts,
+    BlockingLock,
     BoxFacts,
-    Child,
-    Held,
-    Link,
-    Lock,
-    Place,
-    Setup,
+    ChildTurn,
+    CycleLink,
+    HeldLock,
     TaskFacts,
+    TurnPlace,
 )
 from cardbox_cli.model.execution.turns import MAX_DEPTH, OPEN, QUEUED, Head, InboxRow, TurnRecord, WorkerEntry
-from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
@@ -48,7 +48,7 @@ _MAX_TURNS = 100
 _MAX_STEPS = 2 * MAX_DEPTH
 
 
-def _follow_waits(store: DiagnosisStore, places: Sequence[Place]) -> list[Place]:
+def _follow_waits(store: DiagnosisStore, places: Sequence[TurnPlace]) -> list[TurnPlace]:
     """Return these turns, and all turns that they wait for."""
     known = {place.agent_turn_id: place for place in places}
     pending = list(known)
@@ -61,17 +61,17 @@ def _follow_waits(store: DiagnosisStore, places: Sequence[Place]) -> list[Place]
     return list(known.values())
 
 
-def _link_snapshots(place: Place, read: Callable[[Place], Snapshot]) -> Snapshot:
+def _link_snapshots(place: TurnPlace, read: Callable[[TurnPlace], Snapshot]) -> Snapshot:
     """Return the snapshot that `read` returns for a turn, linked to those of the turns that it waits for."""
     left = _MAX_TURNS
 
-    def link(place: Place, path: tuple[Link, ...]) -> Snapshot:
+    def link(place: TurnPlace, path: tuple[CycleLink, ...]) -> Snapshot:
         nonlocal left
         left -= 1
         s = read(place)
-        path = (*path, Link(s.agent_turn_id, s.agent_id, s.at_head or QUEUED))
+        path = (*path, CycleLink(s.agent_turn_id, s.agent_id, s.head_status or QUEUED))
         before = [link.agent_turn_id for link in path]
-        closes: tuple[Link, ...] = ()
+        closes: tuple[CycleLink, ...] = ()
         below = []
         for each in s.waits_for:
             if each.agent_turn_id in before:
@@ -112,7 +112,7 @@ def _lint(database: Database, project_id: str, s: Snapshot, handlers: Handlers) 
 
 
 def _failed_recently(s: Snapshot) -> bool:
-    if not s.ended or s.record is None or s.record.end_status != "failed":
+    if not s.has_ended or s.record is None or s.record.end_status != "failed":
         return False
     return s.age(s.record.ended_at) < _RECENT_FAILURE
 
@@ -133,7 +133,7 @@ def _read_boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
     start = s.record.output_start if s.record is not None else None
     if start is None and output.slots:
         return None
-    if s.ended:
+    if s.has_ended:
         ids = [slot.card_id for slot in output.slots]
         deliverable = s.record.deliverable_card_id if s.record is not None else None
         if deliverable not in ids:
@@ -159,15 +159,15 @@ def _add_paces(store: DiagnosisStore, s: Snapshot) -> Snapshot:
 _Value = TypeVar("_Value")
 
 
-class Blocked(Exception):
+class ReadBlocked(Exception):
     """A table could not be read because of these locks."""
 
-    def __init__(self, locks: Sequence[Lock]) -> None:
+    def __init__(self, locks: Sequence[BlockingLock]) -> None:
         super().__init__("a table is locked")
         self.locks = tuple(locks)
 
 
-class Reader:
+class SnapshotReader:
     """Reads snapshots of a project's turns, all at one moment."""
 
     def __init__(self, store: DiagnosisStore, settings: Settings, handlers: Handlers) -> None:
@@ -175,29 +175,29 @@ class Reader:
         self.settings = settings
         self.handlers = handlers
 
-    def turns(self, turns: Sequence[str]) -> list[Snapshot]:
+    def read_by_id(self, turns: Sequence[str]) -> list[Snapshot]:
         """Read these turns and their cards, in this order; skip turns that have no rows."""
         places = self.store.places(turns)
-        return self.whole([Place(turn, places[turn]) for turn in turns if turn in places])
+        return self.read_with_cards([TurnPlace(turn, places[turn]) for turn in turns if turn in places])
 
-    def whole(self, places: Sequence[Place]) -> list[Snapshot]:
+    def read_with_cards(self, places: Sequence[TurnPlace]) -> list[Snapshot]:
         """Read these turns and their cards, in this order."""
         database, project_id = self.store.database, self.store.project_id
-        found = [_add_refused(database, project_id, each, self.handlers) for each in self.at(places)]
+        found = [_add_refused(database, project_id, each, self.handlers) for each in self.read_turns(places)]
         return [_add_paces(self.store, each) for each in found]
 
-    def at(self, places: Sequence[Place]) -> list[Snapshot]:
+    def read_turns(self, places: Sequence[TurnPlace]) -> list[Snapshot]:
         """Read these turns, in this order, without their cards, which may be many."""
         if not places:
             return []
         rows = _TurnRows(self.store, self.settings, _follow_waits(self.store, places))
         return [_link_snapshots(place, rows.snapshot) for place in places]
 
-    def locked(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+    def add_locks(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
         """Return the snapshots with the locks on their tables and rows. Call it outside the snapshot."""
         if not snapshots or not self.store.locks_are_here():
             return list(snapshots)
-        every = [deep for each in snapshots for deep in each.deep]
+        every = [deep for each in snapshots for deep in each.all_turns]
         read_only_by = self.store.read_only_by()
         tables = self.store.table_locks()
         rows = self._row_locks(every)
@@ -207,7 +207,7 @@ class Reader:
             held = [*(lock for lock in rows if _concerns(lock, s)), *tables]
             return msgspec.structs.replace(
                 s,
-                locks=rooted(held, sessions),
+                locks=find_root_locks(held, sessions),
                 read_only_by=read_only_by,
                 blocker=None if s.blocker is None else add_locks(s.blocker),
                 awaited=tuple(add_locks(each) for each in s.awaited),
@@ -215,7 +215,7 @@ class Reader:
 
         return [add_locks(each) for each in snapshots]
 
-    def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[Held]:
+    def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[HeldLock]:
         """Return the locks on rows; none if a whole table is locked."""
         try:
             return self.store.row_locks(
@@ -227,15 +227,15 @@ class Reader:
         except Conflict:
             return []
 
-    def in_the_way(self) -> tuple[Lock, ...]:
+    def blocking_locks(self) -> tuple[BlockingLock, ...]:
         """Return the locks, held or waited for, that prevent everyone from reading a table of turns."""
         if not self.store.locks_are_here():
             return ()
         held = [lock for lock in self.store.table_locks() if bars_reading(lock)]
-        return rooted(held, self.store.sessions([lock.pid for lock in held])) if held else ()
+        return find_root_locks(held, self.store.sessions([lock.pid for lock in held])) if held else ()
 
 
-def _concerns(lock: Held, s: Snapshot) -> bool:
+def _concerns(lock: HeldLock, s: Snapshot) -> bool:
     names = {s.agent_id, s.agent_turn_id, *(row.inbox_id for row in s.rows), *(box.box_id for box in s.boxes)}
     return lock.row in names
 
@@ -243,7 +243,7 @@ def _concerns(lock: Held, s: Snapshot) -> bool:
 class _TurnRows:
     """The rows of the given turns and of their agents' active turns, each table read once."""
 
-    def __init__(self, store: DiagnosisStore, settings: Settings, places: Sequence[Place]) -> None:
+    def __init__(self, store: DiagnosisStore, settings: Settings, places: Sequence[TurnPlace]) -> None:
         agents = sorted({place.agent_id for place in places})
         self.store = store
         self.settings = settings
@@ -265,9 +265,9 @@ class _TurnRows:
         self.live_workers = store.live_workers(self.now)
         self.archived = store.archived()
         self.loads = store.loads([each.worker_id for group in self.workers.values() for each in group])
-        self.delivered = store.delivered(turns)
-        self.freed = store.freed(agents)
-        self.children: dict[str, list[Child]] = store.children(turns)
+        self.delivered = store.deliverables(turns)
+        self.freed = store.last_turn_ends(agents)
+        self.children: dict[str, list[ChildTurn]] = store.children(turns)
         batches = store.batches(turns)
         children = {child.agent_turn_id for group in self.children.values() for child in group}
         children |= {task.turn for batch in batches for task in batch.tasks if task.turn}
@@ -280,7 +280,7 @@ class _TurnRows:
         self.calls = store.calls([_report_to(record) for record in self.records.values() if record.report_to])
         self.boxes = {turn: self._pointers(turn) for turn in turns}
         boxes = sorted({box_id for pointers in self.boxes.values() for box_id in pointers.values()})
-        known = [box_id for box_id in boxes if as_box_id(box_id) is not None]
+        known = [box_id for box_id in boxes if canonical_box_id(box_id) is not None]
         self.existing = store.existing_boxes(known)
         self.lost = store.lost_cards(known)
         self.profiles = store.profile_names(self._profile_boxes())
@@ -290,7 +290,7 @@ class _TurnRows:
         failed = [turn for turn, known in self.turns.items() if known.end_status in FAILURES]
         self.failure_logs = store.failure_logs(failed)
 
-    def snapshot(self, place: Place) -> Snapshot:
+    def snapshot(self, place: TurnPlace) -> Snapshot:
         """Return the facts of one turn, without the turns that it waits for."""
         turn, agent = place.agent_turn_id, place.agent_id
         target = self.targets.get(agent, "")
@@ -344,15 +344,15 @@ class _TurnRows:
 
         return msgspec.structs.replace(batch, tasks=tuple(map(add_end, batch.tasks)))
 
-    def _add_end(self, child: Child) -> Child:
+    def _add_end(self, child: ChildTurn) -> ChildTurn:
         turn = self.turns.get(child.agent_turn_id)
         return msgspec.structs.replace(child, end_status=None if turn is None else turn.end_status)
 
-    def _setup(self, agent: str, profile_box: str) -> Setup:
+    def _setup(self, agent: str, profile_box: str) -> AgentSetup:
         name, target = self.setups.get(agent, (self.profiles.get(profile_box), None))
         own, serves = self.targets.get(agent), (None, self.store.project_id)
         others = (each for each in self.live_workers if each.project_id not in serves)
-        return Setup(
+        return AgentSetup(
             on_roster=own is not None,
             profile_name=name,
             profile_target=target,
@@ -363,7 +363,7 @@ class _TurnRows:
 
     def _profile_boxes(self) -> list[str]:
         named = {pointers.get("profile", "") for pointers in self.boxes.values()}
-        return sorted(box_id for box_id in named if as_box_id(box_id) is not None)
+        return sorted(box_id for box_id in named if canonical_box_id(box_id) is not None)
 
     def _pointers(self, turn: str) -> dict[str, str]:
         """Return the boxes of a turn by pointer: from the head if the turn is active, else from its row."""
@@ -386,7 +386,7 @@ def _is_foreign(row: InboxRow) -> bool:
 
 def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
     value: str | None = getattr(head, name, None) or (row.pointer(name) if row is not None else None)
-    return value and (as_box_id(value) or value)
+    return value and (canonical_box_id(value) or value)
 
 
 def _report_to(record: TurnRecord) -> tuple[str, str, str]:
@@ -394,16 +394,16 @@ def _report_to(record: TurnRecord) -> tuple[str, str, str]:
     return (to.get("agent_id", ""), to.get("agent_turn_id", ""), to.get("tool_call_id", ""))
 
 
-def read_or_say_why(reader: Reader, read: Callable[[], _Value]) -> _Value:
+def read_in_snapshot(reader: SnapshotReader, read: Callable[[], _Value]) -> _Value:
     """Return what `read` returns, within one snapshot. Raises Blocked if a table stays locked."""
-    long = [lock for lock in reader.in_the_way() if lock.seconds > LOCK_HELD.value]
+    long = [lock for lock in reader.blocking_locks() if lock.seconds > LOCK_HELD.value]
     if long:
-        raise Blocked(long)
+        raise ReadBlocked(long)
     try:
         with reader.store.database.snapshot():
-            reader.store.be_impatient()
+            reader.store.limit_lock_waits()
             return read()
     except Conflict:
-        if held := reader.in_the_way():
-            raise Blocked(held) from None
+        if held := reader.blocking_locks():
+            raise ReadBlocked(held) from None
         raise

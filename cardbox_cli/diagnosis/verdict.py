@@ -6,11 +6,19 @@ from typing import cast
 import msgspec
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Remedy, Severity, Verdict, rules
+from cardbox_cli.diagnosis.registry import (
+    Command,
+    DiagnosisRule,
+    Remedy,
+    RowEvidence,
+    Severity,
+    Verdict,
+    rules,
+)
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING, EndStatus, WaitingTool
-from cardbox_cli.store.connection.tables import grant_of
-from cardbox_cli.text import argument, quoted
+from cardbox_cli.store.connection.tables import read_grant
+from cardbox_cli.text import quote_argument, quote_word
 
 NO_RULE = "no rule matched"
 _FOREIGN_WORKER = "of another system, which cbx does not fence"
@@ -18,13 +26,13 @@ UNREADABLE = "table-unreadable"
 NOT_WELL = ("stuck", "unknown")
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that holds for a turn, with its proof, who must act next, and the command that helps."""
 
     rule: str
     severity: Severity
     proves: str
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[RowEvidence, ...] = ()
     next_actor: str | None = None
     due_at: datetime | None = None
     fix: Command | None = None
@@ -44,17 +52,17 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None
     severity: Severity
     proves: str
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[RowEvidence, ...] = ()
     next_actor: str | None = None
     due_at: datetime | None = None
     fix: Command | None = None
-    also: tuple[Seen, ...] = ()
+    also: tuple[RuleMatch, ...] = ()
     root: str | None = None
     waiting: int = 0
     end_status: EndStatus | None = None
 
     @property
-    def well(self) -> bool:
+    def is_well(self) -> bool:
         """True if the turn is healthy, has ended, or waits within its deadline."""
         return self.verdict in ("healthy", "waiting", "ended")
 
@@ -74,7 +82,7 @@ def _judge(snapshot: Snapshot) -> Diagnosis:
     holding = [
         (rule, evidence)
         for rule in rules()
-        if (rule.after_end or not snapshot.ended)
+        if (rule.after_end or not snapshot.has_ended)
         and not set(rule.needs) & set(snapshot.closed)
         and (evidence := rule.holds(snapshot)) is not None
     ]
@@ -102,11 +110,11 @@ def _unless_same(s: Snapshot, turn: str | None) -> str | None:
     return None if turn == s.agent_turn_id else turn
 
 
-def _apply(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> Seen:
-    return Seen(
+def _apply(s: Snapshot, rule: DiagnosisRule, evidence: tuple[RowEvidence, ...]) -> RuleMatch:
+    return RuleMatch(
         rule=rule.name,
         severity="warning" if rule.severity == "error" and rule.aside(s) else rule.severity,
-        proves=rule.proves.format_map(s.settings.in_words),
+        proves=rule.proves.format_map(s.settings.labels),
         evidence=evidence,
         next_actor=_next_actor(s, rule),
         due_at=rule.due(s),
@@ -117,14 +125,14 @@ def _apply(s: Snapshot, rule: DiagnosisRule, evidence: tuple[Evidence, ...]) -> 
 
 def _next_actor(s: Snapshot, rule: DiagnosisRule) -> str | None:
     if isinstance(rule.actor, str):
-        return actor(s, rule.actor) or None
+        return fill_actor(s, rule.actor) or None
     return rule.actor and rule.actor(s)
 
 
-def _unchecked_locks(s: Snapshot) -> tuple[Seen, ...]:
+def _unchecked_locks(s: Snapshot) -> tuple[RuleMatch, ...]:
     if s.locks is not None:
         return ()
-    unseen = Seen(
+    unseen = RuleMatch(
         rule="database-lock",
         severity="ok",
         proves="Locks were not checked: this database is a replica, and locks exist only on the primary.",
@@ -132,20 +140,20 @@ def _unchecked_locks(s: Snapshot) -> tuple[Seen, ...]:
     return (unseen,)
 
 
-def _unreadable_tables(s: Snapshot) -> Seen | None:
+def _unreadable_tables(s: Snapshot) -> RuleMatch | None:
     if not s.closed:
         return None
     no_select = f"no SELECT for role {s.role!r}"
-    return Seen(
+    return RuleMatch(
         rule=UNREADABLE,
         severity="warning",
         proves=f"The role {s.role!r} cannot read {', '.join(s.closed)}: rules that need them were skipped.",
-        evidence=tuple(Evidence(table, "the whole table", no_select) for table in s.closed),
-        next_actor=f"the owner of the database: {'; '.join(grant_of(table, s.role) for table in s.closed)}",
+        evidence=tuple(RowEvidence(table, "the whole table", no_select) for table in s.closed),
+        next_actor=f"the owner of the database: {'; '.join(read_grant(table, s.role) for table in s.closed)}",
     )
 
 
-def _unjudged(s: Snapshot, unreadable: Seen, also: tuple[Seen, ...]) -> Diagnosis:
+def _unjudged(s: Snapshot, unreadable: RuleMatch, also: tuple[RuleMatch, ...]) -> Diagnosis:
     """Return `unknown`, because every rule that could hold needs a table that the role cannot read."""
     evidence = (show.head(s), *unreadable.evidence)
     seen = msgspec.structs.replace(unreadable, severity="error", evidence=evidence)
@@ -158,7 +166,7 @@ def _unjudged(s: Snapshot, unreadable: Seen, also: tuple[Seen, ...]) -> Diagnosi
     )
 
 
-def idle(agent_id: str) -> Diagnosis:
+def idle_diagnosis(agent_id: str) -> Diagnosis:
     """Return the verdict on an agent that has had no turn."""
     return Diagnosis(
         turn=None,
@@ -171,7 +179,7 @@ def idle(agent_id: str) -> Diagnosis:
     )
 
 
-def actor(s: Snapshot, text: str) -> str:
+def fill_actor(s: Snapshot, text: str) -> str:
     """Fill the placeholders of an actor: {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor},
     {lint}, {repair}, {rebox} and {after_failure}, which may be empty."""
     lease = s.lease_of(s.carrier)
@@ -179,7 +187,7 @@ def actor(s: Snapshot, text: str) -> str:
     calls = " and ".join(_name_call(s, call) for call in s.open_calls)
     blocker = None if s.blocker is None else judge(s.blocker)
     return text.format(
-        target=quoted(s.worker_target or "?"),
+        target=quote_word(s.worker_target or "?"),
         owner=lease.owner if lease else _FOREIGN_WORKER if claimed or s.running else "?",
         calls=calls or "the calls",
         pids=", ".join(sorted({str(lock.session.pid) for lock in s.locks or ()})),
@@ -202,15 +210,15 @@ def _failure_actor(s: Snapshot) -> str:
     if not s.failed and (s.turn is None or s.turn.end_status != "partial"):
         return ""
     read = "logs" if s.failure_log is not None else "show"
-    turn = argument(s.agent_turn_id)
+    turn = quote_argument(s.agent_turn_id)
     reason = f"the requester: `cbx turn {read} {turn}` shows the reason"
     if s.lacking and not s.incomplete_allowed:
-        lack = s.lacking[0].words
+        lack = s.lacking[0].clause
         return f"{reason}; {lack}: `cbx pack` makes a new context, `cbx dispatch` starts a turn with it"
     return f"{reason}, `cbx turn retry {turn}` retries the turn"
 
 
-def _unknown(s: Snapshot, also: tuple[Seen, ...]) -> Diagnosis:
+def _unknown(s: Snapshot, also: tuple[RuleMatch, ...]) -> Diagnosis:
     rows = tuple(show.row(s, row) for row in (*s.rows, *s.foreign_rows)) or (show.absent_row(s),)
     return Diagnosis(
         turn=s.agent_turn_id or None,
@@ -233,7 +241,7 @@ def fenced_command(verb: str, s: Snapshot, reason: str) -> Command:
     return ("turn", verb, s.agent_turn_id, "--expect-epoch", str(s.epoch), "--reason", reason)
 
 
-def fenced(verb: str, reason: str) -> Remedy:
+def fenced_remedy(verb: str, reason: str) -> Remedy:
     """Return the remedy `cbx turn reclaim`, `requeue` or `fail` for the turn at its present epoch."""
     return Remedy(f"`cbx turn {verb}`", lambda s: fenced_command(verb, s, reason))
 
@@ -251,5 +259,5 @@ NUDGE_OR_REBUILD = Remedy(
     "`cbx turn nudge`; `cbx turn rebuild` if the agent has no head",
     lambda s: (REBUILD if s.head is None else NUDGE).build(s),
 )
-OF_BLOCKER = Remedy("the fix of the active turn", lambda s: judge(s.blocker).fix if s.blocker else None)
+FIX_OF_BLOCKER = Remedy("the fix of the active turn", lambda s: judge(s.blocker).fix if s.blocker else None)
 STOP_SHARER = Remedy("`cbx turn stop` for the newer turn", stop_sharer)

@@ -12,24 +12,24 @@ import msgspec
 from cardbox_cli.errors import CorrelationConflict
 from cardbox_cli.execution.dispatch_requests import (
     NO_AGENT,
-    Dispatched,
+    DispatchOutcome,
     DispatchRequest,
     DispatchResult,
     refuse,
 )
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.execution.headers import Lineage, as_trace_id, new_trace_id
+from cardbox_cli.model.execution.headers import Lineage, canonical_trace_id, new_trace_id
 from cardbox_cli.model.execution.situations import DispatchSituation
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, IDLE, MAX_DEPTH, QUEUED, InboxRow
 from cardbox_cli.model.identity import ARCHIVED, PLATFORM
-from cardbox_cli.model.ids import as_box_id
-from cardbox_cli.packing.pack import Packed, pack
+from cardbox_cli.model.ids import canonical_box_id
+from cardbox_cli.packing.pack import PackResult, pack
 from cardbox_cli.packing.plan import target_profile_name
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class DispatchTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of an accepted request, without its boxes. The call `report_to` waits for the turn's end."""
 
     profile_box_id: str
@@ -39,7 +39,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 def admit(
     request: DispatchRequest, found: DispatchSituation | None, *, project_id: str, trace_id: str
-) -> Terms:
+) -> DispatchTerms:
     """Return the terms of a request. `trace_id` is for a turn that does not belong to a trace yet."""
     found = _target(request, found, project_id)
     profile_box_id = _profile_box(request, found)
@@ -47,7 +47,7 @@ def admit(
     source = request.source_agent_id
     if not source.startswith(PLATFORM) and not found.is_source_known:
         refuse("invalid_source_actor", f"the source {source!r} is not an agent of project {project_id!r}")
-    return Terms(profile_box_id=profile_box_id, lineage=lineage, report_to=_report_to(request, found))
+    return DispatchTerms(profile_box_id=profile_box_id, lineage=lineage, report_to=_report_to(request, found))
 
 
 def refuse_headless(request: DispatchRequest) -> NoReturn:
@@ -55,7 +55,7 @@ def refuse_headless(request: DispatchRequest) -> NoReturn:
     agent_id = request.target_agent_id
     refuse(
         "head_missing",
-        f"agent {agent_id!r} has lost its head: `cbx turn rebuild {argument(agent_id)}`",
+        f"agent {agent_id!r} has lost its head: `cbx turn rebuild {quote_argument(agent_id)}`",
         "error",
     )
 
@@ -84,7 +84,7 @@ def context_box(request: DispatchRequest, found: DispatchSituation, project_id: 
     given = request.context_box_id
     if not given:
         refuse("missing_context_box_id", "the context box is missing")
-    box_id = as_box_id(given)
+    box_id = canonical_box_id(given)
     if box_id is None or not found.has_context_box:
         refuse("context_box_not_found", f"no box {given!r} in project {project_id!r}")
     return box_id
@@ -98,7 +98,7 @@ def output_box(request: DispatchRequest, found: DispatchSituation) -> str | None
     given = request.output_box_id
     if given is None:
         return None
-    box_id = as_box_id(given)
+    box_id = canonical_box_id(given)
     if box_id is None:
         refuse("output_box_not_found", f"invalid output box id {given!r}")
     if found.output_user is not None:
@@ -145,7 +145,7 @@ def _lineage(request: DispatchRequest, found: DispatchSituation, trace_id: str) 
     if parent is not None and row is None:
         refuse("parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
     above = None if row is None else row.lineage
-    if request.trace_id is not None and as_trace_id(request.trace_id) is None:
+    if request.trace_id is not None and canonical_trace_id(request.trace_id) is None:
         refuse("protocol_violation", f"the trace id {request.trace_id!r} is not 32 hex digits")
     depths = {"root": 0, "peer": above.depth if above else 0, "descend": above.depth + 1 if above else 0}
     depth = depths[request.depth_policy]
@@ -154,7 +154,7 @@ def _lineage(request: DispatchRequest, found: DispatchSituation, trace_id: str) 
             "recursion_depth_exceeded",
             f"delegation depth {depth} exceeds the limit of {MAX_DEPTH - 1}",
         )
-    known = as_trace_id(request.trace_id or "") or (above.trace_id if above else None)
+    known = canonical_trace_id(request.trace_id or "") or (above.trace_id if above else None)
     lineage = Lineage(depth=depth, trace_id=known or trace_id)
     if parent is None or row is None or request.depth_policy == "root":
         return lineage
@@ -181,7 +181,7 @@ def _report_to(request: DispatchRequest, found: DispatchSituation) -> dict[str, 
 _NO_BOX = "00000000-0000-0000-0000-000000000000"
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True):
+class DispatchDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The decision to accept a request as a new turn.
 
     `context_box_id` is None if the context is only planned, `output_box_id` is None for a new box. Equal
@@ -189,13 +189,13 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     found: DispatchSituation
-    terms: Terms
+    terms: DispatchTerms
     request_sha256: str
     context_box_id: str | None
     output_box_id: str | None
 
 
-class Asked:
+class DispatchAttempt:
     """One request and the state of its decision. Without `packs`, a recipe is only planned."""
 
     def __init__(self, runtime: Runtime, request: DispatchRequest, *, queue: bool, packs: bool) -> None:
@@ -205,7 +205,7 @@ class Asked:
             channel_id=request.channel_id.strip() or DEFAULT_CHANNEL,
             correlation_id=request.correlation_id or None,
         )
-        self.packed: Packed | None = None
+        self.packed: PackResult | None = None
         # True once the write found that another transaction has taken the id.
         self.is_taken = False
         self._queue = queue
@@ -226,7 +226,7 @@ class Asked:
             hold=hold,
         )
 
-    def decide(self, found: DispatchSituation | None) -> Decided | Dispatched:
+    def decide(self, found: DispatchSituation | None) -> DispatchDecision | DispatchOutcome:
         """Return the decision about a new turn, or the result of the same request made before.
 
         Raises Refusal, CorrelationConflict, and what packing raises.
@@ -246,7 +246,7 @@ class Asked:
         context_box_id = (
             self.packed.context_box_id if self.packed else context_box(request, found, project_id)
         )
-        return Decided(
+        return DispatchDecision(
             found=found,
             terms=terms,
             request_sha256=digest,
@@ -256,10 +256,10 @@ class Asked:
 
     # --- idempotency
 
-    def _digest(self, terms: Terms) -> str:
+    def _digest(self, terms: DispatchTerms) -> str:
         """Return a SHA-256 that equal requests share."""
         given = self.request.context_box_id or ""
-        seen = as_box_id(given) or given
+        seen = canonical_box_id(given) or given
         if self.request.handover is not None and self.request.correlation_id is not None:
             planned = self._pack(dry_run=True)
             seen = f"plan {planned.digest if planned else None}"
@@ -267,7 +267,7 @@ class Asked:
         request_parts = [request.target_agent_id, terms.profile_box_id, request.channel_id, depth, seen]
         return hashlib.sha256(exact_json.encode(request_parts)).hexdigest()
 
-    def _replay(self, inbox_id: str, digest: str) -> Dispatched:
+    def _replay(self, inbox_id: str, digest: str) -> DispatchOutcome:
         row = self.runtime.inbox.get(inbox_id)
         edge = self.runtime.turns.enqueue_edge(row.turn_id)
         known = edge.metadata.get("request_sha256") if edge and isinstance(edge.metadata, dict) else None
@@ -280,7 +280,7 @@ class Asked:
                 hint="use another correlation id, or repeat that request exactly",
                 details={"agent_turn_id": row.turn_id, "agent_id": row.agent_id},
             )
-        return Dispatched(result_of(self.runtime, row, created=False))
+        return DispatchOutcome(dispatch_result(self.runtime, row, created=False))
 
     def _refuse_taken(self, digest: str) -> NoReturn:
         taken = f"correlation id {self.request.correlation_id!r}"
@@ -294,7 +294,7 @@ class Asked:
 
     # --- packing
 
-    def _pack(self, *, dry_run: bool) -> Packed | None:
+    def _pack(self, *, dry_run: bool) -> PackResult | None:
         handover = self.request.handover
         if handover is None:
             return None
@@ -311,10 +311,10 @@ class Asked:
 
 
 def _box(box_id: str | None) -> str | None:
-    return None if not box_id else as_box_id(box_id) or _NO_BOX
+    return None if not box_id else canonical_box_id(box_id) or _NO_BOX
 
 
-def result_of(
+def dispatch_result(
     runtime: Runtime, row: InboxRow, *, created: bool, position: int | None = None
 ) -> DispatchResult:
     """Return the result for a turn from its row as it is now; `position` is its queue position, if known."""

@@ -8,25 +8,25 @@ import msgspec
 
 from cardbox_cli.errors import BoxConflict, Conflict
 from cardbox_cli.execution import admission
-from cardbox_cli.execution.admission import Asked, Decided, result_of
+from cardbox_cli.execution.admission import DispatchAttempt, DispatchDecision, dispatch_result
 from cardbox_cli.execution.dispatch_requests import (
     NO_AGENT,
-    Dispatched,
+    DispatchOutcome,
     DispatchRequest,
     DispatchResult,
     Refusal,
     refuse,
 )
-from cardbox_cli.execution.queue.messages import TURN, Message, Sender, edge_of, row_of
+from cardbox_cli.execution.queue.messages import TURN, InboxMessage, Sender, edge_of, row_of
 from cardbox_cli.execution.queue.promotion import promote_next
-from cardbox_cli.execution.requests.request_checks import lint_turn_to_be
-from cardbox_cli.execution.requests.turn_requests import Source, read_source
+from cardbox_cli.execution.requests.request_checks import lint_new_turn
+from cardbox_cli.execution.requests.turn_requests import BoxSource, read_source
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.situations import DispatchSituation
 from cardbox_cli.model.execution.turns import IDLE, PENDING, Fence, InboxRow, new_id
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.packing.pack import Check, planned_slots
-from cardbox_cli.store.execution.dispatch_store import NewTurn, Written
+from cardbox_cli.store.execution.dispatch_store import NewTurn, TurnWrite
 from cardbox_cli.store.projects import ensure_project
 
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
@@ -42,7 +42,7 @@ def dispatch(
     queue: bool = True,
     dry_run: bool = False,
     check: Check | None = None,
-) -> Dispatched:
+) -> DispatchOutcome:
     """Dispatch a turn. Without `queue`, the result for a busy agent has the status busy.
 
     A refused dispatch writes nothing, and its result has an error code. A dry run returns the result that a
@@ -68,18 +68,20 @@ def dispatch(
             agent_id=request.target_agent_id,
             context_box_id=request.context_box_id,
         )
-        return Dispatched(refused, _refusal_message(runtime, request, refusal))
+        return DispatchOutcome(refused, _refusal_message(runtime, request, refusal))
 
 
 def _refusal_message(runtime: Runtime, request: DispatchRequest, refusal: Refusal) -> str:
     """Return the message of a refusal; for an unknown agent it suggests a similar one."""
     if refusal.error_code == NO_AGENT:
-        return runtime.roster.absent(request.target_agent_id).message
+        return runtime.roster.not_found(request.target_agent_id).message
     return refusal.message
 
 
-def _rehearse(runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None) -> Dispatched:
-    return rehearse(Asked(runtime, request, queue=queue, packs=False), check)
+def _rehearse(
+    runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None
+) -> DispatchOutcome:
+    return preview_dispatch(DispatchAttempt(runtime, request, queue=queue, packs=False), check)
 
 
 class _Dispatch:
@@ -89,13 +91,13 @@ class _Dispatch:
         self, runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None
     ) -> None:
         self.runtime = runtime
-        self.asked = Asked(runtime, request, queue=queue, packs=True)
+        self.asked = DispatchAttempt(runtime, request, queue=queue, packs=True)
         self.check = check
         self._turn_id = request.agent_turn_id or new_id("turn")
         self._new_box_id = new_box_id()
         self._has_begun = False
 
-    def carry_out(self) -> Dispatched:
+    def carry_out(self) -> DispatchOutcome:
         if self.asked.request.handover is not None:
             # Packing cannot be undone alone, so the heads are locked first: no later read can see old rows.
             self.asked.read(hold=True)
@@ -107,10 +109,10 @@ class _Dispatch:
             hint="try again",
         )
 
-    def _try(self) -> Dispatched | None:
+    def _try(self) -> DispatchOutcome | None:
         """Return the outcome of the request; None if the rows changed since they were read."""
         decided = self.asked.decide(self.asked.read(hold=True))
-        if isinstance(decided, Dispatched):
+        if isinstance(decided, DispatchOutcome):
             return decided
         if not self._is_prepared(decided):
             return None
@@ -121,7 +123,7 @@ class _Dispatch:
         self.asked.is_taken = written.still_so and not written.written
         return self._answer(decided.found, turn, written) if written.written else None
 
-    def _check(self, check: Check, decided: Decided) -> None:
+    def _check(self, check: Check, decided: DispatchDecision) -> None:
         request, boxes = self.asked.request, self.runtime.boxes
         head = self.runtime.heads.get(request.target_agent_id)
         assert head is not None
@@ -132,7 +134,7 @@ class _Dispatch:
             # This transaction packs the box: nobody else can see its id.
             context = msgspec.structs.replace(context, box_id="")
         check(
-            lint_turn_to_be(
+            lint_new_turn(
                 self.runtime,
                 head,
                 request.runtime_config,
@@ -144,7 +146,7 @@ class _Dispatch:
 
     # --- writing
 
-    def _is_prepared(self, decided: Decided) -> bool:
+    def _is_prepared(self, decided: DispatchDecision) -> bool:
         """Write what must exist before the rows of the turn; False if the dispatch must read again."""
         runtime, request, found = self.runtime, self.asked.request, decided.found
         if found.project_status is None:
@@ -165,14 +167,14 @@ class _Dispatch:
             self._has_begun = True
         return found.head is not None
 
-    def _turn(self, decided: Decided) -> NewTurn:
+    def _turn(self, decided: DispatchDecision) -> NewTurn:
         """Return the rows of the new turn."""
         request, found, terms = self.asked.request, decided.found, decided.terms
         parent = request.parent
         assigns = admission.is_free(found)
         named = {"display_name": request.display_name, "metadata": request.metadata}
         more = {name: value for name, value in named.items() if value is not None}
-        message = Message(
+        message = InboxMessage(
             type=TURN,
             fence=Fence(request.target_agent_id, self._turn_id, 0),
             channel_id=request.channel_id,
@@ -184,7 +186,7 @@ class _Dispatch:
         sender = Sender(request.source_agent_id, *((parent.agent_turn_id, parent.step_id) if parent else ()))
         joined = {} if request.batch is None else {"batch": dict(request.batch)}
         details = {"request_sha256": decided.request_sha256, "report_to": terms.report_to, **joined}
-        row = row_of(self.runtime.project_id, message).written(self.runtime.project_id, found.now)
+        row = row_of(self.runtime.project_id, message).as_inbox_row(self.runtime.project_id, found.now)
         edge = edge_of(message, row, sender, details)
         if assigns and found.head is not None:
             row = msgspec.structs.replace(row, status=PENDING, turn_epoch=found.head.turn_epoch + 1)
@@ -198,14 +200,14 @@ class _Dispatch:
             output_start=(0 if makes_box else found.output_length) if assigns else None,
         )
 
-    def _boxes(self, decided: Decided) -> dict[str, str | None]:
+    def _boxes(self, decided: DispatchDecision) -> dict[str, str | None]:
         return {
             "profile_box_id": decided.terms.profile_box_id,
             "context_box_id": decided.context_box_id,
             "output_box_id": decided.output_box_id or self._new_box_id,
         }
 
-    def _answer(self, found: DispatchSituation, turn: NewTurn, written: Written) -> Dispatched:
+    def _answer(self, found: DispatchSituation, turn: NewTurn, written: TurnWrite) -> DispatchOutcome:
         """Return the outcome for the written turn, after promoting an idle agent's oldest queued turn."""
         runtime, row = self.runtime, turn.row
         promoted: InboxRow | None = None
@@ -219,32 +221,34 @@ class _Dispatch:
         assigned = runtime.heads.get(row.agent_id) if self.asked.request.emit_state and promoted else None
         if assigned is not None:
             runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
-        return Dispatched(result_of(runtime, row, created=True, position=position), packed=self.asked.packed)
+        return DispatchOutcome(
+            dispatch_result(runtime, row, created=True, position=position), packed=self.asked.packed
+        )
 
 
-def rehearse(asked: Asked, check: Check | None) -> Dispatched:
+def preview_dispatch(asked: DispatchAttempt, check: Check | None) -> DispatchOutcome:
     """Return the outcome that a dispatch would have now, and write nothing; in the caller's snapshot.
 
     Raises what `dispatch` raises, and Refusal.
     """
     decided = asked.decide(asked.read(hold=False))
-    if isinstance(decided, Dispatched):
+    if isinstance(decided, DispatchOutcome):
         return decided
     request, roster = asked.request, asked.runtime.roster
     if decided.found.head is None and not roster.can_begin_head(request.target_agent_id):
         admission.refuse_headless(request)
     if check is not None:
         _check(asked, decided, check)
-    return Dispatched(_result(asked, decided), packed=asked.packed)
+    return DispatchOutcome(_result(asked, decided), packed=asked.packed)
 
 
-def _check(asked: Asked, decided: Decided, check: Check) -> None:
+def _check(asked: DispatchAttempt, decided: DispatchDecision, check: Check) -> None:
     runtime, boxes = asked.runtime, asked.runtime.boxes
-    output = Source(decided.output_box_id or "", [])
+    output = BoxSource(decided.output_box_id or "", [])
     if decided.output_box_id is not None and decided.found.output_length is not None:
         output = read_source(boxes, decided.output_box_id)
     check(
-        lint_turn_to_be(
+        lint_new_turn(
             runtime,
             runtime.heads.get(asked.request.target_agent_id),
             asked.request.runtime_config,
@@ -255,16 +259,16 @@ def _check(asked: Asked, decided: Decided, check: Check) -> None:
     )
 
 
-def _context(asked: Asked, decided: Decided) -> Source:
+def _context(asked: DispatchAttempt, decided: DispatchDecision) -> BoxSource:
     packed, runtime = asked.packed, asked.runtime
     if packed is None:
         assert decided.context_box_id is not None
         return read_source(runtime.boxes, decided.context_box_id)
     slots = planned_slots(runtime.database, runtime.project_id, packed.plan)
-    return Source("", slots, packed.provenance)
+    return BoxSource("", slots, packed.provenance)
 
 
-def _result(asked: Asked, decided: Decided) -> DispatchResult:
+def _result(asked: DispatchAttempt, decided: DispatchDecision) -> DispatchResult:
     found, lineage = decided.found, decided.terms.lineage
     is_free = admission.is_free(found)
     ahead = 0 if is_free else asked.runtime.inbox.count_queued(asked.request.target_agent_id)

@@ -11,9 +11,9 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL
 from cardbox_cli.model.identity import PLATFORM
-from cardbox_cli.packing.pack import Packed
+from cardbox_cli.packing.pack import PackResult
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
@@ -91,19 +91,19 @@ class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
     created: bool = False
 
 
-class Dispatched(msgspec.Struct, frozen=True):
+class DispatchOutcome(msgspec.Struct, frozen=True):
     """The outcome of a dispatch: its result, the message of a refusal, and the packed context."""
 
     result: DispatchResult
     message: str | None = None
-    packed: Packed | None = None
+    packed: PackResult | None = None
 
 
 NO_AGENT = "agent_not_found"
 """The error code for an unknown agent."""
 
 
-def refusal_error(dispatched: Dispatched, hint: str = "nothing was written") -> CbxError:
+def refusal_error(dispatched: DispatchOutcome, hint: str = "nothing was written") -> CbxError:
     """Return the error of a refused dispatch: NotFound for an unknown agent, otherwise NotAccepted."""
     result, message = dispatched.result, dispatched.message or ""
     details = {"status": result.status, "error_code": result.error_code}
@@ -158,7 +158,9 @@ def calling_turn(
     if head is None:
         if runtime.inbox.turn_row(agent_turn_id) is None:
             raise NotFound(f"no turn {agent_turn_id!r}", hint="`cbx turn list` shows the turns")
-        hint = f"run `cbx turn show {argument(agent_turn_id)}` for its state; only active turns can call"
+        hint = (
+            f"run `cbx turn show {quote_argument(agent_turn_id)}` for its state; only active turns can call"
+        )
         raise Conflict(f"turn {agent_turn_id} is not active", hint=hint)
     parent = Parent(agent_turn_id=agent_turn_id, step_id=step_id, tool_call_id=tool_call_id)
     asking = _agent(runtime, head.agent_id)
@@ -174,7 +176,7 @@ def named_caller(runtime: Runtime, agent_id: str) -> Caller:
 def _agent(runtime: Runtime, agent_id: str) -> Caller:
     places = runtime.roster.places(agent_id)
     if places is None:
-        raise runtime.roster.absent(agent_id, "`cbx agent list` shows the agents")
+        raise runtime.roster.not_found(agent_id, "`cbx agent list` shows the agents")
     card = ProfileStore(runtime.database, runtime.project_id).card(places.profile_box_id)
     return Caller(
         agent_id=agent_id,

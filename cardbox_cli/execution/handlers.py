@@ -20,7 +20,7 @@ from cardbox_cli.text import did_you_mean, unknown_message
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUP = "cardbox_cli.handlers"
+ENTRY_POINT_GROUP = "cardbox_cli.handlers"
 """The entry point group of handlers; the name of an entry point is the handler's name."""
 
 
@@ -93,7 +93,7 @@ class Handlers:
         self._package_handlers: dict[str, Handler] = {}
 
     @cached_property
-    def own(self) -> Mapping[str, Handler]:
+    def passed_in(self) -> Mapping[str, Handler]:
         """The handlers that `load` returns, by name."""
         return {each.name: each for each in self._load()}
 
@@ -102,17 +102,17 @@ class Handlers:
         """The entry points of packages that add handlers, by name, as of the first access."""
         from importlib.metadata import entry_points
 
-        return {point.name: point for point in entry_points(group=GROUP)}
+        return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
     @property
     def names(self) -> list[str]:
         """The names of all handlers, sorted."""
-        return sorted({*self.own, *self.installed})
+        return sorted({*self.passed_in, *self.installed})
 
     def find(self, name: str) -> Handler:
         """Return the handler of this name. Raises NotFound, or InvalidInput if its package is broken."""
-        if name in self.own:
-            return self.own[name]
+        if name in self.passed_in:
+            return self.passed_in[name]
         if name not in self.installed:
             known = self.names
             hint = f"handlers are {', '.join(known)}"
@@ -147,12 +147,12 @@ def _load_handler(name: str, point: "EntryPoint") -> Handler:
         return _check_handler(name, point.load())
     except (Exception, SystemExit) as exc:
         raise InvalidInput(
-            f"the handler {name!r} of {point.value!r} cannot be used: {text_of(exc)}",
+            f"the handler {name!r} of {point.value!r} cannot be used: {exception_text(exc)}",
             hint="fix or uninstall the package that provides this handler",
         ) from exc
 
 
-def text_of(exc: BaseException) -> str:
+def exception_text(exc: BaseException) -> str:
     """Return the text of a package's exception, whose `__str__` may raise, too."""
     try:
         return str(exc)

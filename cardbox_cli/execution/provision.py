@@ -14,7 +14,7 @@ from cardbox_cli.model.identity import PLATFORM, Agent, check_agent_id, check_la
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.projects import ensure_project
-from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.roster import AgentStore
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     @property
-    def named(self) -> dict[str, Any]:
+    def given_fields(self) -> dict[str, Any]:
         """The requested fields of the agent, without the profile."""
         values = {name: getattr(self, name) for name in _LABELS}
         return {name: value for name, value in values.items() if value is not None}
@@ -43,7 +43,7 @@ _LABELS = {
 }
 
 
-class Provisioned(msgspec.Struct, frozen=True, kw_only=True):
+class ProvisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A provisioned agent and the action that was needed.
 
     `outdated`: the agent has an older version of its profile than the current one of that name.
@@ -61,23 +61,23 @@ def provision(
     *,
     update: bool = False,
     source_agent_id: str = OPERATOR,
-) -> Provisioned:
+) -> ProvisionOutcome:
     """Make sure that the agent exists as requested; an existing agent changes only with `update`.
 
     Raises NotFound for an unknown profile or owner, InvalidInput for invalid names, Conflict if the agent
     exists with other settings; then no row is written. Joins the caller's transaction.
     """
     _check(request)
-    roster, profiles = RosterStore(database, project_id), ProfileStore(database, project_id)
+    roster, profiles = AgentStore(database, project_id), ProfileStore(database, project_id)
     with database.transaction():
         ensure_project(database, project_id, source_agent_id)
         profile = profiles.get(request.profile_name)
         profiles.refuse_lost_box(profile)
         if request.owner_agent_id is not None and not request.owner_agent_id.startswith(PLATFORM):
             roster.get(request.owner_agent_id)
-        agent = enrol(roster, _new_agent(request, profile), source_agent_id=source_agent_id)
+        agent = add_agent(roster, _new_agent(request, profile), source_agent_id=source_agent_id)
         if agent is not None:
-            return Provisioned(agent=agent, action="provision")
+            return ProvisionOutcome(agent=agent, action="provision")
         known = roster.lock(request.agent_id)
         if known is None:
             raise Conflict(f"agent {request.agent_id!r} has just been removed", hint="provision it again")
@@ -85,18 +85,18 @@ def provision(
         if not update:
             _refuse_differences(known, request, profile)
             outdated = known.profile_box_id != profile.profile_box_id
-            return Provisioned(agent=known, action="unchanged", outdated=outdated)
+            return ProvisionOutcome(agent=known, action="unchanged", outdated=outdated)
         own_version = profiles.card(known.profile_box_id)
         defaults = {} if own_version is None else own_version.metadata
         changed = _apply_request(known, request, profile, defaults)
         if changed == known:
-            return Provisioned(agent=known, action="unchanged")
+            return ProvisionOutcome(agent=known, action="unchanged")
         agent = roster.change(changed)
         roster.record("update", agent, source_agent_id=source_agent_id)
-        return Provisioned(agent=agent, action="update")
+        return ProvisionOutcome(agent=agent, action="update")
 
 
-def enrol(roster: RosterStore, agent: Agent, *, source_agent_id: str) -> Agent | None:
+def add_agent(roster: AgentStore, agent: Agent, *, source_agent_id: str) -> Agent | None:
     """Write a new agent, its idle head and its edge. Return the stored agent, or None if its id is taken.
 
     Runs in the caller's transaction.
@@ -138,7 +138,7 @@ def _new_agent(request: AgentRequest, profile: ProfileEntry) -> Agent:
 def _refuse_differences(known: Agent, request: AgentRequest, profile: ProfileEntry) -> None:
     differing = [
         f"{_LABELS[name]} {getattr(known, name)!r}"
-        for name, value in request.named.items()
+        for name, value in request.given_fields.items()
         if getattr(known, name) != value
     ]
     if not _has_profile(known, profile):
@@ -171,7 +171,7 @@ def _apply_request(
         known,
         profile_box_id=profile.profile_box_id,
         metadata={**known.metadata, **request.metadata, "profile_name": profile.name},
-        **{**inherited, **request.named},
+        **{**inherited, **request.given_fields},
     )
     check_worker_target(changed.worker_target)
     return changed

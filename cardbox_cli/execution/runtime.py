@@ -23,9 +23,9 @@ from cardbox_cli.execution.notifications.notifier import (
     step_event,
     wakeup_for,
 )
-from cardbox_cli.model.execution.headers import traceparent_of
+from cardbox_cli.model.execution.headers import new_traceparent
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, EndStatus, Fence, Head, InboxRow
-from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.settings import Settings, read_settings
 from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -38,13 +38,13 @@ from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.report_store import ReportStore
 from cardbox_cli.store.execution.step_store import StepStore
 from cardbox_cli.store.execution.turn_store import TurnStore
-from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.turn_contexts import ContextStore
 
 _S = TypeVar("_S", bound=ProjectStore)
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class TurnEndEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a turn. `error_code` and `message` explain an end other than success."""
 
     agent_turn_id: str
@@ -55,7 +55,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
 
 
-class Caught(msgspec.Struct, frozen=True, kw_only=True):
+class CatchUpOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The due work that a follower did: `dispatched` and `stopped` are turn ids, `ended` batch ids.
 
     `troubles` are messages about work that failed.
@@ -67,19 +67,19 @@ class Caught(msgspec.Struct, frozen=True, kw_only=True):
     troubles: list[str] = []
 
 
-class Follower(Protocol):
+class TurnFollower(Protocol):
     """An observer of turns in a package above. It has no state of its own; its state is in the rows.
 
     A runtime calls it for each end and each suspension of a turn, and `reap` calls it for due work.
     """
 
-    def turn_ended(self, runtime: "Runtime", ended: Ended) -> None:
+    def turn_ended(self, runtime: "Runtime", ended: TurnEndEvent) -> None:
         """React to the end of a turn, in the transaction of the end, which has the agent's head locked."""
 
     def turn_suspended(self, runtime: "Runtime", fence: Fence) -> None:
         """React to a suspension, in its transaction, which has the agent's head locked."""
 
-    def catch_up(self, runtime: "Runtime") -> Caught:
+    def catch_up(self, runtime: "Runtime") -> CatchUpOutcome:
         """Run the project's due work, each item in its own transaction."""
 
 
@@ -106,7 +106,7 @@ class Runtime:
     steps = _store(StepStore)
     reports = _store(ReportStore)
     audit = _store(AuditStore)
-    roster = _store(RosterStore)
+    roster = _store(AgentStore)
     batches = _store(BatchStore)
 
     def __init__(
@@ -117,12 +117,12 @@ class Runtime:
         settings: Settings | None = None,
         notify: Callable[[Wakeup], None] = lambda wakeup: None,
         publish: Publish | None = None,
-        followers: Sequence[Follower] = (),
+        followers: Sequence[TurnFollower] = (),
         handlers: Handlers | None = None,
     ) -> None:
         self.database = database
         self.project_id = project_id
-        self.settings = settings or settings_from()
+        self.settings = settings or read_settings()
         self.followers = followers
         self.handlers = handlers or Handlers()
         self._notify = notify
@@ -153,7 +153,7 @@ class Runtime:
 
         The statement itself must check the conditions of its writes.
         """
-        alone = self.database.commits_itself
+        alone = self.database.is_autocommitting
         known = len(self._deferred)
         try:
             yield
@@ -164,11 +164,11 @@ class Runtime:
             self.run_deferred()
 
     @contextmanager
-    def rehearsal(self) -> Iterator[None]:
+    def rolled_back(self) -> Iterator[None]:
         """Open a transaction that is always rolled back, and discard its deferred actions."""
         known = len(self._deferred)
         try:
-            with self.database.aside():
+            with self.database.rolled_back():
                 yield
         finally:
             del self._deferred[known:]
@@ -188,13 +188,13 @@ class Runtime:
         """Notify the workers of a target after the commit; do nothing for None."""
         if worker_target is not None:
             wakeup = wakeup_for(row, worker_target, reason)
-            self.after_commit(lambda: self._notify(wakeup))
+            self.defer(lambda: self._notify(wakeup))
 
-    def after_commit(self, action: Callable[[], None]) -> None:
+    def defer(self, action: Callable[[], None]) -> None:
         """Defer an action until the outermost transaction has committed."""
         self._deferred.append(action)
 
-    def follow_end(self, ended: Ended) -> None:
+    def follow_end(self, ended: TurnEndEvent) -> None:
         """Call all followers about the end of a turn, in its transaction."""
         for follower in self.followers:
             follower.turn_ended(self, ended)
@@ -225,7 +225,7 @@ class Runtime:
     def _publish_later(self, event: TurnEvent) -> None:
         publish = self._publish
         if publish is not None:
-            self.after_commit(lambda: publish(event))
+            self.defer(lambda: publish(event))
 
     def _address(self, head: Head, turn_epoch: int) -> TurnAddress:
         return TurnAddress(
@@ -235,5 +235,5 @@ class Runtime:
             agent_turn_id=head.active_agent_turn_id or "",
             turn_epoch=turn_epoch,
             recursion_depth=head.active_recursion_depth,
-            traceparent=traceparent_of(head.trace_id) if head.trace_id else None,
+            traceparent=new_traceparent(head.trace_id) if head.trace_id else None,
         )

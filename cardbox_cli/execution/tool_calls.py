@@ -15,10 +15,10 @@ from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_id
-from cardbox_cli.model.ids import fault_of_new_id
+from cardbox_cli.model.ids import new_id_fault
 
 # Returns those of the given tool call ids that the project already has.
-Held = Callable[[Sequence[str]], Collection[str]]
+FindHeldIds = Callable[[Sequence[str]], Collection[str]]
 
 _MAX_ID_LENGTH = 255
 # Characters of invalid arguments that a message shows.
@@ -76,13 +76,15 @@ def last_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
     return next((calls for card in reversed(own) if (calls := calls_of(card))), [])
 
 
-def ended_by_last_calls(own: Sequence[Card]) -> EndStatus | None:
+def end_status_of_last_calls(own: Sequence[Card]) -> EndStatus | None:
     """Return the end status of a turn if a result of its last calls ends it; None otherwise."""
     asked = {call.tool_call_id for call in last_calls(own)}
-    return ended_by(card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked)
+    return end_status_of_results(
+        card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked
+    )
 
 
-def ended_by(results: Iterable[Card]) -> EndStatus | None:
+def end_status_of_results(results: Iterable[Card]) -> EndStatus | None:
     """Return the end status if one of these results ends the turn: the first status other than success."""
     contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
     if not any(content.after_execution == "terminate" for content in contents):
@@ -91,14 +93,12 @@ def ended_by(results: Iterable[Card]) -> EndStatus | None:
     return next((status for status in END_STATUSES if status == ended), "failed")
 
 
-def own_ids(given: Sequence[str], held: Held) -> list[str]:
+def unique_call_ids(given: Sequence[str], held: FindHeldIds) -> list[str]:
     """Return the ids under which calls are stored: new ones for invalid, too long, held or repeated ids.
 
     People type these ids, and lists print one per line.
     """
-    valid = {
-        call_id for call_id in given if len(call_id) <= _MAX_ID_LENGTH and fault_of_new_id(call_id) is None
-    }
+    valid = {call_id for call_id in given if len(call_id) <= _MAX_ID_LENGTH and new_id_fault(call_id) is None}
     taken = set(held(list(valid))) if valid else set()
     ids = []
     for call_id in given:
@@ -107,14 +107,14 @@ def own_ids(given: Sequence[str], held: Held) -> list[str]:
     return ids
 
 
-def fault_of_size(call: ToolCall) -> str | None:
+def size_problem(call: ToolCall) -> str | None:
     """Return why the arguments of a call are too large for cbx to process; None if they are not."""
     if len(call.arguments) <= CALL_SIZE.value << 20:
         return None
     return f"the arguments are larger than {CALL_SIZE}: shorten them, or make several calls"
 
 
-def fault_of_arguments(call: ToolCall) -> str | None:
+def argument_problem(call: ToolCall) -> str | None:
     """Return why the arguments of a call are invalid; None if they are an object that can be stored."""
     if call.input is not None:
         return None

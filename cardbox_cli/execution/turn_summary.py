@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from cardbox_cli.errors import WaitedTooLong
+from cardbox_cli.errors import WaitTimeout
 from cardbox_cli.model.content import FALLBACK
 from cardbox_cli.model.execution.turns import (
     END_STATUSES,
@@ -21,11 +21,11 @@ from cardbox_cli.model.execution.turns import (
     SKIPPED,
     EndStatus,
 )
-from cardbox_cli.store.views.turn_views import Remains, TurnRow, TurnViews
-from cardbox_cli.text import argument
+from cardbox_cli.store.views.turn_views import TurnLeftovers, TurnRow, TurnViews
+from cardbox_cli.text import quote_argument
 
 
-class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
+class TurnEndRow(msgspec.Struct, frozen=True, kw_only=True):
     """A turn, its state, and its end status once it has ended."""
 
     agent_turn_id: str
@@ -35,7 +35,7 @@ class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
     turn_epoch: int
 
 
-class TurnResult(TurnEnd, frozen=True, kw_only=True):
+class TurnResult(TurnEndRow, frozen=True, kw_only=True):
     """The boxes of a turn, and its deliverable."""
 
     context_box_id: str | None
@@ -102,7 +102,7 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
     )
 
 
-def _derive_end_status(turn: TurnRow, left: Remains | None) -> EndStatus:
+def _derive_end_status(turn: TurnRow, left: TurnLeftovers | None) -> EndStatus:
     """Derive the end status of a turn without a record from the rows that its program left."""
     if turn.row_status == SKIPPED and not (left is not None and left.finished):
         return "canceled"
@@ -124,12 +124,12 @@ def _derive_end_status(turn: TurnRow, left: Remains | None) -> EndStatus:
 _UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
 
 
-def _was_stopped(metadata: dict[str, Any], left: Remains) -> bool:
+def _was_stopped(metadata: dict[str, Any], left: TurnLeftovers) -> bool:
     is_stop = (left.step_id or "").startswith("step_stop_")
     return is_stop or metadata.get("stop_reason", _SILENT) != _SILENT
 
 
-def _step_end_status(metadata: dict[str, Any], left: Remains) -> EndStatus:
+def _step_end_status(metadata: dict[str, Any], left: TurnLeftovers) -> EndStatus:
     if left.step_status == FAILED or left.card_id is None:
         return "failed"
     return "partial" if metadata.get("partial") else "success"
@@ -166,9 +166,9 @@ def wait_for_end(
             return turn
         left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
         if left <= 0:
-            raise WaitedTooLong(
+            raise WaitTimeout(
                 f"turn {turn_id} did not end within {timeout:g} s: it is {turn.status}",
-                hint=f"it continues; run `cbx why {argument(turn_id)}` to see what it waits for",
+                hint=f"it continues; run `cbx why {quote_argument(turn_id)}` to see what it waits for",
                 details={"agent_turn_id": turn_id, "status": turn.status},
             )
         pause(min(interval, left))

@@ -10,8 +10,8 @@ from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_OPEN, Batch, B
 from cardbox_cli.orchestration.batch_ends import error_of, summaries_of
 from cardbox_cli.orchestration.batch_progress import TaskProgress, progress_of
 from cardbox_cli.settings import Settings
-from cardbox_cli.store.views.batch_views import BatchViews, ForeignBatch, ForeignTask, index_of
-from cardbox_cli.text import argument
+from cardbox_cli.store.views.batch_views import BatchViews, ForeignBatch, ForeignTask, index_or_none
+from cardbox_cli.text import quote_argument
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ def resolve_own(views: BatchViews, given: str) -> str:
     if views.find_foreign(batch_id) is not None:
         raise Conflict(
             f"batch {batch_id} is another system's: its manager works on it, and cbx only reads it",
-            hint=f"`cbx batch show {argument(batch_id)}` shows it, `cbx why` explains it",
+            hint=f"`cbx batch show {quote_argument(batch_id)}` shows it, `cbx why` explains it",
         )
     return batch_id
 
@@ -120,7 +120,7 @@ def _view_foreign(views: BatchViews, batch: ForeignBatch) -> BatchView:
 
 
 def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
-    index = index_of(task.task_index)
+    index = index_or_none(task.task_index)
     failed = task.status not in (*TASK_OPEN, "success") or task.error_detail is not None
     said = task.error_detail or f"the child ended: {task.status}"
     return BatchResult(

@@ -11,8 +11,8 @@ from cardbox_cli.context.cost.answer import CostAnswer, Costs, Money, Prices, co
 from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
-from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, no_turn
-from cardbox_cli.execution.requests.request_series import sent_by_turn
+from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, no_turn_error
+from cardbox_cli.execution.requests.request_series import read_turn_requests
 from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.inspect.requests import Requests, find_box
 from cardbox_cli.providers.formats import provider_of
@@ -130,7 +130,7 @@ class CostReader:
         where = TurnFilter(agent_id=agent, since=self._first)
         found = list(self._turns.newest(where, limit=self._most()))[::-1]
         if not found:
-            raise no_turn(self._turns, agent, "" if self._since is None else f" since {self._since}")
+            raise no_turn_error(self._turns, agent, "" if self._since is None else f" since {self._since}")
         self._notes.append(f"agent {agent!r}: {format_count(len(found), 'turn')}")
         requests = self._requests()
         series = [sent for turn in found for sent in self._sent_by(turn, requests)]
@@ -176,7 +176,7 @@ class CostReader:
 
     def _sent_by(self, turn: TurnRow, requests: Requests) -> list[Sent]:
         """The requests of a turn's steps; if it has sent none, the next one, composed."""
-        sent = self._recounted(sent_by_turn(self._boxes.database, self._boxes.project_id, turn))
+        sent = self._recounted(read_turn_requests(self._boxes.database, self._boxes.project_id, turn))
         if sent:
             return sent
         composed = self._next(requests.recorded(turn=turn.agent_turn_id), requests)
@@ -225,10 +225,10 @@ def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str
         facts["largest"] = f"{size} tokens in request {step.number}{of_window}"
     if len(steps) > 1:
         broken = sum(step.breaks for step in steps)
-        share = account.kept / account.tokens if account.tokens else 0
+        share = account.cached_tokens / account.tokens if account.tokens else 0
         how = f"broken {format_count(broken, 'time')}" if broken else "never broken"
         facts["cache"] = (
-            f"keeps {format_tokens(account.kept, exact=account.exact)} tokens, {share:.1%}; {how}"
+            f"keeps {format_tokens(account.cached_tokens, exact=account.exact)} tokens, {share:.1%}; {how}"
         )
     if costs.money is not None:
         facts["money"] = _money_text(costs.money)

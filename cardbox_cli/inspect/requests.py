@@ -22,21 +22,21 @@ from cardbox_cli.context.request import (
 )
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, TurnRequests, turn_of_agent
-from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
+from cardbox_cli.execution.requests.step_snapshots import Verification, read_snapshot
 from cardbox_cli.execution.requests.turn_requests import (
-    Source,
+    BoxSource,
+    apply_share_default,
     collector_for,
     offered_definitions,
     present_cards,
     read_entries,
     read_source,
-    settled,
 )
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.layers import EXPERIENCE, KNOWLEDGE
 from cardbox_cli.orchestration.handlers import HANDLERS
-from cardbox_cli.providers.formats import body_of, encoder_of, of_another, provider_of
+from cardbox_cli.providers.formats import body_of, encoder_of, other_provider_note, provider_of
 from cardbox_cli.providers.registry import DEFAULT, provider_for, providers
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.profiles import ProfileStore
@@ -117,7 +117,7 @@ class Requests:
         self._boxes = boxes
         self._turns = turns
         self._typed = options
-        self._options = settled(options, ProjectsStore(self._database).settings(self._project_id))
+        self._options = apply_share_default(options, ProjectsStore(self._database).settings(self._project_id))
         self.format = format
         self._profile = None if profile is None else self._profile_source(profile)
         self.notes: list[str] = []
@@ -188,7 +188,7 @@ class Requests:
 
     def _notes_on_model(self, request: Request, format: str) -> Iterator[str]:
         """Yield a note if the model is another provider's, and the format was not named."""
-        note = None if self.format is not None else of_another(request.model, format)
+        note = None if self.format is not None else other_provider_note(request.model, format)
         if note is not None:
             yield note
 
@@ -199,13 +199,13 @@ class Requests:
         for box_id in box_ids:
             yield from read_entries(self._boxes, box_id)
 
-    def _profile_source(self, name: str) -> Source:
+    def _profile_source(self, name: str) -> BoxSource:
         profiles = ProfileStore(self._database, self._project_id)
         entry = profiles.get(name)
         profiles.refuse_lost_box(entry)
         return read_source(self._boxes, entry.profile_box_id)
 
-    def _tools(self, profile: Source, entries: Iterable[RequestEntry]) -> list[dict[str, Any]]:
+    def _tools(self, profile: BoxSource, entries: Iterable[RequestEntry]) -> list[dict[str, Any]]:
         """Tools that a worker would offer together with this profile."""
         context = present_cards(entry.slot for entry in entries)
         return offered_definitions(
@@ -242,15 +242,15 @@ class Requests:
         _refuse(found.idle)
         return found
 
-    def verified(self, steps: RecordedRequests, at: str | None) -> tuple[Step, Verified]:
+    def verified(self, steps: RecordedRequests, at: str | None) -> tuple[Step, Verification]:
         """A step, and whether the cards still make its request. Raises UsageError as `read_step`."""
-        step, verified = steps.verified(at, self._options, self.format)
+        step, verified = steps.verify(at, self._options, self.format)
         _refuse(_idle(self._typed, step))
         return step, verified
 
     def sent_before(self, steps: RecordedRequests, step_id: str | None, *, most: int) -> list[SentStep]:
         """The last `most` steps up to this one, it included; None: all that have sent their requests."""
-        sent = list(enumerate(steps.sent_before(step_id), 1))[-most:]
+        sent = list(enumerate(steps.recorded_step_ids(step_id), 1))[-most:]
         return [SentStep(number, each, self._read_step(steps, each).explanation()) for number, each in sent]
 
     def _read_step(
@@ -303,7 +303,7 @@ class Requests:
                 hint=f"remove {option}",
             )
         if given.startswith(_STEP):
-            return self._read_step(self._steps_of(self._turns.of_step(given)), given, format=format)
+            return self._read_step(self._steps_of(self._turns.find_by_step(given)), given, format=format)
         try:
             turn_id = self._turns.resolve(given)
         except NotFound:

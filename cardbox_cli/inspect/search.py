@@ -9,9 +9,9 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.pairing import PREVIEW, full_text
 from cardbox_cli.store.cards import CardFilter, CardStore
-from cardbox_cli.store.connection.project_store import Further, Mark
+from cardbox_cli.store.connection.project_store import FurtherCount, ListPosition
 from cardbox_cli.store.views.box_views import BoxViews
-from cardbox_cli.text import around, one_line, pattern, searched_words
+from cardbox_cli.text import excerpt, search_words, skip_to_match, word_pattern
 
 # Cards whose boxes are read at a time.
 _PAGE = 200
@@ -31,11 +31,13 @@ class CardSearch:
     UsageError for a blank text.
     """
 
-    def __init__(self, text: str, types: Sequence[str] | None = None, behind: Mark | None = None) -> None:
+    def __init__(
+        self, text: str, types: Sequence[str] | None = None, behind: ListPosition | None = None
+    ) -> None:
         if not text.strip():
             raise UsageError("the search text is empty", hint="pass at least one word")
         self._where = CardFilter(text=text, types=types or None, behind=behind)
-        self.pattern = pattern(searched_words(text))
+        self.pattern = word_pattern(search_words(text))
 
     def newest(self, cards: CardStore, limit: int | None = None) -> Iterator[FoundCard]:
         """Yield what is found, newest first, read in pages."""
@@ -46,10 +48,10 @@ class CardSearch:
             for card in page:
                 yield FoundCard(
                     **msgspec.structs.asdict(card),
-                    match=one_line(around(full_text(card), self.pattern), PREVIEW),
+                    match=excerpt(skip_to_match(full_text(card), self.pattern), PREVIEW),
                     box_id=held.get(card.card_id),
                 )
 
-    def further(self, cards: CardStore, last: Card) -> Further:
+    def further(self, cards: CardStore, last: Card) -> FurtherCount:
         """Return how many more there are after `last`."""
-        return cards.further(self._where, last)
+        return cards.count_further(self._where, last)

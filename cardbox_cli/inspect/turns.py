@@ -6,10 +6,15 @@ from datetime import datetime
 import msgspec
 
 from cardbox_cli.execution.queue.messages import ANCHOR, is_report, is_turn, type_of
-from cardbox_cli.execution.turn_summary import TurnEnd, TurnResult, TurnSummary, convert, summary
+from cardbox_cli.execution.turn_summary import TurnEndRow, TurnResult, TurnSummary, convert, summary
 from cardbox_cli.model import card_types
 from cardbox_cli.model.content import is_fallback
-from cardbox_cli.model.execution.result_fields import MISSING, asked_fields, lacking, missing_fields
+from cardbox_cli.model.execution.result_fields import (
+    MISSING,
+    missing_fields,
+    missing_fields_message,
+    required_fields,
+)
 from cardbox_cli.model.execution.turns import (
     PROCESSING,
     AuditEntry,
@@ -21,8 +26,8 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
 )
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.store.views.batch_views import BatchRow, BatchViews, Member
-from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnViews, WrittenCard
+from cardbox_cli.store.views.batch_views import BatchMembership, BatchRow, BatchViews
+from cardbox_cli.store.views.turn_views import MAX_FAMILY, StoredTurn, TurnViews, WrittenCard
 
 _MAX_LINE_LENGTH = 100
 
@@ -56,7 +61,7 @@ class TurnView(TurnResult, frozen=True, kw_only=True):
     findings: list[TurnFinding]
 
 
-class Branch(TurnEnd, frozen=True, kw_only=True):
+class Branch(TurnEndRow, frozen=True, kw_only=True):
     """A turn of a trace and its child turns, which may belong to other traces.
 
     `batch_id` and `task_index` are set for a child of a batch.
@@ -100,7 +105,7 @@ def read_trace(turns: TurnViews, given: str) -> Trace:
         turns=build_trees([summary(each) for each in known], members),
         agent_turn_ids=ids,
         batches=dict(views.get_many(unique(each.batch_id for each in members.values() if each.batch_id))),
-        is_cut=len(known) >= FAMILY,
+        is_cut=len(known) >= MAX_FAMILY,
     )
 
 
@@ -126,11 +131,11 @@ def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFind
     if end_status not in ("success", "partial"):
         return []
     content = stored.deliverable.content if stored.deliverable else None
-    missing = missing_fields(asked_fields(stored.result_fields), None if is_fallback(content) else content)
-    return [TurnFinding(MISSING, lacking(missing))] if missing else []
+    missing = missing_fields(required_fields(stored.result_fields), None if is_fallback(content) else content)
+    return [TurnFinding(MISSING, missing_fields_message(missing))] if missing else []
 
 
-def build_trees(turns: list[TurnSummary], members: Mapping[str, Member] = {}) -> list[Branch]:
+def build_trees(turns: list[TurnSummary], members: Mapping[str, BatchMembership] = {}) -> list[Branch]:
     """Return the turns of a trace as trees: a turn is a root if its parent is not among them.
 
     `members` maps children of batches to their batch and task.
@@ -147,7 +152,7 @@ def build_trees(turns: list[TurnSummary], members: Mapping[str, Member] = {}) ->
         child_turns = [
             each for each in children.get(turn.agent_turn_id, ()) if each.agent_turn_id not in reached
         ]
-        member = members.get(turn.agent_turn_id, Member(None, None))
+        member = members.get(turn.agent_turn_id, BatchMembership(None, None))
         membership = {"batch_id": member.batch_id, "task_index": member.task_index}
         return convert(Branch, turn, **membership, children=[branch(child) for child in child_turns])
 

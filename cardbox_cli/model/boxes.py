@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft
+from cardbox_cli.model.cards import IGNORED_METADATA, Card, CardDraft
 from cardbox_cli.model.pairing import pair_calls
 
 CardState = Literal["present", "dangling", "deleted", "expired"]
@@ -53,10 +53,10 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
 
 # Cards and states by id; an unknown id dangles.
-Known = Mapping[str, tuple[Card, CardState]]
+KnownCards = Mapping[str, tuple[Card, CardState]]
 
 
-def slot_of(position: int, card_ids: Sequence[str], known: Known) -> Slot:
+def slot_of(position: int, card_ids: Sequence[str], known: KnownCards) -> Slot:
     """Return the slot at `position` of these ids, with the card from `known`."""
     card_id = card_ids[position]
     return Slot(position, card_id, *known.get(card_id, (None, "dangling")))
@@ -109,16 +109,18 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
             position -= run.cards
         return None
 
-    def moved(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
+    def reorder(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
         """Return the same packing for `after`, which replaces the ids `before`: each id keeps its rule."""
         rules = {card_id: self.rule_of(position) for position, card_id in enumerate(before)}
-        return msgspec.structs.replace(self, rules=runs(rules.get(card_id) or REPLACED for card_id in after))
+        return msgspec.structs.replace(
+            self, rules=rule_runs(rules.get(card_id) or REPLACED for card_id in after)
+        )
 
 
 REPLACED = "box replace"
 
 
-def runs(rules: Iterable[str]) -> list[ProvenanceRule]:
+def rule_runs(rules: Iterable[str]) -> list[ProvenanceRule]:
     """Convert rules, one for each card in order, to runs."""
     return [ProvenanceRule(rule, len(list(group))) for rule, group in groupby(rules)]
 
@@ -174,7 +176,7 @@ def digest_line(card: Card | CardDraft) -> bytes:
         card.content,
         card.tool_calls,
         card.tool_call_id,
-        {key: value for key, value in metadata.items() if key not in CIRCUMSTANCES},
+        {key: value for key, value in metadata.items() if key not in IGNORED_METADATA},
     ]
     return exact_json.canonical(exact_json.encode(parts))
 
@@ -183,7 +185,7 @@ def decode_box(row: str) -> Box:
     """Decode the JSON of a row; ids that are not strings become their JSON text."""
     try:
         return msgspec.json.decode(row, type=Box)
-    except exact_json.ODD:
+    except exact_json.DECODE_ERRORS:
         # A row of another program, whose list contains a value that is not a string.
         values = exact_json.decode_stored(row)
         for key in ("card_ids", "parent_ids"):
@@ -200,7 +202,7 @@ def decode_ids(text: str) -> list[str]:
     """Decode the JSON list of a row; ids that are not strings become their JSON text."""
     try:
         return _decode_strings(text)
-    except exact_json.ODD:
+    except exact_json.DECODE_ERRORS:
         return _convert_to_strings(exact_json.decode_stored(text))
 
 

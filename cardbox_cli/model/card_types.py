@@ -37,7 +37,7 @@ CHAT_MEMORY = "chat.memory"
 SESSION_EVENT = "session.event"
 
 # A message in every format; only in the format that it was imported from; never a message itself.
-Becomes: TypeAlias = Literal["message", "own-format", "nothing"]
+MessageForm: TypeAlias = Literal["message", "own-format", "nothing"]
 
 
 class CardType(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class CardType(msgspec.Struct, frozen=True):
     """
 
     role: str
-    becomes: Becomes = "message"
+    becomes: MessageForm = "message"
     reason: str = ""
     layer: str | None = None
     is_knowledge: bool = False
@@ -98,9 +98,9 @@ CARD_TYPES: dict[str, CardType] = {
 }
 
 # Rules of all other types.
-UNDESCRIBED = CardType("user")
+DEFAULT_TYPE = CardType("user")
 
 
 def card_type(name: str) -> CardType:
     """Return the record of the type with this name."""
-    return CARD_TYPES.get(name, UNDESCRIBED)
+    return CARD_TYPES.get(name, DEFAULT_TYPE)

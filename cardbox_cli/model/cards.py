@@ -43,7 +43,7 @@ else:
     RoleName = Literal[ROLES]
 
 # Metadata that the digest of a box ignores: when and for whom a card was written, not what it says.
-CIRCUMSTANCES = frozenset(
+IGNORED_METADATA = frozenset(
     {
         "type",
         "role",
@@ -81,14 +81,14 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deleted_at: datetime | None
 
 
-_decoder = msgspec.json.Decoder(Card, float_hook=exact_json.exact_number)
+_decoder = msgspec.json.Decoder(Card, float_hook=exact_json.parse_number)
 
 
 def decode_card(row: str | bytes) -> Card:
     """Decode the JSON projection of a row (query `card_json`)."""
     try:
         return _decoder.decode(row)
-    except exact_json.ODD:
+    except exact_json.DECODE_ERRORS:
         return _decode_slowly(row)
 
 
@@ -177,7 +177,7 @@ def draft_card(
     return draft
 
 
-def written_by(draft: CardDraft, turn: Mapping[str, str]) -> CardDraft:
+def attribute_to_turn(draft: CardDraft, turn: Mapping[str, str]) -> CardDraft:
     """Return the draft as a card of a turn; `turn` is the turn's metadata and overrides the draft's."""
     return msgspec.structs.replace(draft, metadata={**draft.metadata, **turn}) if turn else draft
 
@@ -239,7 +239,7 @@ def _refuse_unknown_keys(data: dict[str, Any]) -> None:
         )
 
 
-def card_of(draft: CardDraft, project_id: str) -> Card:
+def draft_as_card(draft: CardDraft, project_id: str) -> Card:
     """Return the card that a draft would become, without times that the store sets."""
     metadata = draft.metadata
     return Card(
@@ -259,7 +259,7 @@ def card_of(draft: CardDraft, project_id: str) -> Card:
     )
 
 
-def shown_draft(draft: CardDraft, project_id: str) -> dict[str, Any]:
+def draft_as_json(draft: CardDraft, project_id: str) -> dict[str, Any]:
     """Return a draft in the JSON form of its card, with null for values that the store sets."""
     given = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
     described = {"project_id": project_id, "type": draft.type, "role": draft.role}

@@ -104,7 +104,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     archived_at: datetime
 
 
-class Findable(msgspec.Struct, frozen=True, kw_only=True):
+class SearchCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """Data by which a search ranks an archived context."""
 
     context_id: str
@@ -161,7 +161,7 @@ def key_parts(chat_key: str) -> KeyParts:
     return KeyParts() if found is None else KeyParts(**found.groupdict())
 
 
-def near_to(chat_key: str) -> str:
+def chat_key_prefix(chat_key: str) -> str:
     """Return the key prefix shared by all topics of this chat."""
     parts = key_parts(chat_key)
     return chat_key if parts.channel is None else f"{parts.channel}-chat-{parts.chat_id}"
@@ -218,15 +218,15 @@ def entry_id(project_id: str, chat_key: str, role: Role, message_id: str) -> str
     return derived_id(project_id, CHAT_MESSAGE, chat_key, role, message_id).hex
 
 
-def told_of(card: Card) -> dict[str, Any]:
+def chat_metadata(card: Card) -> dict[str, Any]:
     """Return a platform's metadata of an entry; {} for other cards."""
     told = card.metadata.get(CHAT)
     return told if isinstance(told, dict) else {}
 
 
-def said_at(card: Card) -> datetime | None:
+def message_time(card: Card) -> datetime | None:
     """Return the time of an entry or message by its platform or file, otherwise the time it was written."""
-    ts = told_of(card).get("ts")
+    ts = chat_metadata(card).get("ts")
     if isinstance(ts, int) and not isinstance(ts, bool):
         try:
             moment = _EPOCH + timedelta(milliseconds=ts)

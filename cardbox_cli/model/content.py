@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 # JSON has no infinity, to which the nearest float of a very long number rounds.
 FiniteFloat: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
@@ -230,13 +230,13 @@ def fields_schema(value: Any) -> FieldsSchemaContent:
     Ignores other keys, which the class cannot hold. Raises InvalidCard naming the item.
     """
     if not isinstance(value, list):
-        raise InvalidCard(f"must be a list of objects with name and description, not {json_kind(value)}")
+        raise InvalidCard(f"must be a list of objects with name and description, not {json_type(value)}")
     return FieldsSchemaContent([_field_schema(item, index) for index, item in enumerate(value)])
 
 
 def _field_schema(item: Any, index: int) -> FieldSchema:
     if not isinstance(item, dict):
-        raise InvalidCard(f"[{index}] must be an object with name and description, not {json_kind(item)}")
+        raise InvalidCard(f"[{index}] must be an object with name and description, not {json_type(item)}")
     for key in ("name", "description"):
         if not isinstance(item.get(key), str):
             raise InvalidCard(f"[{index}] needs {key!r} as a string")

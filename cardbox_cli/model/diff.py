@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from cardbox_cli.model.boxes import Box, Known, Slot, slot_of
+from cardbox_cli.model.boxes import Box, KnownCards, Slot, slot_of
 
 # --- common items of two sequences: fast for tens of thousands of items that repeat as ids, lines and words
 # do
@@ -117,7 +117,7 @@ class IdDiff(NamedTuple):
     added: list[int]
 
 
-class Change(msgspec.Struct, frozen=True):
+class BoxChange(msgspec.Struct, frozen=True):
     """One difference: the slot in the first box, the slot in the second; None on the side without one."""
 
     kind: Kind
@@ -130,16 +130,16 @@ class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     a: Box
     b: Box
-    changes: list[Change]
+    changes: list[BoxChange]
     pairs: list[Pair]
 
     @property
     def patch(self) -> list[dict[str, Any]]:
         """Return the JSON Patch (RFC 6902) from `{"card_ids": …}` of `a` to that of `b`."""
-        return patch(self.a.card_ids, self.b.card_ids, self.pairs)
+        return json_patch(self.a.card_ids, self.b.card_ids, self.pairs)
 
 
-def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
+def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
     """Compare the id list `b` with `a`, by the fewest moves; by few if an id has many positions."""
     kept = longest_common(a, b)
     kept_a, kept_b = {pair.a for pair in kept}, {pair.b for pair in kept}
@@ -158,7 +158,7 @@ def diff(a: Sequence[str], b: Sequence[str]) -> IdDiff:
     return IdDiff(kept, sorted(moved), sorted(place for places in left.values() for place in places), added)
 
 
-def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
+def compare_boxes(a: Box, b: Box, found: IdDiff, known: KnownCards) -> BoxDiff:
     """Compare two boxes, `found` being the comparison of their ids, with the cards and states in `known`.
 
     A removed and an added card count as one *changed* card if one was edited from the other. Cards at
@@ -169,11 +169,11 @@ def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
     changed = _pair_edited(old, new)
     changed += _pair_replaced(*_unpaired(old, new, changed), found)
     gone, come = _unpaired(old, new, changed)
-    changes = [Change("removed", slot, None) for slot in gone.values()]
-    changes += [Change("added", None, slot) for slot in come.values()]
-    changes += [Change("changed", old[pair.a], new[pair.b]) for pair in changed]
+    changes = [BoxChange("removed", slot, None) for slot in gone.values()]
+    changes += [BoxChange("added", None, slot) for slot in come.values()]
+    changes += [BoxChange("changed", old[pair.a], new[pair.b]) for pair in changed]
     changes += [
-        Change("moved", slot_of(pair.a, a.card_ids, known), slot_of(pair.b, b.card_ids, known))
+        BoxChange("moved", slot_of(pair.a, a.card_ids, known), slot_of(pair.b, b.card_ids, known))
         for pair in found.moved
     ]
     return BoxDiff(
@@ -184,7 +184,7 @@ def compare(a: Box, b: Box, found: IdDiff, known: Known) -> BoxDiff:
     )
 
 
-def patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
+def json_patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
     """Return the JSON Patch from `a` to `b` that keeps the positions of each pair together; pairs do not
     overlap.
 
@@ -240,7 +240,7 @@ def _pair_replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
     return pairs
 
 
-def _sort_key(change: Change, found: IdDiff) -> tuple[int, int, int]:
+def _sort_key(change: BoxChange, found: IdDiff) -> tuple[int, int, int]:
     """Return the sort key of a change: its position in the second box; a removed card sorts at its gap."""
     if change.b is not None:
         return change.b.position, 1, 0
@@ -252,7 +252,7 @@ def _sort_key(change: Change, found: IdDiff) -> tuple[int, int, int]:
 # --- texts
 
 
-class Piece(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a text: in both texts ("same"), only in the old one ("removed") or only in the new one
     ("added").
     """
@@ -279,36 +279,36 @@ _CONTEXT_LINES = 3
 _CONTEXT_CHARACTERS = 160
 
 
-def text_diff(old: str, new: str) -> list[Piece]:
+def text_diff(old: str, new: str) -> list[TextPart]:
     """Return the parts of both texts in order. All except the added make `old`, without the removed `new`."""
-    pieces: list[Piece] = []
+    pieces: list[TextPart] = []
     for is_same, one, other in _spans(old.splitlines(keepends=True), new.splitlines(keepends=True)):
         if is_same:
-            pieces.append(Piece("same", "".join(one)))
+            pieces.append(TextPart("same", "".join(one)))
         else:
             pieces += _words_diff("".join(one), "".join(other))
     return _merge_changes(pieces)
 
 
-def abridged(pieces: Sequence[Piece]) -> list[Piece]:
+def abridge(pieces: Sequence[TextPart]) -> list[TextPart]:
     """Return `pieces` with `…` for equal text that is far from every change."""
     last = len(pieces) - 1
     return [
-        Piece("same", _abridged(text, index > 0, index < last)) if kind == "same" else Piece(kind, text)
+        TextPart("same", _abridged(text, index > 0, index < last)) if kind == "same" else TextPart(kind, text)
         for index, (kind, text) in enumerate(pieces)
     ]
 
 
-def _words_diff(old: str, new: str) -> list[Piece]:
+def _words_diff(old: str, new: str) -> list[TextPart]:
     """Return the parts of lines that differ. A line break at the end of both is the same."""
     if old.endswith("\n") and new.endswith("\n"):
-        return [*_words_diff(old[:-1], new[:-1]), Piece("same", "\n")]
+        return [*_words_diff(old[:-1], new[:-1]), TextPart("same", "\n")]
     one, other = _WORD.findall(old), _WORD.findall(new)
     if max(len(one), len(other)) > _MAX_WORDS:
         return _changed_pieces(old, new)
-    pieces: list[Piece] = []
+    pieces: list[TextPart] = []
     for is_same, left, right in _absorb_blanks(list(_spans(one, other))):
-        pieces += [Piece("same", left)] if is_same else _changed_pieces(left, right)
+        pieces += [TextPart("same", left)] if is_same else _changed_pieces(left, right)
     shared = sum(len(piece.text) for piece in pieces if piece.kind == "same")
     return pieces if shared >= _MIN_SHARED * max(len(old), len(new)) else _changed_pieces(old, new)
 
@@ -348,18 +348,18 @@ def _gap(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
         yield tag == "equal", old[i1:i2], new[j1:j2]
 
 
-def _changed_pieces(old: str, new: str) -> list[Piece]:
-    return [piece for piece in (Piece("removed", old), Piece("added", new)) if piece.text]
+def _changed_pieces(old: str, new: str) -> list[TextPart]:
+    return [piece for piece in (TextPart("removed", old), TextPart("added", new)) if piece.text]
 
 
-def _merge_changes(pieces: Iterable[Piece]) -> list[Piece]:
+def _merge_changes(pieces: Iterable[TextPart]) -> list[TextPart]:
     """Return `pieces` with adjacent changes merged into one removed and one added part."""
-    joined: list[Piece] = []
+    joined: list[TextPart] = []
     for is_same, group in groupby(pieces, key=lambda piece: piece.kind == "same"):
         run = list(group)
         old = "".join(piece.text for piece in run if piece.kind != "added")
         new = "".join(piece.text for piece in run if piece.kind != "removed")
-        joined += [Piece("same", old)] if is_same else _changed_pieces(old, new)
+        joined += [TextPart("same", old)] if is_same else _changed_pieces(old, new)
     return joined
 
 

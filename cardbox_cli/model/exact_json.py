@@ -24,7 +24,7 @@ MAX_DIGITS = 1000
 _INT_DIGITS = 4300
 
 
-def exact_number(text: str) -> float | Decimal:
+def parse_number(text: str) -> float | Decimal:
     """Parse a number: a float if it prints the same, otherwise a Decimal. Raises ValueError beyond the
     limits.
     """
@@ -37,12 +37,12 @@ def exact_number(text: str) -> float | Decimal:
         raise ValueError(f"the number {text[:40]} is too large for JSONB") from None
 
 
-def exact_integer(text: str) -> int | Decimal:
+def parse_integer(text: str) -> int | Decimal:
     """Parse an integer: a Decimal if it has more digits than Python reads as an int."""
     return int(text) if len(text) <= _INT_DIGITS else Decimal(text)
 
 
-def printed(text: str) -> str:
+def format_number(text: str) -> str:
     """Format a number as JSONB does: without an exponent, zero without a sign."""
     number = Decimal(text)
     return format(abs(number) if number.is_zero() else number, "f")
@@ -225,7 +225,7 @@ def _growth(number: float | Decimal, way: _ReversedPath) -> int:
 _BAD_TEXT = "[\x00\ud800-\udfff]"
 
 
-def storable_text(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """Return `text` with U+FFFD for each character that JSONB cannot store."""
     return re.sub(_BAD_TEXT, "\ufffd", text)
 
@@ -290,7 +290,7 @@ def canonical_text(value: Any) -> str:
     return canonical(_encoder.encode(value)).decode()
 
 
-def are_same(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
     """Return whether two storable values have the same canonical form.
 
     Python's `==` also equates True and 1, and 1.0 and 1.
@@ -324,7 +324,7 @@ _NUMBERS = (int, float, Decimal)
 
 
 def _printed(text: str) -> msgspec.Raw:
-    return msgspec.Raw(printed(text).encode())
+    return msgspec.Raw(format_number(text).encode())
 
 
 _canonical_decoder = msgspec.json.Decoder(float_hook=_printed)
@@ -334,7 +334,7 @@ _canonical_decoder = msgspec.json.Decoder(float_hook=_printed)
 
 
 _Value = TypeVar("_Value")
-_decoder = msgspec.json.Decoder(float_hook=exact_number)
+_decoder = msgspec.json.Decoder(float_hook=parse_number)
 
 
 def decode(text: bytes | str) -> Any:
@@ -343,11 +343,11 @@ def decode(text: bytes | str) -> Any:
         return _decoder.decode(text)
     except msgspec.ValidationError:
         # The only JSON that msgspec refuses: an integer with very many digits.
-        return json.loads(text, parse_float=exact_number, parse_int=exact_integer)
+        return json.loads(text, parse_float=parse_number, parse_int=parse_integer)
 
 
 # Errors of decoders for JSON that JSONB stores: very long integers, and very deep nesting.
-ODD = (msgspec.ValidationError, RecursionError)
+DECODE_ERRORS = (msgspec.ValidationError, RecursionError)
 
 
 def decode_stored(text: bytes | str) -> Any:
@@ -384,19 +384,19 @@ class Decoder(Generic[_Value]):
 
     def __init__(self, kind: type[_Value]) -> None:
         self._kind = kind
-        self._decoder = msgspec.json.Decoder(kind, float_hook=exact_number)
+        self._decoder = msgspec.json.Decoder(kind, float_hook=parse_number)
 
     def decode(self, text: bytes | str) -> _Value:
         """Return the value. Raises `msgspec.ValidationError` if the JSON does not have this type."""
         try:
             return self._decoder.decode(text)
-        except ODD:
+        except DECODE_ERRORS:
             return msgspec.convert(decode_stored(text), self._kind)
 
 
 # Decodes JSON of people or other programs. More lenient than `decode`: it accepts NaN, Infinity and lone
 # surrogates, so that the following check can name their paths.
-reader = json.JSONDecoder(parse_float=exact_number, parse_int=exact_integer)
+reader = json.JSONDecoder(parse_float=parse_number, parse_int=parse_integer)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -410,7 +410,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # Like `reader`, but raises ValueError for equal keys, of which `reader` keeps the last.
 strict_reader = json.JSONDecoder(
-    parse_float=exact_number, parse_int=exact_integer, object_pairs_hook=_unique_keys
+    parse_float=parse_number, parse_int=parse_integer, object_pairs_hook=_unique_keys
 )
 Malformed = json.JSONDecodeError
 
@@ -423,7 +423,7 @@ def read(text: str, decoder: json.JSONDecoder = reader) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_soon(text: str) -> Any:
+def read_fast(text: str) -> Any:
     """Decode as `read` does, faster for ordinary JSON."""
     try:
         return _decoder.decode(text)
@@ -432,13 +432,13 @@ def read_soon(text: str) -> Any:
 
 
 __all__ = [
+    "DECODE_ERRORS",
     "MAX_DIGITS",
-    "ODD",
     "BadText",
     "Decoder",
     "Malformed",
     "Unstorable",
-    "are_same",
+    "are_equal",
     "canonical",
     "canonical_of_simple",
     "canonical_text",
@@ -446,14 +446,14 @@ __all__ = [
     "decode",
     "decode_stored",
     "encode",
-    "exact_integer",
-    "exact_number",
     "is_simple",
     "is_storable_text",
+    "parse_integer",
+    "parse_number",
     "read",
-    "read_soon",
+    "read_fast",
     "reader",
     "replace_bad_text",
-    "storable_text",
+    "replace_unstorable",
     "strict_reader",
 ]

@@ -18,9 +18,9 @@ import msgspec
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
-from cardbox_cli.model.ids import check_new_id, fault_of_new_id
+from cardbox_cli.model.ids import check_new_id, new_id_fault
 from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
-from cardbox_cli.text import json_kind, shown
+from cardbox_cli.text import json_type, short_repr
 
 ARCHIVED = "archived"
 PROJECT_STATUSES = ("active", "inactive", ARCHIVED)
@@ -161,22 +161,22 @@ def check_worker_target(worker_target: str) -> None:
     _check_token(worker_target, "worker target", "worker_generic; the default is that of the profile")
 
 
-def fault_of_token(text: str) -> str | None:
+def token_fault(text: str) -> str | None:
     """Return why an agent or a pool of workers cannot have this name, to be read after it, or None."""
-    return fault_of_new_id(text) if is_subject_token(text) else "must be one word without '.', '*' and '>'"
+    return new_id_fault(text) if is_subject_token(text) else "must be one word without '.', '*' and '>'"
 
 
 def _check_token(text: str, what: str, example: str) -> None:
-    fault = fault_of_token(text)
+    fault = token_fault(text)
     if fault is not None:
-        raise InvalidInput(f"the {what} {shown(text)} {fault}", hint=f"for example {example}")
+        raise InvalidInput(f"the {what} {short_repr(text)} {fault}", hint=f"for example {example}")
 
 
 def check_label(text: str, what: str) -> None:
     """Raise InvalidInput unless `text` is one readable line: a title, a display name, a tag."""
     if not text.strip() or len(text) > _MAX_LENGTH or not text.isprintable():
         raise InvalidInput(
-            f"the {what} {shown(text)} must have 1 to {_MAX_LENGTH} printable characters on one line",
+            f"the {what} {short_repr(text)} must have 1 to {_MAX_LENGTH} printable characters on one line",
             hint="omit it, or give it a text",
         )
 
@@ -201,7 +201,7 @@ def check_tool_name(name: str) -> None:
     """Raise InvalidInput for an invalid name of a tool."""
     if not _TOOL_NAME.fullmatch(name):
         raise InvalidInput(
-            f"the tool name {shown(name)} must be 1 to 64 letters, digits, '_' and '-'",
+            f"the tool name {short_repr(name)} must be 1 to 64 letters, digits, '_' and '-'",
             hint="use a name that providers accept",
         )
     check_new_id(name, "the tool name", "begin it with a letter")
@@ -213,16 +213,16 @@ def check_tool_name(name: str) -> None:
 def _check_parameters(parameters: object) -> None:
     """Check the outer part of the schema; the provider checks the contents of the properties."""
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
-        kind = json_kind(parameters) if not isinstance(parameters, dict) else "an object without it"
+        kind = json_type(parameters) if not isinstance(parameters, dict) else "an object without it"
         hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}}'
         raise InvalidInput(f'the schema must be a JSON object with "type": "object", found {kind}', hint=hint)
     properties = parameters.get("properties", {})
     if not isinstance(properties, dict):
-        raise InvalidInput(f'"properties" of the schema must be an object, found {json_kind(properties)}')
+        raise InvalidInput(f'"properties" of the schema must be an object, found {json_type(properties)}')
     for name, each in properties.items():
         if not isinstance(each, dict | bool):
             raise InvalidInput(
-                f"the property {shown(name)} of the schema must be an object, found {json_kind(each)}"
+                f"the property {short_repr(name)} of the schema must be an object, found {json_type(each)}"
             )
     _check_required(parameters.get("required", []), properties)
 
@@ -233,7 +233,7 @@ def _check_required(required: object, properties: dict[str, Any]) -> None:
     unknown: Sequence[str] = [name for name in required if name not in properties]
     if unknown:
         raise InvalidInput(
-            f'"required" of the schema names {shown(unknown[0])}, which is not one of its properties'
+            f'"required" of the schema names {short_repr(unknown[0])}, which is not one of its properties'
         )
 
 
@@ -279,7 +279,7 @@ def new_token(project_id: str) -> str:
     return f"{_PREFIX}.{_encode(project_id.encode())}.{_encode(secrets.token_bytes(_SECRET_BYTES))}"
 
 
-def project_of(token: str) -> str | None:
+def token_project(token: str) -> str | None:
     """Return the project that a token names; None for an invalid token."""
     mark, _, rest = token.partition(".")
     project, _, secret = rest.partition(".")
@@ -291,7 +291,7 @@ def project_of(token: str) -> str | None:
         return None
 
 
-def hash_of(token: str) -> bytes:
+def token_hash(token: str) -> bytes:
     """Return the stored form of a token: its SHA-256, 32 bytes."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 

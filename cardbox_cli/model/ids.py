@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import unseen
+from cardbox_cli.text import first_invisible
 
 # uuid is imported inside functions: it loads slowly, and few commands need a new id.
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def new_box_id() -> str:
 
 def derived_id(*parts: str) -> "UUID":
     """Return the UUIDv5 of `parts`: the same parts give the same id on any machine."""
-    return derived_from(parts)
+    return derive_id(parts)
 
 
-def derived_from(parts: Iterable[str | bytes]) -> "UUID":
+def derive_id(parts: Iterable[str | bytes]) -> "UUID":
     """Return the `derived_id` of any number of parts, with one in memory at a time; bytes are UTF-8."""
     from uuid import UUID
 
@@ -76,7 +76,7 @@ class DerivedIds:
         return f"{digits[:12]}5{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:32]}"
 
 
-def as_box_id(text: str) -> str | None:
+def canonical_box_id(text: str) -> str | None:
     """Return the canonical form of a box id (dashes, lower case), or None if `text` is not a UUID."""
     if re.fullmatch(_CANONICAL, text):
         return text
@@ -93,7 +93,7 @@ def are_box_ids(texts: Iterable[str]) -> bool:
     return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 
-def fault_of_new_id(text: str) -> str | None:
+def new_id_fault(text: str) -> str | None:
     """Return why cbx refuses this new name, to be read after it, or None.
 
     People could not see or type such a name. Rows of other programs, and their copies, may have any.
@@ -104,13 +104,13 @@ def fault_of_new_id(text: str) -> str | None:
         return "begins with @, which is reserved for names like @last"
     if text.startswith("-"):
         return "begins with -, like an option"
-    odd = unseen(text)
+    odd = first_invisible(text)
     return None if odd is None else f"contains the invisible character {odd!r}"
 
 
 def check_new_id(text: str, what: str, hint: str) -> None:
     """Raise InvalidInput for an invalid new name; `what` describes it."""
-    fault = fault_of_new_id(text)
+    fault = new_id_fault(text)
     if fault is not None:
         raise InvalidInput(f"{what}: {text[:40]!r} {fault}", hint=hint)
 
@@ -120,7 +120,7 @@ def short_id(full_id: str) -> str:
     return full_id[-SHORT:]
 
 
-def fits(wanted: str, full_id: str) -> bool:
+def matches_short_id(wanted: str, full_id: str) -> bool:
     """Return whether `wanted` is long enough, and a beginning or end of an id or a beginning of its short
     form.
     """

@@ -30,7 +30,7 @@ QUERY = "query"
 CONTEXT_LAYERS = (FRAMEWORK, PERSONA, MEMORY, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 # Layers that turning sharing off does not remove: the framework's, and a chat's persona and memory.
-UNSHARED = frozenset({FRAMEWORK, PERSONA, MEMORY})
+ALWAYS_INCLUDED = frozenset({FRAMEWORK, PERSONA, MEMORY})
 
 ProcessName = Literal[
     "react",
@@ -49,7 +49,7 @@ KnowledgeScope = Literal["project", "boxes", "none"]
 KNOWLEDGE_SCOPES: tuple[KnowledgeScope, ...] = get_args(KnowledgeScope)
 
 # Layers that cbx can collect; the caller supplies the others.
-COLLECTED = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
+COLLECTIBLE_LAYERS = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 Layout = Literal["default", "cache"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -66,7 +66,7 @@ class Process(msgspec.Struct, frozen=True):
     shares: bool = True
     on_request: tuple[str, ...] | None = None
 
-    def may_take(self, layer: str) -> bool:
+    def allows(self, layer: str) -> bool:
         """Return whether such a process can have `layer`."""
         return self.on_request is None or layer == FRAMEWORK or layer in self.on_request
 
@@ -78,7 +78,7 @@ _MAPREDUCE = {
 }
 
 
-def process_of(named: Any) -> Process:
+def find_process(named: Any) -> Process:
     """Return the process with this name; `react` for an unknown one."""
     name: ProcessName = named if named in PROCESS_NAMES else "react"
     if name not in _MAPREDUCE:
@@ -86,7 +86,7 @@ def process_of(named: Any) -> Process:
     return Process(name, takes_history=False, shares=False, on_request=_MAPREDUCE[name])
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Layers requested by name: with a text, or to be collected.
 
     `knowledge` has the words to search for, `knowledge_boxes` the boxes for that search.
@@ -127,7 +127,7 @@ def check_stored_layer(name: str) -> None:
         )
 
 
-def asked_by(profile: Mapping[str, Any]) -> Asked:
+def requested_layers(profile: Mapping[str, Any]) -> LayerRequest:
     """Return the layers that a profile's `layers` request.
 
     A value is a text, `true` to collect the layer, or `{"query": words}` for knowledge, with optional `boxes`
@@ -139,7 +139,7 @@ def asked_by(profile: Mapping[str, Any]) -> Asked:
     words = knowledge.get("query") if isinstance(knowledge, dict) else None
     boxes = knowledge.get("boxes") if isinstance(knowledge, dict) else None
     named_boxes = boxes if isinstance(boxes, list) else []
-    return Asked(
+    return LayerRequest(
         texts={name: value for name, value in named.items() if isinstance(value, str)},
         to_collect=frozenset(name for name, value in named.items() if value is True),
         knowledge=words if isinstance(words, str) and words.strip() else None,

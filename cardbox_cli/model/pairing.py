@@ -12,10 +12,10 @@ import msgspec
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.ids import unique
-from cardbox_cli.text import one_line
+from cardbox_cli.text import excerpt
 
 
-class Paired(Protocol):
+class PairableCard(Protocol):
     """The attributes of a card that pairing needs."""
 
     @property
@@ -49,19 +49,19 @@ class Pairer:
         self._scheduled: dict[int, int] = {}
         self._orphans: list[int] = []
 
-    def called(self, position: int, call_id: str) -> None:
+    def add_call(self, position: int, call_id: str) -> None:
         """Add a call that waits for its result."""
         self._open.setdefault(call_id, []).append(position)
 
-    def scheduled(self, position: int, call_id: str) -> None:
+    def add_scheduled_call(self, position: int, call_id: str) -> None:
         """Add a `tool.call` card; it becomes a waiting call if there is none."""
         waiting = self._open.get(call_id)
         if waiting is None:
-            self.called(position, call_id)
+            self.add_call(position, call_id)
         else:
             self._scheduled[position] = waiting[-1]
 
-    def answered(self, position: int, call_id: str) -> None:
+    def add_result(self, position: int, call_id: str) -> None:
         """Add a result."""
         waiting = self._open.get(call_id)
         if waiting is None:
@@ -77,22 +77,22 @@ class Pairer:
         return Pairing(self._results, self._scheduled, sorted(unanswered), self._orphans)
 
 
-def pair_calls(cards: Sequence[Paired | None]) -> Pairing:
+def pair_calls(cards: Sequence[PairableCard | None]) -> Pairing:
     """Pair the calls and results among `cards`; None represents a card that cannot be read."""
     pairer = Pairer()
     for position, card in enumerate(cards):
         if card is None:
             continue
         for call_id in call_ids(card):
-            pairer.called(position, call_id)
+            pairer.add_call(position, call_id)
         if card.tool_call_id is not None and card.type == TOOL_RESULT:
-            pairer.answered(position, card.tool_call_id)
+            pairer.add_result(position, card.tool_call_id)
         elif card.tool_call_id is not None and card.type == TOOL_CALL:
-            pairer.scheduled(position, card.tool_call_id)
+            pairer.add_scheduled_call(position, card.tool_call_id)
     return pairer.pairing()
 
 
-def call_ids(card: Paired) -> list[str]:
+def call_ids(card: PairableCard) -> list[str]:
     """Return the ids of the tool calls that an assistant card makes, in order."""
     ids: list[str] = []
     for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
@@ -120,7 +120,7 @@ class ToolNames:
     def __init__(self) -> None:
         self._callers: dict[str, str] = {}
 
-    def of(self, card: Card) -> str | None:
+    def tool_names(self, card: Card) -> str | None:
         """Return the tools that the card calls, each once, or the one whose result it is; None for other
         cards.
         """
@@ -134,7 +134,7 @@ class ToolNames:
         return None if card.tool_call_id is None else self._callers.get(card.tool_call_id)
 
 
-def exchanges(cards: Sequence[Paired]) -> list[list[int]]:
+def exchanges(cards: Sequence[PairableCard]) -> list[list[int]]:
     """Group the positions of calls with those of their results, in the order of the first cards."""
     pairing = pair_calls(cards)
     caller = {**pairing.results, **pairing.scheduled}
@@ -155,7 +155,7 @@ PREVIEW = 80
 
 def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
     """Return the text of a card on one line; its calls if it has no text."""
-    return one_line(full_text(card), width)
+    return excerpt(full_text(card), width)
 
 
 def full_text(card: Card | CardDraft) -> str:
@@ -165,7 +165,7 @@ def full_text(card: Card | CardDraft) -> str:
     return "\n".join(part for part in (text, *calls) if part)
 
 
-def answers(card: Card) -> str:
+def call_reference(card: Card) -> str:
     """Return the ids of the tool calls that a card makes or answers, for `--full`."""
     made = call_ids(card)
     return ", ".join(made) if made else (card.tool_call_id or "")

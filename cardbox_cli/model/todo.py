@@ -14,10 +14,10 @@ import msgspec
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import TODO_ITEM
-from cardbox_cli.model.cards import CIRCUMSTANCES, Card, CardDraft, card_text, draft_card
+from cardbox_cli.model.cards import IGNORED_METADATA, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.ids import fits
-from cardbox_cli.text import ambiguous_message, argument
+from cardbox_cli.model.ids import matches_short_id
+from cardbox_cli.text import ambiguous_message, quote_argument
 
 _REPLACED = "edited_from"
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -70,11 +70,13 @@ def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
     if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(items):
         return items[int(wanted) - 1]
     whole = [item for item in items if wanted in _ids(item)]
-    fitting = whole or [item for item in items if any(fits(wanted, card_id) for card_id in _ids(item))]
+    fitting = whole or [
+        item for item in items if any(matches_short_id(wanted, card_id) for card_id in _ids(item))
+    ]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        hint = f"`cbx todo list {argument(box_id)}` shows the numbers and ids"
+        hint = f"`cbx todo list {quote_argument(box_id)}` shows the numbers and ids"
         raise NotFound(f"no todo item {wanted!r} in box {box_id}", hint=hint)
     shown = [item.card_id for item in fitting[:5]]
     raise AmbiguousId(
@@ -94,9 +96,11 @@ def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> 
     )
 
 
-def settled(card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None) -> CardDraft:
+def replacement_card(
+    card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None
+) -> CardDraft:
     """Return the card that replaces an item's newest one and marks it as done or open."""
-    kept = {key: value for key, value in card.metadata.items() if key not in CIRCUMSTANCES}
+    kept = {key: value for key, value in card.metadata.items() if key not in IGNORED_METADATA}
     return draft_card(
         TODO_ITEM,
         JsonContent({**_data(card), "text": _text(card), "done": done}),

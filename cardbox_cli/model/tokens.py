@@ -56,10 +56,10 @@ def estimate_tokens(text: str) -> int:
     return max(1, round(cost))
 
 
-ESTIMATE = Tokenizer(ESTIMATOR, False, estimate_tokens)
+ESTIMATING_TOKENIZER = Tokenizer(ESTIMATOR, False, estimate_tokens)
 
 
-def card_tokens(card: Card | CardDraft, tokenizer: Tokenizer = ESTIMATE) -> int:
+def card_tokens(card: Card | CardDraft, tokenizer: Tokenizer = ESTIMATING_TOKENIZER) -> int:
     """Return the number of tokens of a card: its text and its tool calls."""
     calls = exact_json.encode(card.tool_calls).decode() if card.tool_calls else ""
     return tokenizer.count(card_text(card.content) + calls)
@@ -71,12 +71,12 @@ def encoding_tokenizer(encoding: str) -> Tokenizer:
     try:
         from splintr import Tokenizer as Vocabulary
     except ImportError:
-        return ESTIMATE
+        return ESTIMATING_TOKENIZER
     # Ordinary: special tokens in a text are plain text, as they are for the API.
-    return Tokenizer(encoding, True, _with_cache(Vocabulary.from_pretrained(encoding).encode_ordinary))
+    return Tokenizer(encoding, True, _cache_counts(Vocabulary.from_pretrained(encoding).encode_ordinary))
 
 
-def _with_cache(encode: Callable[[str], list[int]]) -> Callable[[str], int]:
+def _cache_counts(encode: Callable[[str], list[int]]) -> Callable[[str], int]:
     counts: dict[str | bytes, int] = {}
 
     def count(text: str) -> int:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.tasks import ForkJoin, Task
 
 
-NAME = "fork_join"
+FORK_JOIN_NAME = "fork_join"
 
 
-class Created(msgspec.Struct, frozen=True, kw_only=True):
+class BatchCreation(msgspec.Struct, frozen=True, kw_only=True):
     """A batch; `created` is False if it existed before.
 
     `notes`, by task, warn a person about tasks that the policy would refuse to a model.
@@ -40,7 +40,7 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[int, list[str]] = {}
 
 
-def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created:
+def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCreation:
     """Create a batch on behalf of `caller`; the end of the batch answers the caller's tool call, if any.
 
     A call that is repeated gets the same batch. Joins the caller's transaction; the children are dispatched
@@ -54,9 +54,9 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
         batch_id, digest = _id_of(runtime, caller), digest_of(caller, asked.model_dump(mode="json"))
         known = runtime.batches.find(batch_id)
         if known is not None:
-            return Created(batch=_require_same(known, digest), created=False)
+            return BatchCreation(batch=_require_same(known, digest), created=False)
         lineage = _lineage(runtime, caller)
-        delegations = prepare(runtime, caller, asked.tasks, tool_suffix=NAME, within=("tasks",))
+        delegations = prepare(runtime, caller, asked.tasks, tool_suffix=FORK_JOIN_NAME, within=("tasks",))
         seconds = asked.deadline_seconds or runtime.settings.batch_deadline
         parent = caller.parent
         now = runtime.database.now()
@@ -87,9 +87,9 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> Created
                 hint="try again: if the request is the same, it returns that batch",
             )
         runtime.turns.insert_edge(join_edge(batch, "request"))
-        runtime.after_commit(partial(dispatch_quietly, runtime, batch_id))
+        runtime.defer(partial(dispatch_quietly, runtime, batch_id))
     notes = {index: each.notes for index, each in enumerate(delegations) if each.notes}
-    return Created(batch=batch, created=True, notes=notes)
+    return BatchCreation(batch=batch, created=True, notes=notes)
 
 
 def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
@@ -99,7 +99,7 @@ def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
     for index, task in enumerate(tasks):
         if task.target_strategy == "reuse" and reused.setdefault(task.target_ref, index) != index:
             raise BadRequest(
-                f"{NAME}: tasks[{index}].target_ref: duplicate reuse target agent_id in batch:"
+                f"{FORK_JOIN_NAME}: tasks[{index}].target_ref: duplicate reuse target agent_id in batch:"
                 f" {task.target_ref!r} already does tasks[{reused[task.target_ref]}]",
                 hint="an agent runs one turn at a time; use the strategy clone to copy the agent",
             )
@@ -109,7 +109,7 @@ def refuse_too_many(count: int, limit: int) -> None:
     """Raise BadRequest for too many tasks."""
     if count > limit:
         raise BadRequest(
-            f"{NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
+            f"{FORK_JOIN_NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
             hint=f"make several batches, or raise {MAX_TASKS.name}",
         )
 
@@ -143,8 +143,8 @@ def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
         return Lineage(depth=0, trace_id=None)
     if row.lineage.depth + 1 >= MAX_DEPTH:
         raise BadRequest(
-            f"{NAME}: recursion_depth_exceeded: delegation depth {row.lineage.depth + 1} exceeds the limit"
-            f" of {MAX_DEPTH - 1}",
+            f"{FORK_JOIN_NAME}: recursion_depth_exceeded: delegation depth {row.lineage.depth + 1} exceeds "
+            f"the limit of {MAX_DEPTH - 1}",
             hint="do the rest of the work in this turn",
         )
     return row.lineage

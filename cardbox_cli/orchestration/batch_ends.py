@@ -14,17 +14,17 @@ import msgspec
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.limits import JOINED_SIZE
+from cardbox_cli.limits import QUOTED_SIZE
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.content import JsonContent, StoredContent, ToolResultContent
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch, BatchEndStatus, BatchTask
 from cardbox_cli.model.execution.turns import WAITING, WATCHDOG, Edge, Fence, new_id
-from cardbox_cli.text import shortened
+from cardbox_cli.text import truncate
 
-BATCHES = "sys.cbx.batches"
+BATCH_ACTOR = "sys.cbx.batches"
 """The author of results for parents, and of stops of children."""
 
-DISPATCHES = 5
+MAX_DISPATCHES = 5
 """The limit of dispatches of a child that is refused for a while."""
 
 FAILING = ("failed", "canceled", "timeout")
@@ -75,7 +75,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: dict[str, str] | None = None
 
 
-def result_of(task: BatchTask, summary: str | None) -> TaskResult:
+def task_result(task: BatchTask, summary: str | None) -> TaskResult:
     """Return the result of a child for the parent."""
     return TaskResult(
         task_index=task.task_index,
@@ -94,30 +94,30 @@ def error_of(task: BatchTask) -> dict[str, str] | None:
     return {"code": code, "message": task.error or f"the child ended: {task.status}"}
 
 
-def joined(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
+def joined_result(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
     """Return the tool result for the parent: the results in task order, also in the error if the batch
     failed.
 
     The total length of the summaries is limited; the boxes have the full texts.
     """
-    share = JOINED_SIZE.value // max(len(results), 1)
+    share = QUOTED_SIZE.value // max(len(results), 1)
     ordered = sorted(results, key=lambda each: each.task_index)
     quoted = [msgspec.to_builtins(_shortened(each, share)) for each in ordered]
     result = {"status": batch.status, "results": quoted}
     if batch.status == "success":
         return ToolResultContent("success", "suspend", result=result)
     detail = {"batch_id": batch.batch_id, "status": batch.status, "results": quoted}
-    message = batch.error or in_words(batch, [each.status for each in results])
+    message = batch.error or end_message(batch, [each.status for each in results])
     error = {"code": batch.error_code or "batch_failed", "message": message, "detail": detail}
     return ToolResultContent(batch.status, "suspend", result=result, error=error)
 
 
 def _shortened(result: TaskResult, limit: int) -> TaskResult:
-    summary = None if result.summary is None else shortened(result.summary, limit)
+    summary = None if result.summary is None else truncate(result.summary, limit)
     return msgspec.structs.replace(result, summary=summary)
 
 
-def in_words(batch: Batch, statuses: Sequence[str]) -> str:
+def end_message(batch: Batch, statuses: Sequence[str]) -> str:
     """Return a sentence about the end of a batch."""
     succeeded = sum(status == "success" for status in statuses)
     return f"the batch ended: {batch.status}; {succeeded} of {len(statuses)} children succeeded"
@@ -136,7 +136,7 @@ def summary_of(content: StoredContent) -> str:
 JOIN = "join"
 
 
-def settle(runtime: Runtime, batch: Batch) -> bool:
+def end_if_decided(runtime: Runtime, batch: Batch) -> bool:
     """End a locked batch if the states of its tasks decide its end; return whether it ended."""
     if not batch.is_running:
         return False
@@ -186,21 +186,21 @@ def report(runtime: Runtime, batch: Batch) -> None:
     turn_id, call_id = batch.parent_turn_id, batch.parent_tool_call_id
     if batch.is_running or turn_id is None or call_id is None:
         return
-    content = joined(batch, results_of(runtime, runtime.batches.tasks(batch.batch_id)))
+    content = joined_result(batch, task_results(runtime, runtime.batches.tasks(batch.batch_id)))
     try:
         with runtime.transaction():
-            report_result(runtime, turn_id, call_id, content, source_agent_id=BATCHES)
+            report_result(runtime, turn_id, call_id, content, source_agent_id=BATCH_ACTOR)
     except (NotFound, Conflict) as exc:
         if isinstance(exc, NotFound) and runtime.turns.head_of(turn_id) is not None:
             return
-        if call_id in waited_for(runtime, turn_id):
+        if call_id in waiting_call_ids(runtime, turn_id):
             # A call of another turn with this id has the only possible report; `cbx why` explains that.
             return
         _audit_drop(runtime, batch, exc.message)
-    runtime.batches.reported(batch.batch_id)
+    runtime.batches.record_report(batch.batch_id)
 
 
-def waited_for(runtime: Runtime, agent_turn_id: str) -> set[str]:
+def waiting_call_ids(runtime: Runtime, agent_turn_id: str) -> set[str]:
     """Return the ids of a turn's calls that wait for a result."""
     tools = runtime.turns.waiting_tools(agent_turn_id)
     return {tool.tool_call_id for tool in tools if tool.wait_status == WAITING}
@@ -219,10 +219,10 @@ def _audit_drop(runtime: Runtime, batch: Batch, why: str) -> None:
     )
 
 
-def results_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> list[TaskResult]:
+def task_results(runtime: Runtime, tasks: Sequence[BatchTask]) -> list[TaskResult]:
     """Return the results of a batch's children, in order."""
     summaries = summaries_of(runtime, tasks)
-    return [result_of(task, summaries.get(task.task_index)) for task in tasks]
+    return [task_result(task, summaries.get(task.task_index)) for task in tasks]
 
 
 def summaries_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> dict[int, str]:
@@ -236,7 +236,7 @@ def join_edge(batch: Batch, phase: str) -> Edge:
     """Return the edge that records who waits for the batch (request), or its end (response)."""
     parent = (batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id)
     source, target = (
-        (parent, (BATCHES, None, None)) if phase == "request" else ((BATCHES, None, None), parent)
+        (parent, (BATCH_ACTOR, None, None)) if phase == "request" else ((BATCH_ACTOR, None, None), parent)
     )
     return Edge(
         edge_id=new_id("edge"),

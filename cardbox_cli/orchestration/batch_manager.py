@@ -13,27 +13,27 @@ from functools import partial
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.dispatch import dispatch
-from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchRequest, DispatchResult, Parent
+from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchRequest, DispatchResult, Parent
 from cardbox_cli.execution.queue.stopping import cancel_turn
 from cardbox_cli.execution.recovery.reaping import ended_record
-from cardbox_cli.execution.runtime import Caught, Ended, Runtime
+from cardbox_cli.execution.runtime import CatchUpOutcome, Runtime, TurnEndEvent
 from cardbox_cli.model.execution.batches import Batch, BatchEndStatus, BatchTask
 from cardbox_cli.model.execution.turns import WATCHDOG, Fence
 from cardbox_cli.orchestration.batch_ends import (
     CANCELED,
-    DISPATCHES,
     EXHAUSTED,
+    MAX_DISPATCHES,
     TIMED_OUT,
     end_batch,
+    end_if_decided,
     is_passing,
     report,
     retry_delay,
-    settle,
-    waited_for,
+    waiting_call_ids,
 )
 
 
-def apply_end(runtime: Runtime, ended: Ended) -> str | None:
+def apply_end(runtime: Runtime, ended: TurnEndEvent) -> str | None:
     """Apply the end of a turn to its batch; return the batch's id if this ended the batch.
 
     Runs in the caller's transaction, which has locked the head of the turn's agent. A turn without a batch,
@@ -51,10 +51,10 @@ def apply_end(runtime: Runtime, ended: Ended) -> str | None:
         error_code=(ended.error_code or f"turn_{ended.end_status}") if failed else None,
         error=ended.message if failed else None,
     )
-    return batch.batch_id if settle(runtime, batch) else None
+    return batch.batch_id if end_if_decided(runtime, batch) else None
 
 
-def learn(runtime: Runtime, task: BatchTask) -> str | None:
+def apply_missed_end(runtime: Runtime, task: BatchTask) -> str | None:
     """Apply the end of a child that another program ended; return the batch's id if this ended the batch."""
     turn_id = task.agent_turn_id or ""
     with runtime.transaction():
@@ -64,7 +64,7 @@ def learn(runtime: Runtime, task: BatchTask) -> str | None:
         record = ended_record(runtime, turn_id)
         if record is None or record.end_status is None:
             return None
-        ended = Ended(
+        ended = TurnEndEvent(
             agent_turn_id=turn_id,
             agent_id=task.agent_id,
             end_status=record.end_status,
@@ -116,7 +116,7 @@ def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | Non
     """Dispatch the turn of a due task; return its id, or None if it was not dispatched."""
     try:
         with runtime.transaction():
-            now = runtime.batches.hold_due(task)
+            now = runtime.batches.lock_due(task)
             if now is None:
                 return None
             outcome = _dispatch_task(runtime, batch, task)
@@ -128,12 +128,12 @@ def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | Non
     except _DispatchFailed as exc:
         failed = DispatchResult(status="error", error_code="internal_error", agent_id=task.agent_id)
         with runtime.transaction():
-            if runtime.batches.hold_due(task) is not None:
+            if runtime.batches.lock_due(task) is not None:
                 _handle_refusal(runtime, task, failed, str(exc))
     return None
 
 
-def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> Dispatched:
+def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchOutcome:
     """Dispatch the child's turn; a refused dispatch writes nothing."""
     parent = None
     if batch.parent_turn_id is not None:
@@ -166,7 +166,7 @@ def _membership(batch: Batch, task: BatchTask) -> dict[str, object]:
 
 def _mark_dispatched(runtime: Runtime, task: BatchTask, result: DispatchResult, now: datetime) -> str:
     turn_id = result.agent_turn_id or ""
-    known = runtime.batches.dispatched(
+    known = runtime.batches.record_dispatch(
         task,
         agent_turn_id=turn_id,
         context_box_id=result.context_box_id or task.context_box_id,
@@ -181,33 +181,33 @@ def _mark_dispatched(runtime: Runtime, task: BatchTask, result: DispatchResult, 
 def _handle_refusal(runtime: Runtime, task: BatchTask, result: DispatchResult, message: str) -> None:
     store, code = runtime.batches, f"dispatch_{result.status}:{result.error_code}"
     may_pass = is_passing(result.error_code, result.status)
-    if may_pass and task.attempts + 1 < DISPATCHES:
+    if may_pass and task.attempts + 1 < MAX_DISPATCHES:
         at = runtime.database.now() + retry_delay(task.attempts + 1)
-        store.put_off(task, at, error_code=code, error=message)
+        store.postpone(task, at, error_code=code, error=message)
         return
     batch = store.lock(task.batch_id)
     if batch is None or not batch.is_running:
         return
-    message_with_tries = f"{message} (refused {DISPATCHES} times)"
+    message_with_tries = f"{message} (refused {MAX_DISPATCHES} times)"
     store.fail(
         task, error_code=EXHAUSTED if may_pass else code, error=message_with_tries if may_pass else message
     )
-    settle(runtime, batch)
+    end_if_decided(runtime, batch)
 
 
 class BatchManager:
     """The follower of turns that manages batches."""
 
-    def turn_ended(self, runtime: Runtime, ended: Ended) -> None:
+    def turn_ended(self, runtime: Runtime, ended: TurnEndEvent) -> None:
         """Apply the end of a child to its batch; cancel the batches of a parent that did not succeed."""
         if not runtime.database.keeps_batches:
             return
         batch_id = apply_end(runtime, ended)
         if batch_id is not None:
-            runtime.after_commit(partial(_quietly, partial(_stop_children, runtime, batch_id, Caught())))
+            runtime.defer(partial(_quietly, partial(_stop_children, runtime, batch_id, CatchUpOutcome())))
         if ended.end_status != "success":
-            cancel_batches = partial(_cancel_deserted, runtime, ended.agent_turn_id, Caught())
-            runtime.after_commit(partial(_quietly, cancel_batches))
+            cancel_batches = partial(_cancel_deserted, runtime, ended.agent_turn_id, CatchUpOutcome())
+            runtime.defer(partial(_quietly, cancel_batches))
 
     def turn_suspended(self, runtime: Runtime, fence: Fence) -> None:
         """Extend the parent's deadline to those of its batches; report batches that have already ended."""
@@ -215,29 +215,29 @@ class BatchManager:
         if not runtime.database.keeps_batches:
             return
         margin = runtime.settings.unclaimed_time
-        for batch in store.hold_of_turn(fence.agent_turn_id):
+        for batch in store.lock_by_turn(fence.agent_turn_id):
             if batch.is_running:
                 store.keep_waiting(fence, batch.deadline_at + margin)
-            elif batch.parent_tool_call_id in waited_for(runtime, fence.agent_turn_id):
+            elif batch.parent_tool_call_id in waiting_call_ids(runtime, fence.agent_turn_id):
                 report(runtime, batch)
 
-    def catch_up(self, runtime: Runtime) -> Caught:
+    def catch_up(self, runtime: Runtime) -> CatchUpOutcome:
         """Run the due work of all batches of the project."""
         return catch_up(runtime)
 
 
-def catch_up(runtime: Runtime, batch_id: str | None = None) -> Caught:
+def catch_up(runtime: Runtime, batch_id: str | None = None) -> CatchUpOutcome:
     """Run the due work of this batch (None: all): missed ends, deadlines, dispatches, stops and reports.
 
     Work that fails does not stop the rest.
     """
-    caught, store = Caught(), runtime.batches
+    caught, store = CatchUpOutcome(), runtime.batches
     if not runtime.database.keeps_batches:
         return caught
-    for task in store.silent(batch_id):
+    for task in store.unrecorded_ends(batch_id):
         with _record_trouble(caught, f"the child {task.task_index} of {task.batch_id}"):
-            _add(caught.ended, learn(runtime, task))
-    for each in store.settled(batch_id):
+            _add(caught.ended, apply_missed_end(runtime, task))
+    for each in store.without_open_tasks(batch_id):
         with _record_trouble(caught, f"the end of {each}"):
             _add(caught.ended, _settle_batch(runtime, each))
     for batch in store.overdue(batch_id):
@@ -246,7 +246,7 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> Caught:
     _cancel_deserted(runtime, None, caught)
     _dispatch_children(runtime, batch_id, caught)
     _stop_children(runtime, batch_id, caught)
-    for batch in store.to_report(None):
+    for batch in store.unreported(None):
         with _record_trouble(caught, f"the report of {batch.batch_id}"):
             _report(runtime, batch.batch_id)
     return caught
@@ -262,7 +262,7 @@ def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = 
         if ended is not None and actor is not None:
             detail = {"batch_id": batch_id, "reason": reason}
             runtime.audit.write("batch cancel", actor=actor, detail=detail)
-    _stop_children(runtime, batch_id, Caught())
+    _stop_children(runtime, batch_id, CatchUpOutcome())
     return ended is not None
 
 
@@ -273,7 +273,7 @@ def time_out(runtime: Runtime, batch_id: str) -> str | None:
 
 def dispatch_quietly(runtime: Runtime, batch_id: str) -> None:
     """Dispatch the children of a new batch; the next pass repeats what fails."""
-    _quietly(partial(_dispatch_children, runtime, batch_id, Caught()))
+    _quietly(partial(_dispatch_children, runtime, batch_id, CatchUpOutcome()))
 
 
 def _end_early(runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code: str, why: str) -> str | None:
@@ -288,7 +288,7 @@ def _end_early(runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code:
 def _settle_batch(runtime: Runtime, batch_id: str) -> str | None:
     with runtime.transaction():
         batch = runtime.batches.lock(batch_id)
-        return batch_id if batch is not None and settle(runtime, batch) else None
+        return batch_id if batch is not None and end_if_decided(runtime, batch) else None
 
 
 def _report(runtime: Runtime, batch_id: str) -> None:
@@ -298,7 +298,7 @@ def _report(runtime: Runtime, batch_id: str) -> None:
             report(runtime, batch)
 
 
-def _dispatch_children(runtime: Runtime, batch_id: str | None, caught: Caught) -> None:
+def _dispatch_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcome) -> None:
     known: dict[str, Batch] = {}
     for task in runtime.batches.due(batch_id):
         batch = known.get(task.batch_id) or runtime.batches.get(task.batch_id)
@@ -307,16 +307,16 @@ def _dispatch_children(runtime: Runtime, batch_id: str | None, caught: Caught) -
             _add(caught.dispatched, dispatch_child(runtime, batch, task))
 
 
-def _stop_children(runtime: Runtime, batch_id: str | None, caught: Caught) -> None:
-    for task in runtime.batches.to_stop(batch_id):
+def _stop_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcome) -> None:
+    for task in runtime.batches.tasks_awaiting_stop(batch_id):
         with _record_trouble(caught, f"the stop of turn {task.agent_turn_id}"):
             if stop_child(runtime, task):
                 _add(caught.stopped, task.agent_turn_id)
 
 
-def _cancel_deserted(runtime: Runtime, agent_turn_id: str | None, caught: Caught) -> None:
+def _cancel_deserted(runtime: Runtime, agent_turn_id: str | None, caught: CatchUpOutcome) -> None:
     """Cancel the batches of parents that have ended, because no call waits for them."""
-    for batch in runtime.batches.deserted(agent_turn_id):
+    for batch in runtime.batches.with_ended_parent(agent_turn_id):
         with _record_trouble(caught, f"the batch {batch.batch_id}"):
             why = f"turn {batch.parent_turn_id}, which waited for it, has ended"
             if cancel(runtime, batch.batch_id, reason=why):
@@ -329,7 +329,7 @@ def _add(found: list[str], item: str | None) -> None:
 
 
 @contextmanager
-def _record_trouble(caught: Caught, what: str) -> Iterator[None]:
+def _record_trouble(caught: CatchUpOutcome, what: str) -> Iterator[None]:
     try:
         yield
     except DatabaseUnavailable:

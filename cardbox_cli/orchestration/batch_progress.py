@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.errors import Conflict, WaitedTooLong
+from cardbox_cli.errors import Conflict, WaitTimeout
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.ids import unique
 from cardbox_cli.orchestration.batch_ends import error_of
 from cardbox_cli.orchestration.batch_manager import catch_up
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 
 class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,14 +82,14 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
         card_ids = [task.deliverable_card_id for task in runtime.batches.tasks(batch.batch_id)]
         title = f"what the children of {batch.batch_id} delivered"
         box = runtime.boxes.create(unique(filter(None, card_ids)), title=title, allow_dangling=True)
-        return runtime.batches.point(batch.batch_id, box.box_id)
+        return runtime.batches.set_join_box(batch.batch_id, box.box_id)
 
 
 # Seconds between two polls: at first, and at most.
 _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 
 
-def looks_at(
+def poll_batch(
     runtime: Runtime, batch_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> Iterator[Progress]:
     """Yield the batch's progress after each poll until it ends, doing its due work before each.
@@ -107,9 +107,9 @@ def looks_at(
             return
         left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
         if left <= 0:
-            raise WaitedTooLong(
+            raise WaitTimeout(
                 f"batch {batch_id} did not end within {timeout:g} s",
-                hint=f"it continues; watch it with `cbx batch watch {argument(batch_id)}`",
+                hint=f"it continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
                 details={"batch_id": batch_id, "status": progress.batch.status},
             )
         pause(min(interval, left))

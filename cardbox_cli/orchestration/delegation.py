@@ -20,20 +20,20 @@ from cardbox_cli.errors import (
     NotAllowed,
     NotFound,
 )
-from cardbox_cli.execution.admission import result_of
+from cardbox_cli.execution.admission import dispatch_result
 from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult, refusal_error
-from cardbox_cli.execution.provision import enrol
+from cardbox_cli.execution.provision import add_agent
 from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.handwritten.tasks import Strategy, Task
-from cardbox_cli.model.ids import as_box_id, check_new_id, unique
-from cardbox_cli.orchestration.targets import Target, Targets
+from cardbox_cli.model.ids import canonical_box_id, check_new_id, unique
+from cardbox_cli.orchestration.targets import DelegationTarget, DelegationTargets
 from cardbox_cli.packing.pack import pack
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.store.profiles import ProfileEntry
-from cardbox_cli.text import Where, dotted
+from cardbox_cli.text import ValuePath, format_path
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
@@ -83,7 +83,7 @@ def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[s
     A box id is an address, not a permission: a model may only pass on boxes that it sees. Raises NotAllowed
     for any other id, whether or not the box exists, and NotFound for a missing box.
     """
-    wanted = unique(as_box_id(box_id) or box_id for box_id in box_ids)
+    wanted = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
     if caller.is_model:
         for box_id in wanted:
             if box_id not in caller.visible_box_ids:
@@ -91,7 +91,7 @@ def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[s
                     f"unauthorized box_id: {box_id!r} is not visible to agent {caller.agent_id!r}",
                     hint="it sees its context, output, memory and profile box",
                 )
-    found = runtime.boxes.existing(wanted) if wanted else set()
+    found = runtime.boxes.filter_existing(wanted) if wanted else set()
     for box_id in wanted:
         if box_id not in found:
             hint = "`cbx box list` shows the boxes"
@@ -99,7 +99,7 @@ def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[s
     return wanted
 
 
-def refusal_of(profile: Mapping[str, Any] | None, name: str, tags: Collection[str]) -> str | None:
+def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collection[str]) -> str | None:
     """Return why an agent of `profile` may not delegate to the profile `name`; None if it may.
 
     A profile without a policy, or with an invalid one of another program, allows nothing.
@@ -133,13 +133,18 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Checked(msgspec.Struct, frozen=True):
     task: Task
-    target: Target
+    target: DelegationTarget
     box_ids: list[str]
     notes: list[str]
 
 
 def prepare(
-    runtime: Runtime, caller: Caller, tasks: Sequence[Task], *, tool_suffix: str, within: Where | None = None
+    runtime: Runtime,
+    caller: Caller,
+    tasks: Sequence[Task],
+    *,
+    tool_suffix: str,
+    within: ValuePath | None = None,
 ) -> list[Delegation]:
     """Check these tasks, then create their agents and pack their contexts, in order.
 
@@ -189,11 +194,11 @@ def digest_of(caller: Caller, parts: Any) -> str:
 
 
 def _check_all(
-    runtime: Runtime, caller: Caller, tasks: Sequence[Task], name: str, within: Where | None
+    runtime: Runtime, caller: Caller, tasks: Sequence[Task], name: str, within: ValuePath | None
 ) -> list[_Checked]:
-    targets = Targets(runtime, caller)
+    targets = DelegationTargets(runtime, caller)
     checked: list[_Checked] = []
-    problems: list[tuple[Where, CbxError]] = []
+    problems: list[tuple[ValuePath, CbxError]] = []
     for index, task in enumerate(tasks):
         found = list(_problems(runtime, caller, targets, task, checked))
         problems += [((*within, index, key) if within is not None else (key,), error) for key, error in found]
@@ -203,16 +208,16 @@ def _check_all(
 
 
 def _problems(
-    runtime: Runtime, caller: Caller, targets: Targets, task: Task, checked: list[_Checked]
+    runtime: Runtime, caller: Caller, targets: DelegationTargets, task: Task, checked: list[_Checked]
 ) -> Iterator[tuple[str, CbxError]]:
     """Yield the problems of a task with their keys; add a valid task to `checked`."""
     given = [task.context_box_id] if task.context_box_id else []
     target, refused = None, None
     box_ids: list[str] = []
     try:
-        target = targets.of(task)
+        target = targets.find(task)
         asked = target.profile
-        refused = refusal_of(caller.profile, asked.name, asked.tags) if caller.is_agent else None
+        refused = policy_refusal(caller.profile, asked.name, asked.tags) if caller.is_agent else None
     except CbxError as error:
         _raise_other_errors(error)
         yield "target_ref", error
@@ -235,10 +240,11 @@ def _raise_other_errors(error: CbxError) -> None:
         raise error
 
 
-def _refusal(name: str, problems: Sequence[tuple[Where, CbxError]]) -> CbxError:
-    lines = [f"{name}: {dotted(where)}: {error.message}" for where, error in problems]
+def _refusal(name: str, problems: Sequence[tuple[ValuePath, CbxError]]) -> CbxError:
+    lines = [f"{name}: {format_path(where)}: {error.message}" for where, error in problems]
     details = [
-        {"path": dotted(where), "code": error.code, "message": error.message} for where, error in problems
+        {"path": format_path(where), "code": error.code, "message": error.message}
+        for where, error in problems
     ]
     if len(problems) == 1:
         _, error = problems[0]
@@ -254,7 +260,7 @@ def _create_agent_and_context(
     runtime: Runtime, caller: Caller, checked: _Checked, tool_suffix: str
 ) -> Delegation:
     target = checked.target
-    if target.is_new and enrol(runtime.roster, target.agent, source_agent_id=caller.agent_id) is None:
+    if target.is_new and add_agent(runtime.roster, target.agent, source_agent_id=caller.agent_id) is None:
         raise Conflict(f"the agent id {target.agent.agent_id!r} is taken", hint="try again")
     context_box_id = pack_context_with_instruction(
         runtime,
@@ -278,7 +284,7 @@ def _create_agent_and_context(
 DELEGATE, LAUNCH, ASK = "delegate_async", "launch_principal", "ask_expert"
 
 
-class Delegated(msgspec.Struct, frozen=True, kw_only=True):
+class DelegationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a delegation. `notes` warn a person about the caller's policy."""
 
     result: DispatchResult
@@ -293,7 +299,7 @@ def delegate(
     tool_suffix: str = DELEGATE,
     agent_turn_id: str | None = None,
     waits: bool = False,
-) -> Delegated:
+) -> DelegationOutcome:
     """Delegate a task to another agent: create its agent, context and turn in one transaction.
 
     `agent_turn_id` is the id of the new turn. The same request with this id returns the existing turn; a
@@ -310,17 +316,17 @@ def delegate(
             agent_turn_id is not None
             and (earlier := _find_earlier(runtime, agent_turn_id, digest)) is not None
         ):
-            return Delegated(result=earlier)
+            return DelegationOutcome(result=earlier)
         (prepared,) = prepare(runtime, asking, [task], tool_suffix=tool_suffix)
         result = dispatch_delegation(
             runtime, prepared, asking, agent_turn_id=agent_turn_id, request_sha256=digest
         )
-    return Delegated(result=result, notes=prepared.notes)
+    return DelegationOutcome(result=result, notes=prepared.notes)
 
 
 def launch_principal(
     runtime: Runtime, caller: Caller, profile_name: str, instruction: str, **more: Any
-) -> Delegated:
+) -> DelegationOutcome:
     """Delegate a task without a box to a new agent of a profile. `more` are options of `delegate`."""
     task = Task(target_strategy="new", target_ref=profile_name, instruction=instruction)
     return delegate(runtime, caller, task, tool_suffix=LAUNCH, **more)
@@ -334,7 +340,7 @@ def ask_expert(
     *,
     include_history: bool = False,
     **more: Any,
-) -> Delegated:
+) -> DelegationOutcome:
     """Ask a new agent of a profile one question; with history, it also reads the caller's output box.
 
     Raises BadRequest if the caller has no history. `more` are options of `delegate`.
@@ -359,12 +365,15 @@ def _not_waiting(caller: Caller) -> Caller:
 
 def _canonical_task(task: Task) -> dict[str, Any]:
     given = task.context_box_id
-    return {**task.model_dump(), "context_box_id": None if given is None else as_box_id(given) or given}
+    return {
+        **task.model_dump(),
+        "context_box_id": None if given is None else canonical_box_id(given) or given,
+    }
 
 
 def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResult | None:
     """Return the result of an earlier request with this turn id, if any. Raises CorrelationConflict."""
-    row = runtime.inbox.turn_row(agent_turn_id) or runtime.inbox.by_correlation(TURN.name, agent_turn_id)
+    row = runtime.inbox.turn_row(agent_turn_id) or runtime.inbox.find_by_correlation(TURN.name, agent_turn_id)
     if row is None:
         return None
     edge = runtime.turns.enqueue_edge(agent_turn_id)
@@ -376,7 +385,7 @@ def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> Dispatch
             hint="use another turn id, or repeat that request exactly",
             details={"agent_turn_id": agent_turn_id, "agent_id": row.agent_id},
         )
-    return result_of(runtime, row, created=False)
+    return dispatch_result(runtime, row, created=False)
 
 
 def refuse_answered(runtime: Runtime, caller: Caller) -> None:

@@ -7,12 +7,12 @@ from cardbox_cli.execution.dispatch_requests import Caller, calling_turn
 from cardbox_cli.execution.handlers import Awaiting, Handler
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.turn_ledger import answer_by
+from cardbox_cli.execution.worker.turn_ledger import run_handler
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import WAITING, WATCHDOG
 from cardbox_cli.model.identity import allowed_handlers
 from cardbox_cli.orchestration.delegation import refuse_answered
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 
 def call_handler(
@@ -39,7 +39,7 @@ def call_handler(
         _refuse_ending(handler)
         if tool_call_id is not None:
             _lock_call(runtime, caller, agent_turn_id, tool_call_id)
-        answer = answer_by(handler, runtime, caller, arguments)
+        answer = run_handler(handler, runtime, caller, arguments)
         if isinstance(answer, Awaiting):
             return {"status": "waiting", "agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
         if tool_call_id is not None:
@@ -74,7 +74,7 @@ def _lock_call(runtime: Runtime, caller: Caller, agent_turn_id: str, tool_call_i
     if waiting is None:
         raise NotFound(
             f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
-            hint=f"`cbx turn show {argument(agent_turn_id)}` lists the calls that it waits for",
+            hint=f"`cbx turn show {quote_argument(agent_turn_id)}` lists the calls that it waits for",
         )
     if waiting.wait_status != WAITING:
         raise Conflict(

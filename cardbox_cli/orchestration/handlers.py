@@ -16,11 +16,11 @@ from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, Handlers
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.content import FieldSchema
-from cardbox_cli.model.execution.result_fields import described_fields
-from cardbox_cli.model.handwritten.documents import document_of
+from cardbox_cli.model.execution.result_fields import field_schemas
+from cardbox_cli.model.handwritten.documents import document_from_value
 from cardbox_cli.model.handwritten.tasks import ForkJoin, Instruction, Task
 from cardbox_cli.model.handwritten.validation import Section, Trimmed, fit, keys_of, tool_parameters
-from cardbox_cli.orchestration.batch_creation import NAME, create_batch, refuse_too_many
+from cardbox_cli.orchestration.batch_creation import FORK_JOIN_NAME, create_batch, refuse_too_many
 from cardbox_cli.orchestration.delegation import (
     ASK,
     DELEGATE,
@@ -28,10 +28,10 @@ from cardbox_cli.orchestration.delegation import (
     ask_expert,
     delegate,
     launch_principal,
-    refusal_of,
+    policy_refusal,
     refuse_answered,
 )
-from cardbox_cli.orchestration.targets import fresh_id
+from cardbox_cli.orchestration.targets import new_agent_id
 from cardbox_cli.store.boxes import cards_of_type
 from cardbox_cli.store.profiles import ProfileStore
 
@@ -52,7 +52,7 @@ class Arguments(Section):
         return tool_parameters(cls)
 
 
-class OfNewTurn(Arguments):
+class NewTurnArguments(Arguments):
     """The common arguments of handlers that create one turn."""
 
     agent_turn_id: StrictStr | None = Field(
@@ -66,16 +66,16 @@ def read_arguments(kind: type[A], name: str, arguments: Mapping[str, Any]) -> A:
     """Read the arguments of a call of handler `name`. Raises BadRequest with all problems."""
     optional = {key for key, field in keys_of(kind).items() if not field.is_required()}
     given = {key: value for key, value in arguments.items() if value is not None or key not in optional}
-    return fit(kind, document_of(given, name), refuse_with=BadRequest)
+    return fit(kind, document_from_value(given, name), refuse_with=BadRequest)
 
 
-def answer_of(result: DispatchResult) -> dict[str, Any]:
+def handler_result(result: DispatchResult) -> dict[str, Any]:
     """Return the result for a model that created a turn."""
     names = ("status", "agent_id", "agent_turn_id", "turn_epoch", "context_box_id", "output_box_id")
     return {name: getattr(result, name) for name in names}
 
 
-class _AskExpertArguments(OfNewTurn):
+class _AskExpertArguments(NewTurnArguments):
     expert_profile: Trimmed = Field(description="The profile of the expert.")
     question: Instruction = Field(description="The question.")
     include_history: StrictBool = Field(
@@ -103,7 +103,7 @@ def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str
         waits=asked.awaits,
     )
     if not asked.awaits:
-        return answer_of(expert.result)
+        return handler_result(expert.result)
     # The expert's own time limit normally ends the wait; this limit applies if its turn can never end.
     return Awaiting(max(runtime.settings.tool_wait, runtime.settings.turn_time))
 
@@ -122,14 +122,14 @@ ASK_EXPERT = Handler(
 )
 
 
-class _DelegateAsyncArguments(Task, OfNewTurn):
+class _DelegateAsyncArguments(Task, NewTurnArguments):
     pass
 
 
 def _handle_delegate_async(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
     asked = read_arguments(_DelegateAsyncArguments, DELEGATE, arguments)
     task = Task.model_validate(asked.model_dump(include=set(Task.model_fields)))
-    return answer_of(delegate(runtime, caller, task, agent_turn_id=asked.agent_turn_id).result)
+    return handler_result(delegate(runtime, caller, task, agent_turn_id=asked.agent_turn_id).result)
 
 
 DELEGATE_ASYNC = Handler(
@@ -148,16 +148,16 @@ class _ForkJoinHandlerArguments(ForkJoin, Arguments):
 def _handle_fork_join(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
     tasks = arguments.get("tasks")
     refuse_too_many(len(tasks) if isinstance(tasks, list) else 0, runtime.settings.max_tasks)
-    asked = read_arguments(_ForkJoinHandlerArguments, NAME, arguments)
+    asked = read_arguments(_ForkJoinHandlerArguments, FORK_JOIN_NAME, arguments)
     if caller.parent is None or caller.parent.tool_call_id is None:
-        raise BadRequest(f"{NAME}: no call waits for the results", hint="pass --tool-call-id")
+        raise BadRequest(f"{FORK_JOIN_NAME}: no call waits for the results", hint="pass --tool-call-id")
     create_batch(runtime, caller, asked)
     # The suspension extends the turn's deadline to that of the batch.
     return Awaiting(0)
 
 
 FORK_JOIN = Handler(
-    name=NAME,
+    name=FORK_JOIN_NAME,
     description="Hand several tasks to other agents, which do them at the same time, and wait for all of "
     "them. The result has a status, and for each task in order its status, a summary, and the box that it "
     "wrote.",
@@ -166,7 +166,7 @@ FORK_JOIN = Handler(
 )
 
 
-class _LaunchPrincipalArguments(OfNewTurn):
+class _LaunchPrincipalArguments(NewTurnArguments):
     profile_name: Trimmed = Field(description="The profile of the agent to launch.")
     instruction: Instruction = Field(description="What to do.")
 
@@ -176,7 +176,7 @@ def _handle_launch_principal(runtime: "Runtime", caller: "Caller", arguments: di
     launched = launch_principal(
         runtime, caller, asked.profile_name, asked.instruction, agent_turn_id=asked.agent_turn_id
     )
-    return answer_of(launched.result)
+    return handler_result(launched.result)
 
 
 LAUNCH_PRINCIPAL = Handler(
@@ -200,13 +200,13 @@ class _ProvisionAgentArguments(Arguments):
 def _handle_provision_agent(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
     asked = read_arguments(_ProvisionAgentArguments, _PROVISION_AGENT, arguments)
     profile = ProfileStore(runtime.database, runtime.project_id).get(asked.profile)
-    refused = refusal_of(caller.profile, profile.name, profile.tags) if caller.is_model else None
+    refused = policy_refusal(caller.profile, profile.name, profile.tags) if caller.is_model else None
     if refused is not None:
         raise NotAllowed(
             f"{_PROVISION_AGENT}: profile: {refused}", hint="`cbx profile show` shows its delegation_policy"
         )
     request = AgentRequest(
-        agent_id=asked.agent_id or fresh_id(profile),
+        agent_id=asked.agent_id or new_agent_id(profile),
         profile_name=profile.name,
         owner_agent_id=asked.owner or caller.agent_id,
     )
@@ -252,7 +252,7 @@ def _handle_submit_result(runtime: "Runtime", caller: "Caller", arguments: dict[
     given = read_arguments(_SubmitResultArguments, _SUBMIT_RESULT, _normalize_fields(arguments)).fields
     head = runtime.heads.get(caller.agent_id)
     context = None if head is None else head.context_box_id
-    asked = [each.name for each in described_fields(cards_of_type(runtime.boxes, context, RESULT_FIELDS))]
+    asked = [each.name for each in field_schemas(cards_of_type(runtime.boxes, context, RESULT_FIELDS))]
     _check_names(asked, [each.name for each in given])
     order = {name: position for position, name in enumerate(asked)}
     fields = sorted(given, key=lambda each: order.get(each.name, len(order)))

@@ -13,30 +13,30 @@ import msgspec
 from cardbox_cli.context.request import TURN
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.execution.dispatch import dispatch
-from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchRequest
-from cardbox_cli.execution.provision import enrol
-from cardbox_cli.execution.requests.recorded_requests import named_step
+from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchRequest
+from cardbox_cli.execution.provision import add_agent
+from cardbox_cli.execution.requests.recorded_requests import find_step
 from cardbox_cli.execution.requests.step_snapshots import read_snapshot
-from cardbox_cli.execution.requests.turn_requests import Source, present_cards, source_of
+from cardbox_cli.execution.requests.turn_requests import BoxSource, present_cards, source_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import calls_of
 from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.model.card_types import DELIVERABLE, INSTRUCTION, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card, card_text, draft_card
-from cardbox_cli.model.diff import Piece, text_diff
+from cardbox_cli.model.diff import TextPart, text_diff
 from cardbox_cli.model.execution.turns import InboxRow, Step
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
-from cardbox_cli.orchestration.targets import fresh_id
+from cardbox_cli.orchestration.targets import new_agent_id
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.views.turn_views import TurnRow, TurnViews
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a replay: how many `times`, and another profile or worker target.
 
     A replay from the step `at` begins with the cards that the turn had written by then, plus `instruction`.
@@ -56,7 +56,7 @@ class _ReplayStart(msgspec.Struct, frozen=True):
     output_start: int
 
 
-def ask_again(runtime: Runtime, agent_turn_id: str, again: Again) -> list[Dispatched]:
+def dispatch_replays(runtime: Runtime, agent_turn_id: str, again: ReplayOptions) -> list[DispatchOutcome]:
     """Dispatch a turn again, in one transaction, until the first refusal; return all outcomes.
 
     Raises NotFound if the turn has no inbox row, or if its boxes or the step are missing. Raises InvalidInput
@@ -72,7 +72,7 @@ def ask_again(runtime: Runtime, agent_turn_id: str, again: Again) -> list[Dispat
         beginning = _find_start(runtime, turn, again.at)
         card_ids = [*beginning.card_ids, *_add_instruction(runtime, again.instruction)]
         agent = _make_agent(runtime, turn, again)
-        asked: list[Dispatched] = []
+        asked: list[DispatchOutcome] = []
         for _ in range(again.times):
             asked.append(_dispatch_replay(runtime, row, agent, card_ids, beginning.output_start))
             if asked[-1].result.status != "accepted":
@@ -82,7 +82,7 @@ def ask_again(runtime: Runtime, agent_turn_id: str, again: Again) -> list[Dispat
 
 def _dispatch_replay(
     runtime: Runtime, row: InboxRow, agent: Agent, card_ids: Sequence[str], output_start: int
-) -> Dispatched:
+) -> DispatchOutcome:
     """Dispatch one more turn, whose output box begins with these cards."""
     output = runtime.boxes.create(card_ids, title=f"replay of {row.turn_id}", allow_dangling=True)
     request = DispatchRequest(
@@ -111,8 +111,8 @@ def _find_start(runtime: Runtime, turn: TurnRow, at: str | None) -> _ReplayStart
             start = runtime.turns.output_start(box.box_id, turn.agent_turn_id) or 0
         return _ReplayStart(_first_card_ids(box, start), start)
     turn_id = turn.agent_turn_id
-    shows = f"`cbx turn show {argument(short_id(turn_id))}`"
-    step = named_step(runtime.turns.steps(turn_id), at, f"turn {turn_id!r}", shows)
+    shows = f"`cbx turn show {quote_argument(short_id(turn_id))}`"
+    step = find_step(runtime.turns.steps(turn_id), at, f"turn {turn_id!r}", shows)
     snapshot = read_snapshot(step.metadata)
     if snapshot is None:
         raise InvalidInput(
@@ -127,7 +127,7 @@ def _output_of(step: Step, turn: TurnRow) -> str | None:
     return step.output_box_id or turn.output_box_id
 
 
-def _first_card_ids(box: Source, count: int) -> list[str]:
+def _first_card_ids(box: BoxSource, count: int) -> list[str]:
     return [slot.card_id for slot in box.slots[:count]]
 
 
@@ -142,13 +142,13 @@ def _add_instruction(runtime: Runtime, text: str | None) -> list[str]:
     return [runtime.cards.add(draft).card.card_id]
 
 
-def _make_agent(runtime: Runtime, turn: TurnRow, again: Again) -> Agent:
+def _make_agent(runtime: Runtime, turn: TurnRow, again: ReplayOptions) -> Agent:
     """Create an agent for the new turns only, so that the old agent neither runs nor remembers them."""
     profile = _profile(runtime, turn, again.profile_name)
     known = runtime.roster.find(turn.agent_id)
     target = known.worker_target if known and again.profile_name is None else profile.worker_target
     agent = Agent(
-        agent_id=fresh_id(profile),
+        agent_id=new_agent_id(profile),
         profile_box_id=profile.profile_box_id,
         worker_target=again.worker_target or target,
         tags=profile.tags,
@@ -163,7 +163,7 @@ def _make_agent(runtime: Runtime, turn: TurnRow, again: Again) -> Agent:
         },
         created_at=None,
     )
-    enrol(runtime.roster, agent, source_agent_id=OPERATOR)
+    add_agent(runtime.roster, agent, source_agent_id=OPERATOR)
     return agent
 
 
@@ -174,7 +174,7 @@ def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
         entry = profiles.get(name)
         profiles.refuse_lost_box(entry)
         return entry
-    held = profiles.held_by(turn.profile_box_id or "") if turn.profile_box_id else None
+    held = profiles.profile_in_box(turn.profile_box_id or "") if turn.profile_box_id else None
     if held is None:
         raise NotFound(
             f"the profile of turn {turn.agent_turn_id} is gone",
@@ -207,7 +207,7 @@ class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
+class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
     """An outcome compared with that of the first turn, with the numbers of added and removed words."""
 
     outcome: TurnOutcome
@@ -215,7 +215,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     same_text: bool
     words_added: int
     words_removed: int
-    pieces: list[Piece]
+    pieces: list[TextPart]
 
 
 def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
@@ -240,14 +240,14 @@ def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
     )
 
 
-def compare(first: TurnOutcome, others: Sequence[TurnOutcome]) -> list[Compared]:
+def compare(first: TurnOutcome, others: Sequence[TurnOutcome]) -> list[OutcomeComparison]:
     """Compare each of the others with the first."""
     return [_compare_with(first, each) for each in others]
 
 
-def _compare_with(first: TurnOutcome, other: TurnOutcome) -> Compared:
+def _compare_with(first: TurnOutcome, other: TurnOutcome) -> OutcomeComparison:
     pieces = text_diff(first.text, other.text)
-    return Compared(
+    return OutcomeComparison(
         outcome=other,
         same_end=first.end_status == other.end_status,
         same_text=first.text == other.text,
@@ -257,14 +257,14 @@ def _compare_with(first: TurnOutcome, other: TurnOutcome) -> Compared:
     )
 
 
-def _count_words(pieces: Sequence[Piece], kind: str) -> int:
+def _count_words(pieces: Sequence[TextPart], kind: str) -> int:
     return sum(len(piece.text.split()) for piece in pieces if piece.kind == kind)
 
 
 def _own_cards(turns: TurnViews, box_id: str | None, start: int, agent_turn_id: str) -> list[Card]:
     """Return the cards that the turn itself wrote; a replay from a step begins with the old turn's cards."""
     boxes = BoxStore(turns.database, turns.project_id)
-    slots = boxes.slots(box_id) if box_id is not None and boxes.existing([box_id]) else []
+    slots = boxes.slots(box_id) if box_id is not None and boxes.filter_existing([box_id]) else []
     own = present_cards(slots[start:])
     return [card for card in own if card.metadata.get(TURN, agent_turn_id) == agent_turn_id]
 

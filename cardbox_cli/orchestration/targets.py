@@ -15,14 +15,14 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.handwritten.tasks import Strategy, Task
 from cardbox_cli.model.identity import Agent, check_worker_target
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
-from cardbox_cli.store.roster import Places
+from cardbox_cli.store.roster import AgentBoxes
 
 _INVALID_CHARACTERS = re.compile(r"[^\w-]+", re.ASCII)
 # Characters of the profile's name in the id of a new agent.
 _MAX_NAME_LENGTH = 100
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class DelegationTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The agent of a task, with its profile; if `is_new`, the agent must be created.
 
     `inherited_box_id` is a box that it reads in addition to the task's, `output_box_id` the box that it
@@ -37,7 +37,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     output_box_id: str | None = None
 
 
-class Targets:
+class DelegationTargets:
     """The targets of tasks, within one transaction. Each profile is read once."""
 
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
@@ -46,7 +46,7 @@ class Targets:
         self._profiles = ProfileStore(runtime.database, runtime.project_id)
         self._named: dict[str, ProfileEntry] = {}
 
-    def of(self, task: Task) -> Target:
+    def find(self, task: Task) -> DelegationTarget:
         """Return the target of a task.
 
         Raises NotFound if it does not exist or has no box to clone, and BadRequest for an agent that waits
@@ -60,7 +60,7 @@ class Targets:
             case "clone":
                 return self._clone(self._places(task.target_ref))
 
-    def _new(self, name: str) -> Target:
+    def _new(self, name: str) -> DelegationTarget:
         if name not in self._named:
             self._named[name] = self._profiles.get(name)
             self._profiles.refuse_lost_box(self._named[name])
@@ -68,9 +68,9 @@ class Targets:
         agent = _new_agent(profile, owner=self._caller.agent_id)
         # A profile of another program may have a worker target that is invalid in a NATS subject.
         check_worker_target(agent.worker_target)
-        return Target(strategy="new", agent=agent, profile=profile, is_new=True)
+        return DelegationTarget(strategy="new", agent=agent, profile=profile, is_new=True)
 
-    def _reuse(self, places: Places) -> Target:
+    def _reuse(self, places: AgentBoxes) -> DelegationTarget:
         agent_id = places.agent.agent_id
         if agent_id in self._waiting:
             raise BadRequest(
@@ -78,7 +78,7 @@ class Targets:
                 f" so {agent_id!r} cannot also run it",
                 hint="use the strategy clone to copy the agent",
             )
-        return Target(
+        return DelegationTarget(
             strategy="reuse",
             agent=places.agent,
             profile=self._profile(places.agent),
@@ -105,9 +105,9 @@ class Targets:
             turn_id = edge.source_agent_turn_id if edge is not None and edge.awaiting_call else None
         return found
 
-    def _clone(self, places: Places) -> Target:
+    def _clone(self, places: AgentBoxes) -> DelegationTarget:
         source = places.agent
-        if places.output is None or not self._runtime.boxes.existing([places.output]):
+        if places.output is None or not self._runtime.boxes.filter_existing([places.output]):
             why = "it never had a turn" if places.output is None else f"the box {places.output!r} is gone"
             raise NotFound(
                 f"agent {source.agent_id!r} has no output box to clone: {why}",
@@ -121,19 +121,19 @@ class Targets:
             tags=source.tags,
             metadata={**fresh.metadata, "derived_from": source.agent_id},
         )
-        return Target(
+        return DelegationTarget(
             strategy="clone", agent=agent, profile=profile, is_new=True, inherited_box_id=places.output
         )
 
-    def _places(self, agent_id: str) -> Places:
+    def _places(self, agent_id: str) -> AgentBoxes:
         places = self._runtime.roster.places(agent_id)
         if places is None:
             hint = "`cbx agent list` shows the agents; the strategy new takes a profile's name"
-            raise self._runtime.roster.absent(agent_id, hint)
+            raise self._runtime.roster.not_found(agent_id, hint)
         return places
 
     def _profile(self, agent: Agent) -> ProfileEntry:
-        held = self._profiles.held_by(agent.profile_box_id)
+        held = self._profiles.profile_in_box(agent.profile_box_id)
         if held is None:
             raise NotFound(
                 f"the profile box {agent.profile_box_id!r} of agent {agent.agent_id!r} has no profile",
@@ -145,7 +145,7 @@ class Targets:
 def _new_agent(profile: ProfileEntry, *, owner: str) -> Agent:
     """Return a new agent of a profile, with a unique id."""
     return Agent(
-        agent_id=fresh_id(profile),
+        agent_id=new_agent_id(profile),
         profile_box_id=profile.profile_box_id,
         worker_target=profile.worker_target,
         tags=profile.tags,
@@ -157,7 +157,7 @@ def _new_agent(profile: ProfileEntry, *, owner: str) -> Agent:
     )
 
 
-def fresh_id(profile: ProfileEntry) -> str:
+def new_agent_id(profile: ProfileEntry) -> str:
     """Return a unique agent id: the valid characters of the profile's name, and a UUIDv7."""
     prefix = _INVALID_CHARACTERS.sub("-", profile.name).strip("-_")[:_MAX_NAME_LENGTH] or "agent"
     return f"{prefix}_{uuid6.uuid7().hex}"

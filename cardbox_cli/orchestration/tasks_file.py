@@ -16,12 +16,18 @@ from cardbox_cli.errors import BadRequest, InvalidInput
 from cardbox_cli.files import open_to_read
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.handwritten.documents import Document, Mark, Problem, document_of, refusal
+from cardbox_cli.model.handwritten.documents import (
+    DocumentProblem,
+    FilePosition,
+    HandwrittenDocument,
+    document_error,
+    document_from_value,
+)
 from cardbox_cli.model.handwritten.tasks import ForkJoin, Task, TasksFile
 from cardbox_cli.model.handwritten.validation import fit
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.orchestration.batch_creation import refuse_too_many
-from cardbox_cli.text import Where, did_you_mean, found
+from cardbox_cli.text import ValuePath, describe_value, did_you_mean
 
 _VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?:\.(?P<part>\w+))?\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -48,37 +54,37 @@ def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool 
     return ForkJoin(tasks=filled, fail_fast=asked.fail_fast, deadline_seconds=asked.deadline_seconds)
 
 
-def _read_lines(text: str, source: str) -> Document:
+def _read_lines(text: str, source: str) -> HandwrittenDocument:
     """Return the document of JSON lines, one task per line."""
     tasks: list[Any] = []
-    marks: dict[Where, Mark] = {("tasks",): Mark(1, 1)}
-    problems: list[Problem] = []
+    marks: dict[ValuePath, FilePosition] = {("tasks",): FilePosition(1, 1)}
+    problems: list[DocumentProblem] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         where = ("tasks", len(tasks))
-        marks[where] = Mark(number, 1)
+        marks[where] = FilePosition(number, 1)
         try:
             tasks.append(exact_json.read(line))
         except json.JSONDecodeError as exc:
-            problems.append(Problem(where, f"not JSON: {exc.msg}", Mark(number, exc.colno)))
+            problems.append(DocumentProblem(where, f"not JSON: {exc.msg}", FilePosition(number, exc.colno)))
             tasks.append(None)
         except ValueError as exc:
-            problems.append(Problem(where, str(exc), Mark(number, 1)))
+            problems.append(DocumentProblem(where, str(exc), FilePosition(number, 1)))
             tasks.append(None)
-    plain = document_of({"tasks": tasks}, source)
-    return Document(source, plain.value, marks=marks, problems=[*problems, *plain.problems])
+    plain = document_from_value({"tasks": tasks}, source)
+    return HandwrittenDocument(source, plain.value, marks=marks, problems=[*problems, *plain.problems])
 
 
 class _Matrix:
     """The expansion of one file's tasks for every combination of its variables."""
 
-    def __init__(self, asked: TasksFile, document: Document, folder: Path, limit: int) -> None:
+    def __init__(self, asked: TasksFile, document: HandwrittenDocument, folder: Path, limit: int) -> None:
         self._asked = asked
         self._document = document
         self._folder = folder
         self._limit = limit
-        self._problems: list[Problem] = []
+        self._problems: list[DocumentProblem] = []
         self._texts: dict[str, str] = {}
         self._left = INPUT_SIZE.value << 20
 
@@ -103,10 +109,10 @@ class _Matrix:
 
     def _check(self) -> None:
         if self._problems:
-            raise refusal(InvalidInput, self._document.source, self._problems, hint=_HINT)
+            raise document_error(InvalidInput, self._document.source, self._problems, hint=_HINT)
 
-    def _problem(self, where: Where, sentence: str) -> None:
-        problem = Problem(where, sentence, self._document.mark(where))
+    def _problem(self, where: ValuePath, sentence: str) -> None:
+        problem = DocumentProblem(where, sentence, self._document.mark(where))
         if problem not in self._problems:
             self._problems.append(problem)
 
@@ -124,14 +130,18 @@ class _Matrix:
             self._problem(where, "is empty, so there would be no task")
             return []
         if not isinstance(given, list):
-            self._problem(where, f"expected a list of values or {{glob: PATTERN}}, found {found(given)}")
+            self._problem(
+                where, f"expected a list of values or {{glob: PATTERN}}, found {describe_value(given)}"
+            )
             return []
         for index, value in enumerate(given):
             if not isinstance(value, str | int | float) or isinstance(value, bool):
-                self._problem((*where, index), f"expected a string or a number, found {found(value)}")
+                self._problem(
+                    (*where, index), f"expected a string or a number, found {describe_value(value)}"
+                )
         return [str(value) for value in given]
 
-    def _matching_files(self, given: dict[str, Any], where: Where) -> Sequence[_Value]:
+    def _matching_files(self, given: dict[str, Any], where: ValuePath) -> Sequence[_Value]:
         pattern = given.get("glob")
         if set(given) != {"glob"} or not isinstance(pattern, str) or not pattern:
             self._problem(where, "expected a list of values or {glob: PATTERN}, with no other key")
@@ -154,7 +164,7 @@ class _Matrix:
 
     # --- filling in
 
-    def _fill(self, task: Task, where: Where, values: _Values) -> Task:
+    def _fill(self, task: Task, where: ValuePath, values: _Values) -> Task:
         texts = {
             key: self._replace(text, (*where, key), values)
             for key, text in task.model_dump().items()
@@ -166,7 +176,7 @@ class _Matrix:
                 self._problem((*where, key), f"is blank if {given}")
         return task.model_copy(update=texts)
 
-    def _replace(self, text: str, where: Where, values: _Values) -> str:
+    def _replace(self, text: str, where: ValuePath, values: _Values) -> str:
         def value(match: re.Match[str]) -> str:
             if match["escaped"]:
                 return match[0][1:]
@@ -184,7 +194,7 @@ class _Matrix:
             )
         return text
 
-    def _value(self, name: str, part: str | None, where: Where, values: _Values) -> str:
+    def _value(self, name: str, part: str | None, where: ValuePath, values: _Values) -> str:
         if name not in values:
             known = ", ".join(values)
             suggestion = did_you_mean(name, values) or f"; variables are {known}"
@@ -198,12 +208,12 @@ class _Matrix:
             return ""
         return Path(value).name if part == "name" else self._text(value, where)
 
-    def _text(self, path: str, where: Where) -> str:
+    def _text(self, path: str, where: ValuePath) -> str:
         if path not in self._texts:
             self._texts[path] = self._read(path, where)
         return self._texts[path]
 
-    def _read(self, path: str, where: Where) -> str:
+    def _read(self, path: str, where: ValuePath) -> str:
         limit = INPUT_SIZE.value << 20
         try:
             with open_to_read(Path(path)) as file:

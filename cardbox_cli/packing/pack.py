@@ -13,9 +13,9 @@ import msgspec
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.boxes import Digest, Provenance, Slot, slot_of
-from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, card_of
+from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, draft_as_card
 from cardbox_cli.packing import plan as planning
-from cardbox_cli.packing.plan import InheritedBox, LeftOut, Plan, PlannedCard
+from cardbox_cli.packing.plan import ExcludedCard, InheritedBox, PackPlan, PlannedCard
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -42,7 +42,7 @@ Look: TypeAlias = Callable[[PlannedCard, Card | CardDraft | None], object]
 Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
 
 
-class Packed(msgspec.Struct, frozen=True, kw_only=True):
+class PackResult(msgspec.Struct, frozen=True, kw_only=True):
     """A packed context box; after a dry run, `context_box_id` is None and nothing was written.
 
     `fitted` has the changes that fit a token limit, if there was one. `provenance` is stored with the box.
@@ -51,7 +51,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     context_box_id: str | None
     profile_box_id: str
     profile_name: str
-    plan: Plan
+    plan: PackPlan
     digest: str | None
     provenance: Provenance
     fitted: "Fitted | None" = None
@@ -73,7 +73,7 @@ def pack(
     turn: Mapping[str, str] = {},
     profile: ProfileEntry | None = None,
     fit: "Fit | None" = None,
-) -> Packed:
+) -> PackResult:
     """Pack `arguments` by `recipe` into a new context box, for `profile` or the profile of the recipe.
 
     Without a digest, inherited cards are only read if the recipe's limits need them; `verify` then cannot
@@ -94,7 +94,7 @@ def pack(
         fitted = None
         if fit is not None:
             fitted = fit(_entries(database, project_id, profile.profile_box_id, plan))
-            plan = planning.fitted(plan, fitted, turn=turn)
+            plan = planning.apply_fit(plan, fitted, turn=turn)
         contents = _digest(CardStore(database, project_id), plan, look) if with_digest else None
         if check is not None:
             # Most packs are not checked, and the rules load slowly.
@@ -107,7 +107,7 @@ def pack(
         box_id = None
         if not dry_run:
             box_id = _write(database, project_id, plan, provenance, f"{recipe_name} for {profile.name}")
-    return Packed(
+    return PackResult(
         context_box_id=box_id,
         profile_box_id=profile.profile_box_id,
         profile_name=profile.name,
@@ -162,18 +162,18 @@ def _plan(
     tool_suffix: str,
     source_agent_id: str,
     turn: Mapping[str, str],
-) -> Plan:
+) -> PackPlan:
     of_arguments = planning.argument_cards(recipe, arguments, tool_suffix=tool_suffix, turn=turn)
     sections = {"pack_arguments": of_arguments}
     boxes = planning.inherited_boxes(recipe, arguments)
     sections["inherit_context"], left_out = _inherit(database, project_id, recipe, boxes)
     sections["include_parent"] = planning.parent_card(recipe, source_agent_id=source_agent_id)
-    return planning.arrange(recipe, sections, parents=boxes, left_out=left_out)
+    return planning.build_plan(recipe, sections, parents=boxes, left_out=left_out)
 
 
 def _inherit(
     database: Database, project_id: str, recipe: "Recipe", boxes: Sequence[InheritedBox]
-) -> tuple[list[PlannedCard], list[LeftOut]]:
+) -> tuple[list[PlannedCard], list[ExcludedCard]]:
     if not boxes:
         return [], []
     id_lists = BoxStore(database, project_id).id_lists([box.box_id for box in boxes])
@@ -185,15 +185,15 @@ def _inherit(
             )
     inherited = planning.inherited_cards(boxes, id_lists)
     limits = recipe.context_packing_config.inherit_context
-    if not planning.narrows(limits):
+    if not planning.has_limits(limits):
         return inherited, []
     cards = CardStore(database, project_id)
     candidates = {
-        card.card_id: planning.candidate(card, limits)
+        card.card_id: planning.inheritable_card(card, limits)
         for places in _split_places(inherited)
         for card in cards.get_many([place.card_id for place in places]).cards
     }
-    return planning.narrow(inherited, candidates, limits)
+    return planning.apply_limits(inherited, candidates, limits)
 
 
 def _split_places(places: Sequence[PlannedCard]) -> Iterator[Sequence[PlannedCard]]:
@@ -201,7 +201,7 @@ def _split_places(places: Sequence[PlannedCard]) -> Iterator[Sequence[PlannedCar
         yield places[begin : begin + _CARDS_PER_QUERY]
 
 
-def _digest(cards: CardStore, plan: Plan, look: Look) -> str:
+def _digest(cards: CardStore, plan: PackPlan, look: Look) -> str:
     """Return the digest of the new box; reads few inherited cards at a time."""
     total = Digest()
     for places in _split_places(plan.cards):
@@ -215,7 +215,7 @@ def _digest(cards: CardStore, plan: Plan, look: Look) -> str:
     return total.hexdigest()
 
 
-def _entries(database: Database, project_id: str, profile_box_id: str, plan: Plan) -> list[RequestEntry]:
+def _entries(database: Database, project_id: str, profile_box_id: str, plan: PackPlan) -> list[RequestEntry]:
     """Return the entries of the profile's box, then those of the new context box."""
     profile = BoxStore(database, project_id).slots(profile_box_id)
     planned = zip(planned_slots(database, project_id, plan), plan.cards, strict=True)
@@ -225,15 +225,15 @@ def _entries(database: Database, project_id: str, profile_box_id: str, plan: Pla
     ]
 
 
-def planned_slots(database: Database, project_id: str, plan: Plan) -> list[Slot]:
+def planned_slots(database: Database, project_id: str, plan: PackPlan) -> list[Slot]:
     """Return the slots of the new context box, including cards of the plan that are not written yet."""
-    known = BoxStore(database, project_id).known(plan.inherited_ids)
-    known |= {draft.card_id: (card_of(draft, project_id), "present") for draft in plan.drafts}
+    known = BoxStore(database, project_id).cards_with_states(plan.inherited_ids)
+    known |= {draft.card_id: (draft_as_card(draft, project_id), "present") for draft in plan.drafts}
     card_ids = plan.card_ids
     return [slot_of(position, card_ids, known) for position in range(len(card_ids))]
 
 
-def _write(database: Database, project_id: str, plan: Plan, provenance: Provenance, title: str) -> str:
+def _write(database: Database, project_id: str, plan: PackPlan, provenance: Provenance, title: str) -> str:
     cards = CardStore(database, project_id)
     for draft in plan.drafts:
         cards.add(draft)

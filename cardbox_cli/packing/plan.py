@@ -11,14 +11,14 @@ import msgspec
 
 from cardbox_cli.errors import BadRequest, InvalidCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import ProvenanceRule, runs
+from cardbox_cli.model.boxes import ProvenanceRule, rule_runs
 from cardbox_cli.model.card_types import PARENT_POINTER, card_type
-from cardbox_cli.model.cards import Card, CardDraft, draft_card, written_by
+from cardbox_cli.model.cards import Card, CardDraft, attribute_to_turn, draft_card
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.model.ids import canonical_box_id, unique
 from cardbox_cli.model.pairing import call_ids, exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 if TYPE_CHECKING:
     from cardbox_cli.context.repair.fit import Fitted
@@ -33,7 +33,7 @@ class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     draft: CardDraft | None = None
 
 
-class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+class ExcludedCard(msgspec.Struct, frozen=True, kw_only=True):
     """An inherited card that the recipe's limits exclude."""
 
     card_id: str
@@ -53,12 +53,12 @@ class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
         return f"inherit_context {self.arg_key} (box {self.box_id})"
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A new context box: its cards in order, the boxes it inherits from, and the excluded cards."""
 
     cards: list[PlannedCard]
     parent_ids: list[str]
-    left_out: list[LeftOut]
+    left_out: list[ExcludedCard]
 
     @property
     def card_ids(self) -> list[str]:
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def rules(self) -> list[ProvenanceRule]:
         """Return the rules of the plan as runs over its cards."""
-        return runs(card.rule for card in self.cards)
+        return rule_runs(card.rule for card in self.cards)
 
 
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
@@ -91,7 +91,7 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
         hint = "pass --arg profile_name=NAME, or set target_profile_config.profile_name in the recipe"
         raise BadRequest("handover failed: profile_name is missing", hint=hint)
     if not isinstance(name, str):
-        raise BadRequest(f"{place} must be a string, not {json_kind(name)}")
+        raise BadRequest(f"{place} must be a string, not {json_type(name)}")
     if not name.strip():
         raise BadRequest(f"{place} is empty", hint="`cbx profile list` shows the names")
     return name.strip()
@@ -110,7 +110,7 @@ def argument_cards(
         PlannedCard(card_id=draft.card_id, rule=f"pack_arguments[{index}] {rule.arg_key}", draft=draft)
         for index, rule in enumerate(rules)
         if rule.arg_key in arguments
-        for draft in [written_by(_argument_card(rule, arguments[rule.arg_key], tool_suffix), turn)]
+        for draft in [attribute_to_turn(_argument_card(rule, arguments[rule.arg_key], tool_suffix), turn)]
     ]
 
 
@@ -137,7 +137,7 @@ def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDr
 def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[InheritedBox]:
     """Start rule 3: return the boxes that the arguments name, after checking shape and authorization."""
     boxes = [
-        InheritedBox(box_id=as_box_id(box_id) or box_id, arg_key=arg_key)
+        InheritedBox(box_id=canonical_box_id(box_id) or box_id, arg_key=arg_key)
         for arg_key in recipe.context_packing_config.inherit_context.include_boxes_from_args
         if arg_key in arguments
         for box_id in _box_ids(arg_key, arguments[arg_key])
@@ -152,7 +152,7 @@ def _box_ids(arg_key: str, value: Any) -> list[str]:
         blank = isinstance(item, str) and not item.strip()
         if blank or isinstance(item, bool) or not isinstance(item, str | int):
             place = f"item {index} of " if isinstance(value, list) else ""
-            found = "an empty string" if blank else json_kind(item)
+            found = "an empty string" if blank else json_type(item)
             raise BadRequest(
                 f"inherit_context.{arg_key} must be a box id or a list of box ids: "
                 f"{place}argument {arg_key!r} is {found}"
@@ -182,7 +182,7 @@ def inherited_cards(
     return list(places.values())
 
 
-def narrows(inherit: "InheritContext") -> bool:
+def has_limits(inherit: "InheritContext") -> bool:
     """Return whether the recipe limits inheritance, so that the cards must be read."""
     return inherit.answered_calls_only or _limits_cards(inherit)
 
@@ -193,7 +193,7 @@ def _limits_cards(inherit: "InheritContext") -> bool:
     return any(limit is not None for limit in limits)
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class InheritableCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The properties of an inheritable card that limits examine. There may be too many cards to hold
     completely.
 
@@ -206,9 +206,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens: int = 0
 
 
-def candidate(card: Card, inherit: "InheritContext") -> Candidate:
+def inheritable_card(card: Card, inherit: "InheritContext") -> InheritableCard:
     """Return the properties of a card that the limits examine."""
-    return Candidate(
+    return InheritableCard(
         type=card.type,
         tool_calls=[{"id": call_id} for call_id in call_ids(card)] or None,
         tool_call_id=card.tool_call_id,
@@ -216,9 +216,9 @@ def candidate(card: Card, inherit: "InheritContext") -> Candidate:
     )
 
 
-def narrow(
-    planned: Sequence[PlannedCard], candidates: Mapping[str, Candidate], inherit: "InheritContext"
-) -> tuple[list[PlannedCard], list[LeftOut]]:
+def apply_limits(
+    planned: Sequence[PlannedCard], candidates: Mapping[str, InheritableCard], inherit: "InheritContext"
+) -> tuple[list[PlannedCard], list[ExcludedCard]]:
     """Apply the recipe's limits: answered calls, types, then the newest exchanges that fit.
 
     A tool call and its results are included or excluded together. Ids without a card are excluded by limits
@@ -245,14 +245,14 @@ def narrow(
     return (
         [place for place in planned if place.card_id not in reasons],
         [
-            LeftOut(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
+            ExcludedCard(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
             for place in planned
             if place.card_id in reasons
         ],
     )
 
 
-def _type_refusal(members: Sequence[Candidate], inherit: "InheritContext") -> str | None:
+def _type_refusal(members: Sequence[InheritableCard], inherit: "InheritContext") -> str | None:
     included, excluded = inherit.include_card_types, inherit.exclude_card_types
     for card in members:
         together = " (with its tool call)" if len(members) > 1 else ""
@@ -281,22 +281,22 @@ def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
     return [PlannedCard(card_id=draft.card_id, rule="include_parent", draft=draft)]
 
 
-def arrange(
+def build_plan(
     recipe: "Recipe",
     sections: Mapping[str, list[PlannedCard]],
     *,
     parents: Sequence[InheritedBox],
-    left_out: list[LeftOut],
-) -> Plan:
+    left_out: list[ExcludedCard],
+) -> PackPlan:
     """Build the plan from the cards of each rule, in the recipe's order."""
-    return Plan(
+    return PackPlan(
         cards=[card for section in recipe.context_packing_config.order for card in sections[section]],
         parent_ids=unique(box.box_id for box in parents),
         left_out=left_out,
     )
 
 
-def fitted(plan: Plan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> Plan:
+def apply_fit(plan: PackPlan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> PackPlan:
     """Return the plan without the inherited cards that a fit excludes, and with its notes."""
     dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
     return msgspec.structs.replace(
@@ -309,7 +309,7 @@ def fitted(plan: Plan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> Plan:
         left_out=[
             *plan.left_out,
             *(
-                LeftOut(card_id=place.card_id, rule=place.rule, reason=dropped[place.card_id])
+                ExcludedCard(card_id=place.card_id, rule=place.rule, reason=dropped[place.card_id])
                 for place in plan.cards
                 if place.card_id in dropped
             ),
@@ -320,4 +320,4 @@ def fitted(plan: Plan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> Plan:
 def _place_with_note(place: PlannedCard, note: CardDraft | None, turn: Mapping[str, str]) -> PlannedCard:
     if note is None:
         return place
-    return PlannedCard(card_id=note.card_id, rule=place.rule, draft=written_by(note, turn))
+    return PlannedCard(card_id=note.card_id, rule=place.rule, draft=attribute_to_turn(note, turn))

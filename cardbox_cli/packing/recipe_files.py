@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import InvalidRecipe, NotFound
 from cardbox_cli.files import open_to_read
-from cardbox_cli.model.handwritten.documents import Document, Problem, document_of, refusal
-from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, read_yaml, text_of
+from cardbox_cli.model.handwritten.documents import (
+    DocumentProblem,
+    HandwrittenDocument,
+    document_error,
+    document_from_value,
+)
+from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, decode_text, read_yaml
 from cardbox_cli.settings import HANDOVERS
-from cardbox_cli.shipped import shipped
+from cardbox_cli.shipped import shipped_path
 from cardbox_cli.text import unknown_message
 
 if TYPE_CHECKING:
@@ -66,7 +71,7 @@ def parse_recipe(text: str, source: str) -> "Recipe":
 
 def recipe_from_mapping(mapping: Mapping[str, object]) -> "Recipe":
     """Validate a recipe that a Python caller passes as a mapping. Raises InvalidRecipe with all problems."""
-    return _validate(document_of(mapping, "handover"))
+    return _validate(document_from_value(mapping, "handover"))
 
 
 def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
@@ -77,14 +82,14 @@ def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
 def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
     """Return recipe files by name, sorted; an earlier folder hides a later one, shipped recipes come last."""
     known: dict[str, Path] = {}
-    for folder in [*folders, shipped("handovers")]:
+    for folder in [*folders, shipped_path("handovers")]:
         for path in sorted(folder.glob("*.y*ml")):
             if path.suffix in _ENDINGS:
                 known.setdefault(path.stem, path)
     return dict(sorted(known.items()))
 
 
-def _validate(document: Document) -> "Recipe":
+def _validate(document: HandwrittenDocument) -> "Recipe":
     from cardbox_cli.model.handwritten.recipes import Recipe
     from cardbox_cli.model.handwritten.validation import fit
 
@@ -118,13 +123,13 @@ def _read_text(path: Path) -> str:
             details={"file": str(path)},
         ) from None
     except OSError as exc:
-        problem = Problem((), f"cannot be read: {exc.strerror}")
-        raise refusal(InvalidRecipe, str(path), [problem]) from exc
-    return text_of(data, str(path), refuse_with=InvalidRecipe)
+        problem = DocumentProblem((), f"cannot be read: {exc.strerror}")
+        raise document_error(InvalidRecipe, str(path), [problem]) from exc
+    return decode_text(data, str(path), refuse_with=InvalidRecipe)
 
 
 def _list_entry(name: str, path: Path) -> ListedRecipe:
-    ships = path.parent.resolve() == shipped("handovers").resolve()
+    ships = path.parent.resolve() == shipped_path("handovers").resolve()
     try:
         recipe = parse_recipe(_read_text(path), str(path))
     except (InvalidRecipe, NotFound) as error:

@@ -8,7 +8,13 @@ from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.findings import CostFinding
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.pictures.page_elements import Child, Element, element, facts, page, section, swatch, table
-from cardbox_cli.pictures.request_picture import DrawnCard, DrawnStep, colours_of, of_steps, told
+from cardbox_cli.pictures.request_picture import (
+    DrawnCard,
+    DrawnStep,
+    layer_colours,
+    step_sections,
+    token_label,
+)
 
 # The maximum numbers of drawn steps (the last ones), and of findings that are not folded.
 _MAX_STEPS = 100
@@ -27,12 +33,12 @@ class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
 def cost_page(picture: CostPicture) -> str:
     """Return the page of a series."""
     account = picture.account
-    colours = colours_of(share.name for share in account.by["layer"])
+    colours = layer_colours(share.name for share in account.by["layer"])
     return page(
         f"Costs of {picture.name}",
         facts(picture.facts),
         *([section("Findings", *_findings(picture))] if picture.findings else []),
-        *of_steps(drawn_account(account), colours),
+        *step_sections(drawn_account(account), colours),
         *([section("By layer", _shares("layer", account, colours))] if account.steps else []),
         *([section("By type", _shares("type", account, {}))] if account.steps else []),
         *([section("By tool", _shares("tool", account, {}))] if account.steps else []),
@@ -70,9 +76,9 @@ def _shares(name: Grouping, account: Account, colours: Mapping[str, str]) -> Ele
     rows: list[list[Child]] = [
         [
             element("span", swatch(colours[each.name]), f" {each.name}") if colours else each.name,
-            told(each.tokens, account.exact),
+            token_label(each.tokens, account.exact),
             f"{each.share:.1%}",
-            told(each.last, account.exact),
+            token_label(each.last, account.exact),
         ]
         for each in shares
     ]
@@ -91,7 +97,7 @@ def _findings(picture: CostPicture) -> list[Element]:
 
 def _articles(picture: CostPicture) -> Iterator[Element]:
     for found, command in picture.findings:
-        tokens = f"{told(found.tokens, picture.account.exact)} tokens, {found.share:.1%} of all"
+        tokens = f"{token_label(found.tokens, picture.account.exact)} tokens, {found.share:.1%} of all"
         cards = ", ".join(short_id(each.card_id) for each in found.evidence[:8] if each.card_id)
         yield element(
             "article",

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from xml.etree import ElementTree as ET
 
-from cardbox_cli.text import printable
+from cardbox_cli.text import escape_invisible
 
 Element = ET.Element
 Child = Element | str | None
@@ -106,10 +106,10 @@ def table(
         element("tr", *(element("td", cell, class_=each) for cell, each in zip(row, classes, strict=True)))
         for row in rows
     )
-    return scrolled(label, element("table", element("thead", head), element("tbody", *body)))
+    return scroll_area(label, element("table", element("thead", head), element("tbody", *body)))
 
 
-def scrolled(label: str, wide: Element) -> Element:
+def scroll_area(label: str, wide: Element) -> Element:
     """Wrap a wide element so that it scrolls sideways, also by keyboard."""
     return element("div", wide, class_="wide", role="region", aria_label=label, tabindex=0)
 
@@ -133,7 +133,7 @@ def box(x: float, y: float, width: float, height: float, class_: str, tip: str) 
     return element("rect", element("title", tip), class_=class_, **sizes)
 
 
-def folded(text: str, shown: int) -> Element:
+def folded_text(text: str, shown: int) -> Element:
     """Make a text. If it exceeds `shown` characters or `_MAX_LINES`, fold all but its beginning."""
     beginning = "\n".join(text[:shown].split("\n", _MAX_LINES)[:_MAX_LINES]).rstrip()
     if len(text.rstrip()) <= len(beginning):
@@ -144,7 +144,7 @@ def folded(text: str, shown: int) -> Element:
 
 def _escape_invisible(text: str) -> str:
     """Escape invisible characters, characters that change the text direction, and forbidden ones."""
-    return _FORBIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), printable(text))
+    return _FORBIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), escape_invisible(text))
 
 
 def _add_text(parent: Element, text: str) -> None:

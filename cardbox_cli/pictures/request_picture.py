@@ -14,7 +14,7 @@ from cardbox_cli.pictures.page_elements import (
     box,
     element,
     facts,
-    folded,
+    folded_text,
     page,
     section,
     svg,
@@ -63,27 +63,27 @@ class DrawnStep(msgspec.Struct, frozen=True, kw_only=True):
     cards: Sequence[DrawnCard]
 
 
-def colours_of(names: Iterable[str]) -> Mapping[str, str]:
+def layer_colours(names: Iterable[str]) -> Mapping[str, str]:
     """Return the CSS class of each layer."""
     return {name: f"l{_COLOURS.get(name, _OTHERS)}" for name in names}
 
 
-def told(tokens: int, exact: bool) -> str:
+def token_label(tokens: int, exact: bool) -> str:
     """Format a number of tokens, with a `~` before an estimate."""
     return f"{'' if exact else '~'}{tokens:,}"
 
 
-def of_steps(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> list[Element]:
+def step_sections(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> list[Element]:
     """Return the sections of a page about steps; none if there are no steps."""
     if not steps:
         return []
     return [
-        section("Growth over the steps", growth(steps, colours), _numbers(steps)),
-        section("Cards over the steps", heat(steps, colours)),
+        section("Growth over the steps", draw_growth(steps, colours), _numbers(steps)),
+        section("Cards over the steps", draw_heat_map(steps, colours)),
     ]
 
 
-def growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
+def draw_growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
     """Draw a column of stacked layers for each step."""
     most = max(step.tokens for step in steps) or 1
     wide, high = _STEPS_WIDTH / len(steps), 40.0
@@ -101,12 +101,12 @@ def growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
 
 
 def _numbers(steps: Sequence[DrawnStep]) -> Element:
-    rows = [[step.name, f"{step.messages:,}", told(step.tokens, step.exact)] for step in steps]
+    rows = [[step.name, f"{step.messages:,}", token_label(step.tokens, step.exact)] for step in steps]
     numbers = ("Messages", "Tokens")
     return table("Steps", ("Step", *numbers), rows, numbers=numbers)
 
 
-def heat(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
+def draw_heat_map(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Element:
     """Draw a row for each card and a column for each step: solid if the card is new, else pale."""
     seen: dict[str, dict[int, DrawnCard]] = {}
     for index, step in enumerate(steps):
@@ -158,9 +158,9 @@ def request_page(picture: RequestPicture) -> str:
     return page(
         f"Request of {picture.name}",
         _facts(picture),
-        section("Layers", layers_bar(layers, account, colours), _layers(layers, colours)),
-        section("Messages by tokens", icicle(account, colours)),
-        *of_steps([drawn_step(step) for step in picture.steps], colours),
+        section("Layers", draw_layers(layers, account, colours), _layers(layers, colours)),
+        section("Messages by tokens", draw_icicle(account, colours)),
+        *step_sections([drawn_step(step) for step in picture.steps], colours),
         *([section("Findings", _findings(whole))] if whole else []),
         section("Messages", *_messages(picture, colours)),
     )
@@ -170,7 +170,7 @@ def request_colours(layers: Sequence[LayerShare], others: Sequence[Explanation] 
     """Return the CSS class of each layer of a request, and of other requests on the same page."""
     names = [layer.layer for layer in layers]
     names += [line.layer for account in others for line in account.messages]
-    return colours_of([*names, TOOLS])
+    return layer_colours([*names, TOOLS])
 
 
 def _facts(picture: RequestPicture) -> Element:
@@ -180,14 +180,14 @@ def _facts(picture: RequestPicture) -> Element:
     warnings = len(picture.findings) - errors
     pairs = {
         "model": picture.model or "unknown",
-        "tokens": told(account.tokens, account.tokens_exact) + taken,
+        "tokens": token_label(account.tokens, account.tokens_exact) + taken,
         "messages": f"{len(account.messages)}, and {len(account.tools)} tools",
         "findings": f"{format_count(errors, 'error')}, {format_count(warnings, 'warning')}",
     }
     return facts(pairs)
 
 
-def layers_bar(layers: Sequence[LayerShare], account: Explanation, colours: Mapping[str, str]) -> Element:
+def draw_layers(layers: Sequence[LayerShare], account: Explanation, colours: Mapping[str, str]) -> Element:
     """Draw a bar in which the width of each layer is its share of the tokens."""
     boxes, x = [], 0.0
     for layer in layers:
@@ -203,7 +203,7 @@ def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element
     rows: list[list[Child]] = [
         [
             element("span", swatch(colours[each.layer]), f" {each.layer}"),
-            told(each.tokens, each.tokens_exact),
+            token_label(each.tokens, each.tokens_exact),
             f"{each.share:.1%}",
             f"{each.messages:,}",
         ]
@@ -212,7 +212,7 @@ def _layers(layers: Sequence[LayerShare], colours: Mapping[str, str]) -> Element
     return table("Layers", ("Layer", *numbers), rows, numbers=numbers)
 
 
-def icicle(account: Explanation, colours: Mapping[str, str]) -> Element:
+def draw_icicle(account: Explanation, colours: Mapping[str, str]) -> Element:
     """Draw the request, below it its layers in order, and below them their messages."""
     unit = _WIDTH / (account.tokens or 1)
     boxes = [box(0, 0, _WIDTH, _ROW, "l7", f"all: {account.tokens:,} tokens")]
@@ -257,7 +257,7 @@ def _messages(picture: RequestPicture, colours: Mapping[str, str]) -> list[Child
         of_card.setdefault(found.card_id or "", []).append(found)
     articles: list[Child] = []
     for number, line in enumerate(picture.account.messages, 1):
-        about = f"{line.layer}, {told(line.tokens, line.tokens_exact)} tokens"
+        about = f"{line.layer}, {token_label(line.tokens, line.tokens_exact)} tokens"
         here = of_card.get(line.card_id, []) if line.card_id else []
         articles.append(
             element(
@@ -265,7 +265,7 @@ def _messages(picture: RequestPicture, colours: Mapping[str, str]) -> list[Child
                 element("h3", swatch(colours[line.layer]), " " + _name(number, line)),
                 element("p", about, class_="about"),
                 _findings(here) if here else None,
-                folded(line.preview, _FOLDED),
+                folded_text(line.preview, _FOLDED),
             )
         )
     return articles

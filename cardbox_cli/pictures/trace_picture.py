@@ -10,7 +10,7 @@ from cardbox_cli.pictures.page_elements import (
     drawing,
     element,
     page,
-    scrolled,
+    scroll_area,
     section,
     svg,
     table,
@@ -39,17 +39,17 @@ def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
     ]
     return page(
         f"Trace {trace_id or 'unknown'}",
-        section("Turns over time", scrolled("Turns over time", timeline(tops))),
+        section("Turns over time", scroll_area("Turns over time", draw_timeline(tops))),
         section("Turns", table("Turns", ("Agent", "Outcome", "Took", "Turn"), rows, numbers=("Took",))),
     )
 
 
 def trace_drawing(tops: "Sequence[Branch]") -> str:
     """Return the drawing as an SVG file."""
-    return drawing(timeline(tops))
+    return drawing(draw_timeline(tops))
 
 
-def timeline(tops: "Sequence[Branch]") -> Element:
+def draw_timeline(tops: "Sequence[Branch]") -> Element:
     """Draw a bar for each turn, in the order of the tree."""
     lines = list(_lines(tops))
     starts = [turn.created_at for _, turn in lines if turn.created_at is not None]

@@ -16,7 +16,7 @@ from cardbox_cli.providers.registry import (
     provider_for_model,
     provider_named,
 )
-from cardbox_cli.text import INDENT, indented, on_one_line
+from cardbox_cli.text import INDENT, indent_lines, join_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def provider_of(format: str) -> "Provider":
     return provider_named(DEFAULT if format == TEXT else format)
 
 
-def of_another(model: str | None, format: str) -> str | None:
+def other_provider_note(model: str | None, format: str) -> str | None:
     """Say that a model is not of the provider whose format is the default one, if a request is in that format
     and nobody named it; None if it is, or may be.
 
@@ -105,7 +105,7 @@ def text_sections(request: "Request", *, indent: str = INDENT) -> Iterator[str]:
     yield from map(write.tool, request.tools)
 
 
-_SHOWN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_DISPLAYED_FORMATS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
 class _Writer:
@@ -124,7 +124,9 @@ class _Writer:
             lines += [self._part(part) for part in content]
         calls = body.get("tool_calls") or []
         lines += [self._below(_call(call)) for call in (calls if isinstance(calls, list) else [calls])]
-        extra = {key: value for key, value in body.items() if key not in _SHOWN and value is not None}
+        extra = {
+            key: value for key, value in body.items() if key not in _DISPLAYED_FORMATS and value is not None
+        }
         lines += [self._below(f"{key}: {_plain(value)}") for key, value in extra.items()]
         return "\n".join(lines)
 
@@ -135,7 +137,7 @@ class _Writer:
         return f"{_heading(name)}\n{self._text(str(shown.get('description') or _plain(tool)))}"
 
     def _text(self, text: str) -> str:
-        return indented(text, self._indent)
+        return indent_lines(text, self._indent)
 
     def _below(self, line: str) -> str:
         """A line at the margin that is no heading; what goes on below it is indented."""
@@ -148,7 +150,7 @@ class _Writer:
 
 
 def _heading(text: str) -> str:
-    return f"── {on_one_line(text)} ──"
+    return f"── {join_lines(text)} ──"
 
 
 def _call(call: Any) -> str:

@@ -15,7 +15,7 @@ from cardbox_cli.context.provider import UNKNOWN_MODEL, ModelFacts
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.files import open_to_read
 from cardbox_cli.limits import YAML_SIZE
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, bare_name
+from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, Tokenizer, bare_name
 from cardbox_cli.settings import MODELS
 
 _FILE = "models.toml"
@@ -151,7 +151,7 @@ def unknown_models(models: Iterable[str | None]) -> str | None:
 
 def tokenizer_for(model: str | None) -> Tokenizer:
     """Return the tokenizer of a model if it is known and installed, else the estimate."""
-    return ESTIMATE if model is None else facts_of(model).counter
+    return ESTIMATING_TOKENIZER if model is None else facts_of(model).counter
 
 
 @cache

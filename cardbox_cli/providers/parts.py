@@ -290,11 +290,11 @@ class PartsProvider(Provider):
 
     # --- requests
 
-    def in_parts(self, messages: Iterable[Message]) -> Iterator[Message]:
+    def split_messages(self, messages: Iterable[Message]) -> Iterator[Message]:
         """Yield the messages as they are sent, layers and queries as parts, too."""
-        return map(self._in_parts, speakers.demote_late_layers(messages))
+        return map(self._split_message, speakers.demote_late_layers(messages))
 
-    def _in_parts(self, message: Message) -> Message:
+    def _split_message(self, message: Message) -> Message:
         if isinstance(message.body["content"], list):
             return message
         parts = self.make({"role": message.body["role"], "content": message.body["content"]})
@@ -304,7 +304,7 @@ class PartsProvider(Provider):
         """Return the parts of the system text, in its order."""
         return [
             part
-            for message in self.in_parts(request.messages)
+            for message in self.split_messages(request.messages)
             if message.body["role"] == "system"
             for part in message.body["content"]
         ]
@@ -320,7 +320,7 @@ class PartsProvider(Provider):
                 yield role, parts
 
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
-        made = list(self.in_parts(request.messages))
+        made = list(self.split_messages(request.messages))
         system = (place for place, message in enumerate(made) if message.body["role"] == "system")
         for number, place in enumerate(system, 1):
             yield SentMessage("system", number, made[place].body, [place])
@@ -454,11 +454,11 @@ class PartsFiles(MessageFiles):
 
     def keep_around(self, message: Body, role: str, cards: list[CardDraft]) -> list[CardDraft]:
         """Return the cards of a message; the first keeps unusual keys around the parts."""
-        if message.get(self.parts_key) and self.emptied(message) == self._envelope_of(role):
+        if message.get(self.parts_key) and self.empty_parts(message) == self._envelope_of(role):
             return cards
-        return [keep(cards[0], self.provider.format, source_message=self.emptied(message)), *cards[1:]]
+        return [keep(cards[0], self.provider.format, source_message=self.empty_parts(message)), *cards[1:]]
 
-    def emptied(self, message: Body) -> Body:
+    def empty_parts(self, message: Body) -> Body:
         """Return a message with `[]` instead of its parts, `{}` instead of the one that replaces them."""
         parts = message.get(self.parts_key)
         if isinstance(parts, list):
@@ -534,7 +534,7 @@ class PartsAnswers(AnswerReader):
     def call_id(self, part: Part) -> Any: ...
 
     @abstractmethod
-    def with_id(self, part: Part, call_id: str) -> Part: ...
+    def replace_id(self, part: Part, call_id: str) -> Part: ...
 
     def parts(self, message: Body) -> Any:
         return message.get(self.parts_key)
@@ -549,7 +549,7 @@ class PartsAnswers(AnswerReader):
         ids = own_ids([each if isinstance(each, str) else "" for each in given])
         renamed = list(parts)
         for place, call_id in zip(places, ids, strict=True):
-            renamed[place] = self.with_id(parts[place], call_id)
+            renamed[place] = self.replace_id(parts[place], call_id)
             if called_function(self.provider.call(renamed[place])) is None:
                 what = "is no call of a function: it needs a name, and arguments"
                 raise MalformedAnswer(f"{self.parts_key}[{place}] {what}")

@@ -96,11 +96,11 @@ def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
     choice = request.config.get("tool_choice")
     if not tools:
         return None
-    unsent = {_named(tool) for tool in request.tools} - {_named(tool) for tool in tools}
-    return None if isinstance(choice, dict) and _named(choice) in unsent else choice
+    unsent = {_tool_name(tool) for tool in request.tools} - {_tool_name(tool) for tool in tools}
+    return None if isinstance(choice, dict) and _tool_name(choice) in unsent else choice
 
 
-def _named(tool: Mapping[str, Any]) -> str:
+def _tool_name(tool: Mapping[str, Any]) -> str:
     """Return the name of a tool, or of the choice of one; its type if it has no name."""
     return tool_name(tool) or kind(tool)
 

@@ -20,8 +20,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cardbox_cli.errors import UsageError
-from cardbox_cli.model.identity import hash_of, project_of
-from cardbox_cli.serve.http.errors import Refused, answer
+from cardbox_cli.model.identity import token_hash, token_project
+from cardbox_cli.serve.http.errors import RequestRejected, error_response
 from cardbox_cli.store.api_tokens import ApiTokenStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.text import invalid_message
@@ -32,7 +32,7 @@ _MAX_ATTEMPTS = 20.0
 _ATTEMPTS_PER_SECOND = 1.0
 
 
-class Attempts:
+class RateLimiter:
     """A token bucket: limits the rate of failed attempts."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Attempts:
         self._left = _MAX_ATTEMPTS
         self._at = time.monotonic()
 
-    def failed(self) -> bool:
+    def count_failure(self) -> bool:
         """Count a failure; return False if there have been too many."""
         with self._lock:
             self._fill()
@@ -50,7 +50,7 @@ class Attempts:
             return True
 
     @property
-    def are_spent(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True if the limit is reached."""
         with self._lock:
             self._fill()
@@ -74,14 +74,14 @@ class Cookies:
         self._key = secrets.token_bytes(32)
         self._is_secure = is_secure
 
-    def made(self, project_id: str, token_id: str) -> str:
+    def make(self, project_id: str, token_id: str) -> str:
         """Return the value of a cookie for a token."""
         content = f"{token_id}.{int(time.time()) + _LIFETIME_SECONDS}"
         return f"{content}.{self._signature(project_id, content)}"
 
     def token_of(self, request: Request, project_id: str) -> str | None:
         """Return the id of the token in a request's cookie; None if there is no valid cookie."""
-        content, _, signature = request.cookies.get(name_of(project_id), "").rpartition(".")
+        content, _, signature = request.cookies.get(cookie_name(project_id), "").rpartition(".")
         expected = self._signature(project_id, content)
         if not content or not hmac.compare_digest(signature.encode(), expected.encode()):
             return None
@@ -91,7 +91,7 @@ class Cookies:
     def set(self, response: Response, project_id: str, value: str) -> None:
         """Store a cookie in the browser."""
         response.set_cookie(
-            name_of(project_id),
+            cookie_name(project_id),
             value,
             max_age=_LIFETIME_SECONDS,
             httponly=True,
@@ -101,14 +101,16 @@ class Cookies:
 
     def forget(self, response: Response, project_id: str) -> None:
         """Delete the cookie in the browser."""
-        response.delete_cookie(name_of(project_id), httponly=True, samesite="strict", secure=self._is_secure)
+        response.delete_cookie(
+            cookie_name(project_id), httponly=True, samesite="strict", secure=self._is_secure
+        )
 
     def _signature(self, project_id: str, content: str) -> str:
         text = f"{len(project_id)}:{project_id}{content}".encode("utf-8", "surrogatepass")
         return base64.urlsafe_b64encode(hmac.digest(self._key, text, "sha256")).rstrip(b"=").decode()
 
 
-def name_of(project_id: str) -> str:
+def cookie_name(project_id: str) -> str:
     """Return the cookie name of a project: a hash, because cookie names allow few characters."""
     return f"cbx_{hashlib.sha256(project_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
@@ -125,7 +127,7 @@ _ORIGIN = re.compile(
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@/\[\]]+)(?::[0-9]*)?")
 
 
-def check_names(hosts: Sequence[str], origins: Sequence[str]) -> None:
+def check_hosts_and_origins(hosts: Sequence[str], origins: Sequence[str]) -> None:
     """Raise UsageError for an invalid host name or origin."""
     for host in hosts:
         if not (host.isascii() and _NAME.fullmatch(host)):
@@ -141,7 +143,7 @@ def check_names(hosts: Sequence[str], origins: Sequence[str]) -> None:
             )
 
 
-class Hosts:
+class AllowedHosts:
     """Rejects requests to other host names. `*.example.org` allows all subdomains, `*` every name."""
 
     def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
@@ -154,7 +156,7 @@ class Hosts:
         if scope["type"] != "http" or self._is_allowed(Headers(scope=scope).get("host", "")):
             await self._app(scope, receive, send)
             return
-        refusal = answer(
+        refusal = error_response(
             400, "bad_request", "this host name is not allowed: --allowed-host allows more names"
         )
         await refusal(scope, receive, send)
@@ -172,18 +174,18 @@ _MAX_REMEMBERED = 1000
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cbx"'}
 
 
-class Doorkeeper:
+class Authenticator:
     """Admits requests, or raises Refused. Safe for use by several threads."""
 
     def __init__(self, cookies: Cookies, *, asks_for_tokens: bool) -> None:
         self.cookies = cookies
         self.asks_for_tokens = asks_for_tokens
-        self._attempts = Attempts()
+        self._attempts = RateLimiter()
         self._good: set[bytes] = set()
         self._lane = Lock()
 
     @contextmanager
-    def at_the_door(self, request: Request, project_id: str) -> Iterator[None]:
+    def limit_attempts(self, request: Request, project_id: str) -> Iterator[None]:
         """Check a request before it gets a connection; call `admit` within. Raises Refused.
 
         401 without a token, 403 for another project's token, 429 after too many wrong tokens.
@@ -194,24 +196,26 @@ class Doorkeeper:
         given = _bearer(request)
         if given is None:
             if self.cookies.token_of(request, project_id) is None:
-                raise Refused(401, f"a token for project {project_id!r} is required", headers=_CHALLENGE)
+                raise RequestRejected(
+                    401, f"a token for project {project_id!r} is required", headers=_CHALLENGE
+                )
             yield
             return
-        named = project_of(given)
+        named = token_project(given)
         if named is not None and named != project_id:
-            raise Refused(403, f"the token does not grant access to project {project_id!r}")
-        with self.trying(given):
+            raise RequestRejected(403, f"the token does not grant access to project {project_id!r}")
+        with self.limit_lookups(given):
             yield
 
     @contextmanager
-    def trying(self, token: str) -> Iterator[None]:
+    def limit_lookups(self, token: str) -> Iterator[None]:
         """Check a token before it gets a connection; look it up within. Raises Refused.
 
         After too many wrong tokens, tokens that were never valid are looked up one at a time.
         """
-        if project_of(token) is None:
+        if token_project(token) is None:
             raise self._wrong()
-        if hash_of(token) in self._good or not self._attempts.are_spent:
+        if token_hash(token) in self._good or not self._attempts.is_exhausted:
             yield
             return
         if not self._lane.acquire(blocking=False):
@@ -230,34 +234,36 @@ class Doorkeeper:
             self._token_id(database, project_id, given)
             return
         token_id = self.cookies.token_of(request, project_id)
-        if token_id is None or not ApiTokenStore(database, project_id).is_in_force(token_id):
-            raise Refused(401, "the token that you logged in with is no longer valid", headers=_CHALLENGE)
+        if token_id is None or not ApiTokenStore(database, project_id).is_valid(token_id):
+            raise RequestRejected(
+                401, "the token that you logged in with is no longer valid", headers=_CHALLENGE
+            )
 
     def exchange(self, database: Database, token: str) -> tuple[str, str]:
         """Return the project of a token, and a cookie that grants access to it. Raises Refused.
 
         Call it within `trying`.
         """
-        project_id = project_of(token) or ""
-        return project_id, self.cookies.made(project_id, self._token_id(database, project_id, token))
+        project_id = token_project(token) or ""
+        return project_id, self.cookies.make(project_id, self._token_id(database, project_id, token))
 
     def _token_id(self, database: Database, project_id: str, token: str) -> str:
-        token_id = ApiTokenStore(database, project_id).opens(token)
+        token_id = ApiTokenStore(database, project_id).find_valid(token)
         if token_id is None:
             raise self._wrong()
         if len(self._good) >= _MAX_REMEMBERED:
             self._good = set()
-        self._good.add(hash_of(token))
+        self._good.add(token_hash(token))
         return token_id
 
-    def _wrong(self) -> Refused:
-        if not self._attempts.failed():
+    def _wrong(self) -> RequestRejected:
+        if not self._attempts.count_failure():
             return _too_many()
-        return Refused(401, "the token is not valid", headers=_CHALLENGE)
+        return RequestRejected(401, "the token is not valid", headers=_CHALLENGE)
 
 
-def _too_many() -> Refused:
-    return Refused(429, "too many wrong tokens", headers={"Retry-After": "10"})
+def _too_many() -> RequestRejected:
+    return RequestRejected(429, "too many wrong tokens", headers={"Retry-After": "10"})
 
 
 def _bearer(request: Request) -> str | None:

@@ -14,8 +14,8 @@ from fastapi import Query
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.ids import as_box_id
-from cardbox_cli.store.connection.project_store import Mark
+from cardbox_cli.model.ids import canonical_box_id
+from cardbox_cli.store.connection.project_store import ListPosition
 from cardbox_cli.text import invalid_message
 
 _SLASH = "\udc2f"
@@ -24,7 +24,7 @@ _MAX_LOGGED = 1000
 _QUOTED = re.compile(b"%2f", re.IGNORECASE)
 
 
-class Slashes:
+class EncodedSlashes:
     """Middleware that replaces each `%2F` in a path with the placeholder."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -39,14 +39,14 @@ class Slashes:
         await self._app(scope, receive, send)
 
 
-def named(parts: Mapping[str, Any]) -> dict[str, Any]:
+def decode_slashes(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the path parameters of a route with each placeholder replaced by a `/`."""
     return {
         name: part.replace(_SLASH, "/") if isinstance(part, str) else part for name, part in parts.items()
     }
 
 
-def path_of(scope: Scope) -> str:
+def request_path(scope: Scope) -> str:
     """Return the requested path, quoted so that it contains no control characters or line breaks."""
     raw: bytes = scope.get("raw_path") or b""
     return "".join(chr(byte) if 0x20 < byte < 0x7F and byte != 0x22 else f"%{byte:02X}" for byte in raw)
@@ -54,17 +54,17 @@ def path_of(scope: Scope) -> str:
 
 def logged_path(scope: Scope) -> str:
     """Return the requested path for a log, shortened to `_MAX_LOGGED` characters."""
-    path = path_of(scope)
+    path = request_path(scope)
     return path if len(path) <= _MAX_LOGGED else f"{path[:_MAX_LOGGED]}…"
 
 
-def address_of(scope: Scope) -> str:
+def request_address(scope: Scope) -> str:
     """Return the requested path and query."""
     query: bytes = scope.get("query_string") or b""
-    return f"{path_of(scope)}?{query.decode('latin-1')}" if query else path_of(scope)
+    return f"{request_path(scope)}?{query.decode('latin-1')}" if query else request_path(scope)
 
 
-LINES = 50
+PAGE_SIZE = 50
 """The number of items on a page of a list."""
 
 # Separates the instant from the id; an instant never contains it.
@@ -82,7 +82,7 @@ From = Annotated[int, Query(alias="from", ge=0, le=_MAX_POSITION)]
 """The position at which a window begins, counted from 0."""
 
 
-def mark_of(behind: str | None, *, of_boxes: bool = False) -> Mark | None:
+def parse_position(behind: str | None, *, of_boxes: bool = False) -> ListPosition | None:
     """Parse the position at which a page begins. Raises InvalidInput."""
     if behind is None:
         return None
@@ -91,13 +91,13 @@ def mark_of(behind: str | None, *, of_boxes: bool = False) -> Mark | None:
         moment = datetime.fromisoformat(at)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None or (of_boxes and as_box_id(named) is None):
+    if moment is None or moment.tzinfo is None or (of_boxes and canonical_box_id(named) is None):
         raise InvalidInput(invalid_message("list position", behind[:40]), hint="go back to the first page")
-    return Mark(moment, named)
+    return ListPosition(moment, named)
 
 
-def following(
-    found: Sequence[Any], key: str, time: str | None = "created_at", size: int = LINES
+def next_position(
+    found: Sequence[Any], key: str, time: str | None = "created_at", size: int = PAGE_SIZE
 ) -> str | None:
     """Return the position at which the next page begins; None on the last page.
 

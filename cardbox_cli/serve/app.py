@@ -8,18 +8,18 @@ from importlib.metadata import version
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from cardbox_cli.serve.access import Cookies, Doorkeeper, Hosts, check_names
-from cardbox_cli.serve.addresses import Slashes
+from cardbox_cli.serve.access import AllowedHosts, Authenticator, Cookies, check_hosts_and_origins
+from cardbox_cli.serve.addresses import EncodedSlashes
 from cardbox_cli.serve.api import context_routes, execution_routes
-from cardbox_cli.serve.api.responses import document, errors
-from cardbox_cli.serve.following import Following
-from cardbox_cli.serve.http.errors import OutageLog, answer_errors
-from cardbox_cli.serve.http.middleware import AccessLog, Bounds
-from cardbox_cli.serve.http.routing import Streams
+from cardbox_cli.serve.api.responses import error_docs, openapi_document
+from cardbox_cli.serve.following import ChangeFeed
+from cardbox_cli.serve.http.errors import OutageLog, add_error_handlers
+from cardbox_cli.serve.http.middleware import AccessLog, RequestLimits
+from cardbox_cli.serve.http.routing import StreamLimit
 from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page import box_pages, request_pages, site_pages, turn_pages
 from cardbox_cli.serve.page.links import PREFIX
-from cardbox_cli.store.connection.connection_pool import Lending
+from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.connection.target import find_listen_target
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -39,7 +39,7 @@ def make_app(options: ServeOptions) -> FastAPI:
 
     Raises UsageError for an invalid CBX_LISTEN_URL, host name or origin.
     """
-    check_names(options.hosts, options.origins)
+    check_hosts_and_origins(options.hosts, options.origins)
     app = FastAPI(
         title="cbx",
         version=version("cardbox-cli"),
@@ -49,13 +49,13 @@ def make_app(options: ServeOptions) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.options = options
-    app.state.streams = Streams(options.streams)
+    app.state.streams = StreamLimit(options.streams)
     app.state.outages = OutageLog()
-    app.state.following = Following(find_listen_target(options.target), pause=options.pause)
-    app.state.doorkeeper = Doorkeeper(
+    app.state.following = ChangeFeed(find_listen_target(options.target), pause=options.pause)
+    app.state.doorkeeper = Authenticator(
         Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
     )
-    app.state.lending = Lending(
+    app.state.lending = ConnectionPool(
         options.target,
         most=options.connections,
         longest=timedelta(seconds=options.statement_timeout),
@@ -68,7 +68,7 @@ def make_app(options: ServeOptions) -> FastAPI:
         app.include_router(each, prefix=f"{PREFIX}/{{project}}", include_in_schema=False)
     # Last, because it answers 404 to everything that no other route matches.
     app.include_router(site_pages.site_routes, include_in_schema=False)
-    answer_errors(app)
+    add_error_handlers(app)
     app.openapi = _document(app, options)  # type: ignore[method-assign]  # so FastAPI's documentation says
     _guard(app, options)
     return app
@@ -77,19 +77,19 @@ def make_app(options: ServeOptions) -> FastAPI:
 _health = APIRouter()
 
 
-@_health.get("/health", responses=errors(400, 408, 413))
+@_health.get("/health", responses=error_docs(400, 408, 413))
 async def health() -> dict[str, str]:
     """Report that the server is running."""
     return {"status": "ok"}
 
 
 def _document(app: FastAPI, options: ServeOptions) -> Callable[[], dict[str, object]]:
-    return lambda: document(app, options)
+    return lambda: openapi_document(app, options)
 
 
 def _guard(app: FastAPI, options: ServeOptions) -> None:
     """Add the middleware. The last one added runs first."""
-    app.add_middleware(Slashes)
+    app.add_middleware(EncodedSlashes)
     if options.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -100,8 +100,8 @@ def _guard(app: FastAPI, options: ServeOptions) -> None:
         )
     hosts = [*options.hosts] or ([*_LOCAL] if is_loopback(options.host) else [])
     if hosts:
-        app.add_middleware(Hosts, names=hosts)
-    app.add_middleware(Bounds)
+        app.add_middleware(AllowedHosts, names=hosts)
+    app.add_middleware(RequestLimits)
     if options.log is not None:
         app.add_middleware(AccessLog, write=options.log)
 

@@ -14,13 +14,13 @@ import anyio
 from anyio import to_thread
 
 from cardbox_cli.execution.notifications.service import PostgresSubscription
-from cardbox_cli.serve.http.reading import Asker
+from cardbox_cli.serve.http.reading import ProjectRequest
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.views.recent_changes import ChangeViews, Standing
+from cardbox_cli.store.views.recent_changes import ChangeViews, ProjectState
 
 _LOG = logging.getLogger("cbx.serve")
 
-SILENT = 15.0
+MAX_WAIT_SECONDS = 15.0
 """The maximum number of seconds of one wait."""
 # Seconds from a notification to the read: many notifications arrive together.
 _DEBOUNCE_SECONDS = 0.1
@@ -31,10 +31,10 @@ class _Followed:
         self.followers = 0
         self.lock = anyio.Lock()
         self.count = -1
-        self.standing: Standing | None = None
+        self.standing: ProjectState | None = None
 
 
-class Following:
+class ChangeFeed:
     """Reads projects for their followers. `target`: where to listen. `pause`: seconds between two reads."""
 
     def __init__(self, target: Target, *, pause: float) -> None:
@@ -49,13 +49,13 @@ class Following:
         self.is_over = False
 
     @asynccontextmanager
-    async def follow(self, asker: Asker) -> AsyncIterator["Follower"]:
+    async def follow(self, asker: ProjectRequest) -> AsyncIterator["ProjectFollower"]:
         """Return a follower of a project, which must leave the context when it stops following."""
         self._listen()
         followed = self._projects.setdefault(asker.project_id, _Followed())
         followed.followers += 1
         try:
-            yield Follower(self, followed, asker)
+            yield ProjectFollower(self, followed, asker)
         finally:
             followed.followers -= 1
             if not followed.followers:
@@ -71,9 +71,9 @@ class Following:
         if self._subscription is not None:
             self._subscription.close()
 
-    async def changed(self, seen: int) -> int:
+    async def wait_for_change(self, seen: int) -> int:
         """Wait at most `SILENT` seconds until something may have changed since `seen`; return the count."""
-        until = monotonic() + SILENT
+        until = monotonic() + MAX_WAIT_SECONDS
         while self._count == seen and not self.is_over and (now := monotonic()) < until:
             due = self._at + self._pause
             if now >= due:
@@ -110,22 +110,22 @@ class Following:
         self._change = anyio.Event()
 
 
-class Follower:
+class ProjectFollower:
     """A client that follows a project."""
 
-    def __init__(self, following: Following, followed: _Followed, asker: Asker) -> None:
+    def __init__(self, following: ChangeFeed, followed: _Followed, asker: ProjectRequest) -> None:
         self._following = following
         self._followed = followed
         self._asker = asker
         self._seen = -1
 
-    async def look(self) -> Standing:
+    async def read_state(self) -> ProjectState:
         """Return the state of the project, at least as new as the last known change.
 
         Raises Refused if the client's token is no longer valid.
         """
         self._seen = self._following.count
-        await self._asker.admitted()
+        await self._asker.authenticate()
         followed = self._followed
         async with followed.lock:
             if followed.standing is None or followed.count < self._seen:
@@ -134,10 +134,10 @@ class Follower:
                 followed.count = count
             return followed.standing
 
-    async def changed(self) -> bool:
+    async def wait_for_change(self) -> bool:
         """Wait until something may have changed since the last read; return False after `SILENT` seconds."""
-        return await self._following.changed(self._seen) != self._seen
+        return await self._following.wait_for_change(self._seen) != self._seen
 
-    def _read(self) -> Standing:
-        with self._asker.look() as read:
-            return ChangeViews(read.database, read.project_id).look()
+    def _read(self) -> ProjectState:
+        with self._asker.open_snapshot() as read:
+            return ChangeViews(read.database, read.project_id).poll()

@@ -25,13 +25,13 @@ from cardbox_cli.inspect.search import CardSearch
 from cardbox_cli.inspect.turns import view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import TURN_STATUSES
-from cardbox_cli.serve.addresses import LINES
-from cardbox_cli.serve.project import Project
+from cardbox_cli.serve.addresses import PAGE_SIZE
+from cardbox_cli.serve.project import ProjectView
 from cardbox_cli.settings import Settings
-from cardbox_cli.store.connection.connection_pool import Lending
+from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.turn_views import TurnFilter
-from cardbox_cli.text import command_line, conflict_message, one_line, without_credentials
+from cardbox_cli.text import command_line, conflict_message, excerpt, redact_credentials
 
 # --- long results. A value divides its space among its parts. Short parts stay whole, so that ids and states
 # survive next to a long text. Texts and lists keep their beginning and their end: tasks are at the beginning,
@@ -48,20 +48,20 @@ _MAX_LEVELS = 24
 _NOTE_BYTES = 48
 
 
-class Bounded(NamedTuple):
+class BoundedJson(NamedTuple):
     """The JSON of a result, and its original number of bytes if it was cut."""
 
     json: str
     whole: int | None
 
 
-def bounded(value: Any, most: int = MAX_ANSWER) -> Bounded:
+def encode_bounded(value: Any, most: int = MAX_ANSWER) -> BoundedJson:
     """Encode a value as valid JSON of at most `most` bytes, cut if necessary."""
     encoded = exact_json.encode(value)
     if len(encoded) <= most:
-        return Bounded(encoded.decode(), None)
+        return BoundedJson(encoded.decode(), None)
     cut = _cut(exact_json.decode_stored(encoded), most, _MAX_LEVELS)
-    return Bounded(exact_json.encode(cut).decode(), len(encoded))
+    return BoundedJson(exact_json.encode(cut).decode(), len(encoded))
 
 
 def cut_text(text: str, room: int) -> str:
@@ -174,10 +174,10 @@ Limit = Annotated[int, Field(ge=1, le=200, description="Maximum number of items.
 NO_OPTIONS: Mapping[str, object] = {}
 
 
-class Reader:
+class ToolRunner:
     """Runs tool calls, each in its own snapshot of the project."""
 
-    def __init__(self, lending: Lending, project_id: str, *, settings: Settings, usual: str) -> None:
+    def __init__(self, lending: ConnectionPool, project_id: str, *, settings: Settings, usual: str) -> None:
         self._lending = lending
         self._project_id = project_id
         self._settings = settings
@@ -185,7 +185,7 @@ class Reader:
 
     def __call__(
         self,
-        ask: Callable[[Project], Any],
+        ask: Callable[[ProjectView], Any],
         *whole: str | None,
         options: Mapping[str, object] = NO_OPTIONS,
         narrower: str = "",
@@ -197,14 +197,14 @@ class Reader:
         """
         try:
             with self._lending.snapshot() as database:
-                project = Project(database, self._project_id, settings=self._settings, usual=self._usual)
-                answer = bounded(ask(project))
+                project = ProjectView(database, self._project_id, settings=self._settings, usual=self._usual)
+                answer = encode_bounded(ask(project))
         except CbxError as exc:
             hint = f" ({exc.hint})" if exc.hint else ""
             raise ToolError(_shorten(f"{exc.code}: {exc.message}{hint}")) from exc
         except Exception as exc:
             # No traceback: it would appear in the log of the program that started the server.
-            kind, message = type(exc).__name__, one_line(without_credentials(str(exc)), _MAX_MESSAGE)
+            kind, message = type(exc).__name__, excerpt(redact_credentials(str(exc)), _MAX_MESSAGE)
             _LOG.error("unexpected %s: %s", kind, message)
             raise ToolError(f"unexpected {kind} (this is a bug in cbx: please report it)") from None
         if answer.whole is None:
@@ -217,10 +217,10 @@ class Reader:
 
 
 def _shorten(text: str) -> str:
-    return cut_text(without_credentials(text), _MAX_MESSAGE)
+    return cut_text(redact_credentials(text), _MAX_MESSAGE)
 
 
-def make_server(read: Reader) -> MCPServer[Any]:
+def make_server(read: ToolRunner) -> MCPServer[Any]:
     """Return the MCP server with the tools of a project."""
     functions = (*_turn_tools(read), *_card_tools(read), *_request_tools(read))
     return MCPServer(
@@ -243,13 +243,13 @@ def _tool(function: Callable[..., list[str]]) -> Tool:
     return tool
 
 
-def _turn_tools(read: Reader) -> list[Callable[..., list[str]]]:
+def _turn_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
     def why(turn: Turn = None, agent: Agent = None) -> list[str]:
         """Explain why a turn (or an agent's active turn) is stuck or waiting: verdict, rows that prove it,
         who must act next, and the command that frees it. Without arguments, list all problems of the project.
         """
 
-        def ask(project: Project) -> Any:
+        def ask(project: ProjectView) -> Any:
             if turn is not None and agent is not None:
                 raise UsageError(conflict_message("turn", "agent"))
             option = project.project_option
@@ -264,10 +264,10 @@ def _turn_tools(read: Reader) -> list[Callable[..., list[str]]]:
         everything = None if turn or agent else "--all"
         return read(ask, "why", turn, by_agent, agent, everything, narrower="Name a turn or an agent.")
 
-    def list_turns(agent: Agent = None, status: Status = None, limit: Limit = LINES) -> list[str]:
+    def list_turns(agent: Agent = None, status: Status = None, limit: Limit = PAGE_SIZE) -> list[str]:
         """List turns, newest first, with state, end status and boxes. Filter by agent or state."""
 
-        def ask(project: Project) -> Any:
+        def ask(project: ProjectView) -> Any:
             where = TurnFilter(agent_id=agent, status=status)
             found = project.turns.newest(where, limit=limit)
             return [summary(each) for each in found]
@@ -278,15 +278,15 @@ def _turn_tools(read: Reader) -> list[Callable[..., list[str]]]:
     def show_turn(turn: TheTurn) -> list[str]:
         """Show one turn in full: state, steps, tool calls, boxes, edges, children, and timeline."""
 
-        def ask(project: Project) -> Any:
-            return view_turn(project.turns.story(project.turns.resolve(turn)))
+        def ask(project: ProjectView) -> Any:
+            return view_turn(project.turns.read_all(project.turns.resolve(turn)))
 
         return read(ask, "turn", "show", turn, narrower="`why` is shorter.")
 
     return [why, list_turns, show_turn]
 
 
-def _card_tools(read: Reader) -> list[Callable[..., list[str]]]:
+def _card_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
     def search_cards(
         text: Annotated[
             str,
@@ -298,11 +298,11 @@ def _card_tools(read: Reader) -> list[Callable[..., list[str]]]:
             ),
         ],
         type: Annotated[str, Field(max_length=_ID, description="For example tool.result.")] | None = None,
-        limit: Limit = LINES,
+        limit: Limit = PAGE_SIZE,
     ) -> list[str]:
         """Find cards that contain these whole words, ignoring case, newest first. Filter by type."""
 
-        def ask(project: Project) -> Any:
+        def ask(project: ProjectView) -> Any:
             return list(CardSearch(text, [type] if type else None).newest(project.cards, limit))
 
         options = {"--type": type, "--limit": limit}
@@ -313,9 +313,9 @@ def _card_tools(read: Reader) -> list[Callable[..., list[str]]]:
     ) -> list[str]:
         """Show one card: author, time, content, and its state, for example deleted or expired."""
 
-        def ask(project: Project) -> Any:
+        def ask(project: ProjectView) -> Any:
             card_id = project.cards.resolve(card)
-            found, state = project.boxes.known([card_id])[card_id]
+            found, state = project.boxes.cards_with_states([card_id])[card_id]
             return {"state": state, **msgspec.structs.asdict(found)}
 
         # Without --deleted, the command hides deleted and expired cards.
@@ -324,7 +324,7 @@ def _card_tools(read: Reader) -> list[Callable[..., list[str]]]:
     def show_box(box: TheBox, last: Limit = 20) -> list[str]:
         """Show the last cards of a box, in order, with their positions, and the size of the box."""
 
-        def ask(project: Project) -> Any:
+        def ask(project: ProjectView) -> Any:
             boxes = project.boxes
             found = boxes.get(boxes.resolve(box))
             size = len(found.card_ids)
@@ -337,7 +337,7 @@ def _card_tools(read: Reader) -> list[Callable[..., list[str]]]:
     return [search_cards, show_card, show_box]
 
 
-def _request_tools(read: Reader) -> list[Callable[..., list[str]]]:
+def _request_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
     def render(
         turn: Turn = None,
         agent: Agent = None,
@@ -352,7 +352,7 @@ def _request_tools(read: Reader) -> list[Callable[..., list[str]]]:
         agent, box, chat.
         """
 
-        def ask(project: Project) -> Any:
+        def ask(project: ProjectView) -> Any:
             requests = project.requests(format=format, profile=profile)
             return render_answer(requests, turn=turn, agent=agent, box=box, chat=chat, at=at)
 
@@ -372,7 +372,7 @@ def _request_tools(read: Reader) -> list[Callable[..., list[str]]]:
         avoid them; and breaks of the prefix cache. Name one of turn, agent, box, chat.
         """
 
-        def ask(project: Project) -> Any:
+        def ask(project: ProjectView) -> Any:
             kind, name = one_of(turn=turn, agent=agent, box=box, chat=chat)
             costed = project.costs(profile=profile, since=since).read(kind, name)
             return costed.answer(project_option=project.project_option)
@@ -383,6 +383,6 @@ def _request_tools(read: Reader) -> list[Callable[..., list[str]]]:
     return [render, cost]
 
 
-def lending_of(target: Target, *, longest: float) -> Lending:
+def make_connection_pool(target: Target, *, longest: float) -> ConnectionPool:
     """Return the connection pool of a server: small, because an agent makes one call at a time."""
-    return Lending(target, most=2, longest=timedelta(seconds=longest))
+    return ConnectionPool(target, most=2, longest=timedelta(seconds=longest))

@@ -18,7 +18,7 @@ from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.turn_views import TurnViews
 
 
-class Project:
+class ProjectView:
     """A project within the caller's snapshot, for one request or one tool call.
 
     `usual` is the project that commands use without `--project`. For a page, `here` is its path and query,

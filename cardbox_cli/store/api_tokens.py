@@ -4,7 +4,7 @@ import hmac
 from datetime import timedelta
 
 from cardbox_cli.errors import Conflict
-from cardbox_cli.model.identity import ApiToken, hash_of, new_token
+from cardbox_cli.model.identity import ApiToken, new_token, token_hash
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.tables import TOKENS
@@ -26,7 +26,7 @@ class ApiTokenStore(ProjectStore):
             "insert_api_token",
             token_id=new_card_id()[-12:],
             label=label,
-            token_sha256=hash_of(token),
+            token_sha256=token_hash(token),
             actor=actor,
             now=self.database.now(),
             lasts=lasts,
@@ -45,20 +45,20 @@ class ApiTokenStore(ProjectStore):
         self.database.require(TOKENS)
         now = self.database.now()
         revoked = self._one(ApiToken, "revoke_api_token", token_id=token_id, now=now)
-        return self._found(revoked, "token", token_id, _NO_TOKEN)
+        return self._require_item(revoked, "token", token_id, _NO_TOKEN)
 
-    def opens(self, token: str) -> str | None:
+    def find_valid(self, token: str) -> str | None:
         """Return the id of the valid token with this text, or None.
 
         Compares every hash of the project, each in constant time.
         """
-        wanted, found = hash_of(token), None
+        wanted, found = token_hash(token), None
         for token_id, kept in self._valid_tokens():
             if hmac.compare_digest(bytes(kept), wanted):
                 found = token_id
         return found
 
-    def is_in_force(self, token_id: str) -> bool:
+    def is_valid(self, token_id: str) -> bool:
         """Return whether a token is still valid."""
         return any(each == token_id for each, _ in self._valid_tokens())
 

@@ -11,12 +11,18 @@ from typing import Any
 
 from cardbox_cli.model.execution.turns import AuditEntry, Fence, new_id
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import Dated, Further, ProjectStore, paged, place
+from cardbox_cli.store.connection.project_store import (
+    DateFilter,
+    FurtherCount,
+    ProjectStore,
+    page_parameters,
+    read_pages,
+)
 
 _TABLE = "cbx.audit"
 
 
-class AuditFilter(Dated, frozen=True, kw_only=True):
+class AuditFilter(DateFilter, frozen=True, kw_only=True):
     """Filter of a list of audit rows; None means any."""
 
     agent_id: str | None = None
@@ -64,7 +70,7 @@ class AuditStore(ProjectStore):
         if self._has_table:
             self._run("write_audit", **row)
 
-    def of_turn(self, agent_turn_id: str) -> list[AuditEntry]:
+    def list_by_turn(self, agent_turn_id: str) -> list[AuditEntry]:
         """Return the changes to a turn from outside its run, in order."""
         if not self.database.keeps_turns:
             return []
@@ -73,11 +79,13 @@ class AuditStore(ProjectStore):
     def newest(self, where: AuditFilter | None = None, *, limit: int | None = None) -> Iterator[AuditEntry]:
         """Yield the rows that match `where`, newest first, reading page by page."""
         self._require(_TABLE)
-        return paged(partial(self._page, self._dated(where or AuditFilter())), limit=limit)
+        return read_pages(partial(self._page, self._resolve_dates(where or AuditFilter())), limit=limit)
 
-    def further(self, where: AuditFilter, last: AuditEntry) -> Further:
+    def further(self, where: AuditFilter, last: AuditEntry) -> FurtherCount:
         """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further("count_further_audit", **place(self._dated(where), last, 0, key="audit_id"))
+        return self._further(
+            "count_further_audit", **page_parameters(self._resolve_dates(where), last, 0, key="audit_id")
+        )
 
     def _page(self, where: AuditFilter, after: AuditEntry | None, size: int) -> list[AuditEntry]:
-        return self._all(AuditEntry, "list_audit", **place(where, after, size, key="audit_id"))
+        return self._all(AuditEntry, "list_audit", **page_parameters(where, after, size, key="audit_id"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, InvalidInput, NotFound
-from cardbox_cli.limits import BOXES_LOOKED_INTO
+from cardbox_cli.limits import MAX_BOXES_SEARCHED
 from cardbox_cli.model.boxes import (
     Box,
     BoxView,
@@ -28,17 +28,17 @@ from cardbox_cli.model.boxes import (
 )
 from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.execution.turns import Fence, Head
-from cardbox_cli.model.ids import as_box_id, hash_ids, new_box_id, unique
+from cardbox_cli.model.ids import canonical_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import (
-    Dated,
-    Further,
+    DateFilter,
+    FurtherCount,
     ProjectStore,
     like_escape,
-    paged,
-    place,
-    shown_beginning,
-    the_one,
+    page_parameters,
+    read_pages,
+    require_single,
+    short_id_pattern,
 )
 from cardbox_cli.store.execution.head_store import HeadStore
 from cardbox_cli.store.in_use import BoxUseStore
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 class BoxInfoStore(ProjectStore):
     """The titles and provenance of one project's boxes. Box ids are canonical."""
 
-    def keep(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
+    def save(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
         """Store the title and the provenance of a box, replacing earlier ones, if either is given."""
         if self.database.keeps_box_info and (title is not None or provenance is not None):
             packed = None if provenance is None else jsonb(provenance)
             self._run("insert_box_info", box_id=box_id, title=title, provenance=packed)
 
-    def keep_titles(self, titles: Iterable[tuple[str, str | None]]) -> None:
+    def save_titles(self, titles: Iterable[tuple[str, str | None]]) -> None:
         """Store the titles of new boxes, as pairs of id and title, in one statement."""
         titled = [(box_id, title) for box_id, title in titles if title is not None]
         if titled and self.database.keeps_box_info:
@@ -84,23 +84,23 @@ class BoxInfoStore(ProjectStore):
             # Another program wrote it in its own format.
             return None
 
-    def forget(self, box_id: str) -> None:
+    def delete(self, box_id: str) -> None:
         """Delete the title and provenance of a box."""
         if self.database.keeps_box_info:
             self._run("delete_box_info", box_id=box_id)
 
 
-NO_BOX = "`cbx box list` shows the newest boxes"
+BOX_LIST_HINT = "`cbx box list` shows the newest boxes"
 _BY_CHANGE = {"key": "box_id", "time": "updated_at"}
 # Number of cards read per query.
 _CARDS_PER_QUERY = 2000
 
 
-class BoxFilter(Dated, frozen=True, kw_only=True):
+class BoxFilter(DateFilter, frozen=True, kw_only=True):
     """Filter of a list of boxes by the time of their last change."""
 
 
-class FoundBoxes(msgspec.Struct, frozen=True):
+class BoxBatch(msgspec.Struct, frozen=True):
     """Result of a batch read: the boxes found, in the order requested, and the missing ids."""
 
     boxes: list[Box]
@@ -117,14 +117,16 @@ class BoxStore(ProjectStore):
 
     def get(self, box_id: str) -> Box:
         """Return the box with this id. Raises NotFound, also for a string that is not a UUID."""
-        return self._found(next(iter(self.get_many([box_id]).boxes), None), "box", box_id, NO_BOX)
+        return self._require_item(
+            next(iter(self.get_many([box_id]).boxes), None), "box", box_id, BOX_LIST_HINT
+        )
 
-    def get_many(self, box_ids: Sequence[str]) -> FoundBoxes:
+    def get_many(self, box_ids: Sequence[str]) -> BoxBatch:
         """Return the boxes with these ids in the order of `box_ids`, each once, and the missing ids."""
-        wanted = unique(as_box_id(box_id) or box_id for box_id in box_ids)
-        rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in wanted if as_box_id(box_id)])
-        boxes = {box.box_id: box for box in self.with_titles([decode_box(row) for row in rows])}
-        return FoundBoxes(
+        wanted = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
+        rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in wanted if canonical_box_id(box_id)])
+        boxes = {box.box_id: box for box in self.add_titles([decode_box(row) for row in rows])}
+        return BoxBatch(
             boxes=[boxes[box_id] for box_id in wanted if box_id in boxes],
             missing_box_ids=[box_id for box_id in wanted if box_id not in boxes],
         )
@@ -137,33 +139,39 @@ class BoxStore(ProjectStore):
         """Return `id_lists` as JSON text. The text of a list that extends another one begins with the same
         text.
         """
-        return dict(self._rows("box_id_lists", box_ids=[each for each in map(as_box_id, box_ids) if each]))
+        return dict(
+            self._rows("box_id_lists", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
+        )
 
-    def existing(self, box_ids: Iterable[str]) -> set[str]:
+    def filter_existing(self, box_ids: Iterable[str]) -> set[str]:
         """Return the ids of these that are boxes of the project."""
-        return set(self._column("existing_boxes", box_ids=[each for each in map(as_box_id, box_ids) if each]))
+        return set(
+            self._column("existing_boxes", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
+        )
 
     def require(self, box_id: str) -> None:
         """Raise NotFound unless the box exists."""
-        if not self.existing([box_id]):
-            raise self._absent("box", box_id, NO_BOX)
+        if not self.filter_existing([box_id]):
+            raise self._not_found("box", box_id, BOX_LIST_HINT)
 
     def length(self, box_id: str) -> int:
         """Return the number of positions of a box. Raises NotFound."""
-        length = self._value("box_length", box_id=as_uuid(box_id))
-        return int(self._found(length, "box", box_id, NO_BOX))
+        length = self._value("box_length", box_id=uuid_or_nil(box_id))
+        return int(self._require_item(length, "box", box_id, BOX_LIST_HINT))
 
-    def share(self, box_id: str) -> bool:
+    def lock_shared(self, box_id: str) -> bool:
         """Lock the box against changes until the end of the transaction; return False if it is unknown."""
-        return bool(self._value("share_box", box_id=as_uuid(box_id)))
+        return bool(self._value("share_box", box_id=uuid_or_nil(box_id)))
 
     def slots(self, box_id: str) -> list[Slot]:
         """Return every position of the box in order with its card, by one query; [] for an unknown box."""
-        return [slot_of(row) for row in self._rows("slots_of_box", box_id=as_uuid(box_id), **_ALL_POSITIONS)]
+        return [
+            slot_of(row) for row in self._rows("slots_of_box", box_id=uuid_or_nil(box_id), **_ALL_POSITIONS)
+        ]
 
     def stream(self, box_id: str, window: range | None = None) -> Iterator[Slot]:
         """Yield `slots`, or those of `window`, lazily within the caller's transaction or snapshot."""
-        return map(slot_of, self._stream("slots_of_box", box_id=as_uuid(box_id), **_positions(window)))
+        return map(slot_of, self._stream("slots_of_box", box_id=uuid_or_nil(box_id), **_positions(window)))
 
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None, window: range | None = None
@@ -175,7 +183,7 @@ class BoxStore(ProjectStore):
         """
         wanted = None if types is None else list(types)
         positions = _positions(window)
-        return self._stream("json_of_box", box_id=as_uuid(box_id), types=wanted, **positions)
+        return self._stream("json_of_box", box_id=uuid_or_nil(box_id), types=wanted, **positions)
 
     def view(self, box_id: str) -> BoxView:
         """Return the box with its cards and digest, as one snapshot. Raises NotFound."""
@@ -188,7 +196,7 @@ class BoxStore(ProjectStore):
         """Return the record of how the box was packed; None without one, or if this database does not store
         it.
         """
-        return self._info.provenance(as_uuid(box_id))
+        return self._info.provenance(uuid_or_nil(box_id))
 
     def diff(self, a: str, b: str) -> "BoxDiff":
         """Compare box `a` with box `b` in one snapshot. Raises NotFound."""
@@ -196,13 +204,13 @@ class BoxStore(ProjectStore):
 
         with self.database.snapshot():
             one, other = self.get(a), self.get(b)
-            found = diff.diff(one.card_ids, other.card_ids)
+            found = diff.diff_ids(one.card_ids, other.card_ids)
             differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
             differing += [other.card_ids[place] for place in found.added]
-            known = self.known(differing)
-        return diff.compare(one, other, found, known)
+            known = self.cards_with_states(differing)
+        return diff.compare_boxes(one, other, found, known)
 
-    def known(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
+    def cards_with_states(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
         """Return the cards with these ids, including hidden ones, each with its state, by id."""
         wanted = unique(card_ids)
         return {
@@ -214,37 +222,39 @@ class BoxStore(ProjectStore):
         }
 
     def refs(
-        self, card_id: str, *, limit: int | None = None, latest: int | None = BOXES_LOOKED_INTO.value
+        self, card_id: str, *, limit: int | None = None, latest: int | None = MAX_BOXES_SEARCHED.value
     ) -> Iterator[Reference]:
         """Yield the boxes that contain this id, of a card or dangling, last changed first, reading page by
         page.
 
         Searches the `latest` boxes that changed last; None for all.
         """
-        return paged(partial(self._page_of_refs, card_id, latest), limit=limit)
+        return read_pages(partial(self._page_of_refs, card_id, latest), limit=limit)
 
-    def count_refs(self, card_id: str, *, latest: int | None = BOXES_LOOKED_INTO.value) -> int:
+    def count_refs(self, card_id: str, *, latest: int | None = MAX_BOXES_SEARCHED.value) -> int:
         """Return how many boxes contain this id, among the `latest` that changed last; None for all."""
         return int(self._value("count_boxes_of_card", card_id=card_id, latest=latest))
 
-    def are_more_than(self, number: int) -> bool:
+    def has_more_than(self, number: int) -> bool:
         """Return whether the project has more than `number` boxes. Takes as long as counting that many."""
         return bool(self._value("has_more_boxes", latest=number))
 
     def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
         """Yield the boxes that match `where`, last changed first, reading page by page."""
-        return paged(partial(self._page, self._dated(where or BoxFilter())), limit=limit)
+        return read_pages(partial(self._page, self._resolve_dates(where or BoxFilter())), limit=limit)
 
-    def further(self, where: BoxFilter, last: Box) -> Further:
+    def count_further(self, where: BoxFilter, last: Box) -> FurtherCount:
         """Return how many boxes `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further("count_further_boxes", **place(self._dated(where), last, 0, **_BY_CHANGE))
+        return self._further(
+            "count_further_boxes", **page_parameters(self._resolve_dates(where), last, 0, **_BY_CHANGE)
+        )
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one.
 
         A part is its beginning, its end, or the beginning of the short id. Raises NotFound, AmbiguousId.
         """
-        whole = as_box_id(wanted)
+        whole = canonical_box_id(wanted)
         if whole is not None:
             return whole
         piece = wanted.lower().replace("-", "")
@@ -255,18 +265,18 @@ class BoxStore(ProjectStore):
             first=first,
             last=last,
             reversed_pattern=reversed_pattern,
-            shown=shown_beginning(self.database, piece, "public.idx_boxes_shown"),
+            shown=short_id_pattern(self.database, piece, "public.idx_boxes_shown"),
         )
-        return the_one("box", wanted, found, self.project_id)
+        return require_single("box", wanted, found, self.project_id)
 
     def _page(self, where: BoxFilter, after: Box | None, size: int) -> list[Box]:
-        rows = self._column("list_boxes", **place(where, after, size, **_BY_CHANGE))
-        return self.with_titles([decode_box(row) for row in rows])
+        rows = self._column("list_boxes", **page_parameters(where, after, size, **_BY_CHANGE))
+        return self.add_titles([decode_box(row) for row in rows])
 
     def _page_of_refs(
         self, card_id: str, latest: int | None, after: Reference | None, size: int
     ) -> list[Reference]:
-        asked = place(BoxFilter(), after, size, **_BY_CHANGE)
+        asked = page_parameters(BoxFilter(), after, size, **_BY_CHANGE)
         found = self._all(Reference, "boxes_of_card", card_id=card_id, latest=latest, **asked)
         box_ids = [each.box_id for each in found]
         titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
@@ -275,7 +285,7 @@ class BoxStore(ProjectStore):
             for each in found
         ]
 
-    def with_titles(self, boxes: list[Box]) -> list[Box]:
+    def add_titles(self, boxes: list[Box]) -> list[Box]:
         titles = self._info.titles([box.box_id for box in boxes])
         return [msgspec.structs.replace(box, title=titles.get(box.box_id)) for box in boxes]
 
@@ -301,7 +311,7 @@ class BoxStore(ProjectStore):
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
                 raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new one")
-            self._info.keep(box.box_id, title, provenance)
+            self._info.save(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 
     def append(
@@ -331,24 +341,24 @@ class BoxStore(ProjectStore):
                 _check_output(held, box_id)
             length = self._value(
                 "append_to_box",
-                box_id=as_uuid(box_id),
+                box_id=uuid_or_nil(box_id),
                 card_ids=jsonb(list(card_ids)),
                 allow_dangling=allow_dangling,
             )
             if length is None:
                 if not allow_dangling:
                     self._refuse_absent(card_ids)
-                raise self._absent("box", box_id, NO_BOX)
+                raise self._not_found("box", box_id, BOX_LIST_HINT)
             if is_free:
                 # Check after the write has locked the box: until then a turn may have been dispatched.
-                self._use.refuse_change([as_uuid(box_id)])
+                self._use.refuse_change([uuid_or_nil(box_id)])
         return int(length)
 
     def ensure(self, box_id: str) -> Box:
         """Return the box with this id, created empty if missing. Raises BoxConflict if another project has
         it.
         """
-        canonical = as_box_id(box_id)
+        canonical = canonical_box_id(box_id)
         if canonical is None:
             raise InvalidInput(f"the box id {box_id!r} is not a UUID")
         with self.database.transaction():
@@ -360,13 +370,13 @@ class BoxStore(ProjectStore):
                 raise BoxConflict(f"the box id {box_id!r} is taken")
         return found.boxes[0]
 
-    def put(self, box_id: str, card_id: str) -> None:
+    def ensure_card(self, box_id: str, card_id: str) -> None:
         """Add a card to a box unless it contains it; create the box if it is missing. Raises as `ensure`
         does.
 
         The caller has locked the turn that writes to the box.
         """
-        canonical = as_box_id(box_id)
+        canonical = canonical_box_id(box_id)
         if not self._value("put_into_box", box_id=canonical, card_ids=jsonb([card_id])):
             self.ensure(box_id)
             self._value("put_into_box", box_id=canonical, card_ids=jsonb([card_id]))
@@ -393,7 +403,7 @@ class BoxStore(ProjectStore):
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
             provenance = self.provenance(box.box_id)
             if provenance is not None:
-                self._info.keep(box.box_id, box.title, provenance.moved(box.card_ids, card_ids))
+                self._info.save(box.box_id, box.title, provenance.reorder(box.card_ids, card_ids))
         return msgspec.structs.replace(decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
@@ -415,7 +425,7 @@ class BoxStore(ProjectStore):
                 card_ids,
                 parent_ids=[box.box_id],
                 title=box.title,
-                provenance=None if provenance is None else provenance.moved(box.card_ids, card_ids),
+                provenance=None if provenance is None else provenance.reorder(box.card_ids, card_ids),
                 allow_dangling=True,
             )
 
@@ -440,7 +450,7 @@ class BoxStore(ProjectStore):
             self._refuse_profile_box(box.box_id)
             self._use.refuse_delete(box.box_id)
             self._value("delete_box", box_id=box.box_id)
-            self._info.forget(box.box_id)
+            self._info.delete(box.box_id)
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
         """Insert the box; return None if its id is taken."""
@@ -464,8 +474,10 @@ class BoxStore(ProjectStore):
 
     def lock(self, box_id: str) -> Box:
         """Return the box, locked until the end of the transaction. Raises NotFound."""
-        row = self._found(self._value("lock_box", box_id=as_uuid(box_id)), "box", box_id, NO_BOX)
-        return self.with_titles([decode_box(row)])[0]
+        row = self._require_item(
+            self._value("lock_box", box_id=uuid_or_nil(box_id)), "box", box_id, BOX_LIST_HINT
+        )
+        return self.add_titles([decode_box(row)])[0]
 
     def _refuse_profile_box(self, box_id: str) -> None:
         if "resource.profiles" not in self.database.tables:
@@ -492,9 +504,9 @@ _ALL_POSITIONS: dict[str, int | None] = {"first": None, "last": None}
 _NIL = "00000000-0000-0000-0000-000000000000"
 
 
-def as_uuid(box_id: str) -> str:
+def uuid_or_nil(box_id: str) -> str:
     """Return `box_id` for a query; for a string that is not a UUID, an id that no box has."""
-    return as_box_id(box_id) or _NIL
+    return canonical_box_id(box_id) or _NIL
 
 
 def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
@@ -519,7 +531,7 @@ def slot_of(row: Sequence[Any]) -> Slot:
 
 
 def _check_output(head: Head, box_id: str) -> None:
-    if head.output_box_id != as_uuid(box_id):
+    if head.output_box_id != uuid_or_nil(box_id):
         hint = f"its output box is {head.output_box_id}"
         raise BoxConflict(f"box {box_id} is not the output box of turn {head.fence.agent_turn_id}", hint=hint)
 
@@ -529,6 +541,6 @@ def cards_of_type(boxes: BoxStore, box_id: str | None, card_type: str) -> list[C
 
     Returns [] for an unknown box or None. Takes part in the caller's transaction or snapshot.
     """
-    known = as_box_id(box_id or "")
+    known = canonical_box_id(box_id or "")
     lines = [] if known is None else boxes.json_lines(known, [card_type])
     return [decode_card(line) for _, line in lines if line is not None]

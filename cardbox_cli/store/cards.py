@@ -14,21 +14,21 @@ import msgspec
 from cardbox_cli.errors import CardConflict, CbxError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft, check_draft, decode_card
-from cardbox_cli.model.ids import as_box_id, unique
+from cardbox_cli.model.ids import canonical_box_id, unique
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import (
-    COUNTED,
-    Dated,
-    Further,
+    MAX_COUNTED,
+    DateFilter,
+    FurtherCount,
     ProjectStore,
     like_escape,
-    paged,
-    place,
-    shown_beginning,
-    the_one,
+    page_parameters,
+    read_pages,
+    require_single,
+    short_id_pattern,
 )
 from cardbox_cli.store.connection.queries import query
-from cardbox_cli.store.in_use import CardUseStore, Force
+from cardbox_cli.store.in_use import CardUseStore, ForcedBy
 from cardbox_cli.store.projects import check_first_write
 from cardbox_cli.text import command_line
 
@@ -43,7 +43,7 @@ _INDEXED_SCRIPTS = _UNSPACED_SCRIPTS.replace("\uff00-\uffef", "\uff66-\uffdc")
 WORD_INDEX, BIGRAM_INDEX = "public.idx_cards_text", "public.idx_cards_bigrams"
 
 
-class Finder(NamedTuple):
+class SearchIndex(NamedTuple):
     """An index, and the query of a page of what it finds."""
 
     name: str
@@ -51,9 +51,9 @@ class Finder(NamedTuple):
 
 
 # By the filter field that the index serves, most selective first. Databases of other programs may lack them.
-FINDERS = {
-    "step_id": Finder("public.idx_cards_step", "list_few_cards"),
-    "trace_id": Finder("public.idx_cards_trace", "list_few_cards"),
+FIELD_INDEXES = {
+    "step_id": SearchIndex("public.idx_cards_step", "list_few_cards"),
+    "trace_id": SearchIndex("public.idx_cards_trace", "list_few_cards"),
 }
 
 
@@ -88,11 +88,13 @@ def text_search(text: str | None) -> dict[str, Any]:
     return {**nothing, "patterns": _substrings(pieces), "json_patterns": _substrings(in_json)}
 
 
-def finder(text: str) -> Finder | None:
+def find_index(text: str) -> SearchIndex | None:
     """Return the index that finds the cards with this text, or None."""
     if not re.search(_UNSPACED_SCRIPTS, text):
-        return Finder(WORD_INDEX, "list_few_cards")
-    return Finder(BIGRAM_INDEX, "list_few_cards_by_bigrams") if re.search(_INDEXED_SCRIPTS, text) else None
+        return SearchIndex(WORD_INDEX, "list_few_cards")
+    return (
+        SearchIndex(BIGRAM_INDEX, "list_few_cards_by_bigrams") if re.search(_INDEXED_SCRIPTS, text) else None
+    )
 
 
 def _substrings(pieces: list[str]) -> list[str]:
@@ -111,14 +113,14 @@ _MAX_SORTED = 10_000
 _NO_CARD = "`cbx card list` shows the newest cards"
 
 
-class Written(msgspec.Struct, frozen=True):
+class CardWrite(msgspec.Struct, frozen=True):
     """A written card, and the effect of writing it."""
 
     card: Card
     outcome: Outcome
 
 
-class Counts(msgspec.Struct, frozen=True):
+class WriteCounts(msgspec.Struct, frozen=True):
     """Number of cards that a bulk write inserted, and of equal ones that existed already."""
 
     inserted: int
@@ -129,11 +131,11 @@ class Counts(msgspec.Struct, frozen=True):
         """Return the sum of both."""
         return self.inserted + self.unchanged
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.inserted + other.inserted, self.unchanged + other.unchanged)
+    def __add__(self, other: "WriteCounts") -> "WriteCounts":
+        return WriteCounts(self.inserted + other.inserted, self.unchanged + other.unchanged)
 
 
-class CardFilter(Dated, frozen=True, kw_only=True):
+class CardFilter(DateFilter, frozen=True, kw_only=True):
     """Filter of a list of cards; None means any.
 
     `since` and `until` (exclusive) are aware times, or ages on the database's clock.
@@ -151,7 +153,7 @@ class CardFilter(Dated, frozen=True, kw_only=True):
     include_deleted: bool = False
 
 
-class Found(msgspec.Struct, frozen=True):
+class CardBatch(msgspec.Struct, frozen=True):
     """Result of a batch read: the cards found, in the order requested, and the missing ids."""
 
     cards: list[Card]
@@ -165,7 +167,7 @@ class CardStore(ProjectStore):
         super().__init__(database, project_id)
         self._use = CardUseStore(database, project_id)
 
-    def add(self, draft: CardDraft, *, repair: bool = False, force: Force | None = None) -> Written:
+    def add(self, draft: CardDraft, *, repair: bool = False, force: ForcedBy | None = None) -> CardWrite:
         """Write one card. Repeating the same payload is `unchanged`; with `repair`, a different one
         overwrites.
 
@@ -179,26 +181,26 @@ class CardStore(ProjectStore):
             check_first_write(self.database, self.project_id)
             row = self._value("insert_card", **_columns(draft))
             if row is not None:
-                return Written(decode_card(row), "inserted")
+                return CardWrite(decode_card(row), "inserted")
             stored = self._row("compare_card", **_columns(draft))
             is_same, card, deleted = stored or (False, None, False)
             if is_same and not deleted:
-                return Written(decode_card(card), "unchanged")
+                return CardWrite(decode_card(card), "unchanged")
             if stored is not None and repair:
                 return self._overwrite(draft, is_same, force)
             raise self._conflict(draft.card_id, draft.tool_call_id, held=stored is not None, deleted=deleted)
 
-    def _overwrite(self, draft: CardDraft, is_same: bool, force: Force | None) -> Written:
+    def _overwrite(self, draft: CardDraft, is_same: bool, force: ForcedBy | None) -> CardWrite:
         """Overwrite a card. Restoring a deleted card unchanged does not affect any turn."""
-        written = Written(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
+        written = CardWrite(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
         if not is_same:
             self._use.check_change([draft.card_id], "repair", force)
         return written
 
-    def add_many(self, drafts: Iterable[CardDraft]) -> Counts:
+    def add_many(self, drafts: Iterable[CardDraft]) -> WriteCounts:
         """Write a stream of cards in constant memory, all or nothing. Raises as `add` does."""
         counts = self.add_labelled((0, draft) for draft in drafts)
-        return counts.get(0, Counts(0, 0))
+        return counts.get(0, WriteCounts(0, 0))
 
     def refresh_statistics(self, added: int) -> None:
         """Analyze cards and boxes if `added` cards are more than the server knew of.
@@ -214,7 +216,7 @@ class CardStore(ProjectStore):
         ):
             self.database.run("analyze_cards")
 
-    def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, Counts]:
+    def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, WriteCounts]:
         """Write cards as `add_many` does, and count them by label."""
         streamed: dict[int, int] = {}
         with self.database.transaction():
@@ -227,11 +229,11 @@ class CardStore(ProjectStore):
                 card_id, tool_call_id, held, deleted = conflict
                 raise self._conflict(card_id, tool_call_id, held=held, deleted=deleted)
         return {
-            label: Counts(inserted.get(label, 0), total - inserted.get(label, 0))
+            label: WriteCounts(inserted.get(label, 0), total - inserted.get(label, 0))
             for label, total in streamed.items()
         }
 
-    def delete(self, card_ids: Sequence[str], *, force: Force | None = None) -> list[str]:
+    def delete(self, card_ids: Sequence[str], *, force: ForcedBy | None = None) -> list[str]:
         """Soft-delete these cards; return the ids that this call deleted.
 
         Raises NotFound for unknown ids. Without `force`, raises CardConflict for a card that an unfinished
@@ -240,7 +242,7 @@ class CardStore(ProjectStore):
         with self.database.transaction():
             found = self.get_many(card_ids, include_deleted=True)
             if found.missing_card_ids:
-                raise self._absent("card", found.missing_card_ids[0], _NO_CARD)
+                raise self._not_found("card", found.missing_card_ids[0], _NO_CARD)
             gone = set(self._column("delete_cards", card_ids=list(card_ids)))
             self._use.check_change(sorted(gone), "delete", force)
         return [card_id for card_id in unique(card_ids) if card_id in gone]
@@ -248,46 +250,50 @@ class CardStore(ProjectStore):
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
         """Return the card with this id. Raises NotFound, also for a hidden one unless `include_deleted`."""
         found = self.get_many([card_id], include_deleted=include_deleted)
-        return self._found(next(iter(found.cards), None), "card", card_id, _NO_CARD)
+        return self._require_item(next(iter(found.cards), None), "card", card_id, _NO_CARD)
 
-    def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> Found:
+    def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> CardBatch:
         """Return the cards with these ids in the order of `card_ids`, each once, and the missing ids."""
         wanted = unique(card_ids)
         rows = self._rows("cards_by_ids", card_ids=wanted, include_deleted=include_deleted)
         cards = {card.card_id: card for card in (decode_card(row) for (row,) in rows)}
-        return Found(
+        return CardBatch(
             cards=[cards[card_id] for card_id in wanted if card_id in cards],
             missing_card_ids=[card_id for card_id in wanted if card_id not in cards],
         )
 
-    def absent(self, card_ids: Sequence[str]) -> list[str]:
+    def missing_ids(self, card_ids: Sequence[str]) -> list[str]:
         """Return the ids without a card in this project, in order. A deleted card does not count."""
         return self._column("absent_card_ids", card_ids=unique(card_ids)) if card_ids else []
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """Yield the cards that match `where`, newest first, reading page by page."""
-        return paged(partial(self._page, self._dated(where or CardFilter())), page=_PAGE, limit=limit)
+        return read_pages(
+            partial(self._page, self._resolve_dates(where or CardFilter())), page=_PAGE, limit=limit
+        )
 
-    def found_in(self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int) -> list[Card]:
+    def search_boxes(
+        self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int
+    ) -> list[Card]:
         """Search for `text` in the cards of these types in these boxes; return them newest first."""
         rows = self._rows(
             "list_cards_of_boxes",
             **text_search(text),
             types=list(types),
-            box_ids=[box_id for box_id in map(as_box_id, box_ids) if box_id],
+            box_ids=[box_id for box_id in map(canonical_box_id, box_ids) if box_id],
             now=self.database.now(),
             limit=limit,
         )
         return [decode_card(row) for (row,) in rows]
 
-    def further(self, where: CardFilter, last: Card) -> Further:
+    def count_further(self, where: CardFilter, last: Card) -> FurtherCount:
         """Return how many cards `newest` would yield after `last`. Reads 10,000 cards, 1,000 for a search."""
-        limit = COUNTED if where.text is None else _MAX_COUNTED_IN_SEARCH
+        limit = MAX_COUNTED if where.text is None else _MAX_COUNTED_IN_SEARCH
         if last.created_at is None:
-            return Further(0, False)
-        row = self._row("count_further_cards", **_query(self._dated(where), last, limit + 1))
+            return FurtherCount(0, False)
+        row = self._row("count_further_cards", **_query(self._resolve_dates(where), last, limit + 1))
         assert row is not None
-        return Further.counted(row[0], row[1], limit=limit)
+        return FurtherCount.from_counts(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, a unique beginning or end of one, or the beginning of a short id.
@@ -295,16 +301,16 @@ class CardStore(ProjectStore):
         Raises NotFound, AmbiguousId.
         """
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
-        shown = shown_beginning(self.database, wanted, "public.idx_cards_shown")
+        shown = short_id_pattern(self.database, wanted, "public.idx_cards_shown")
         rows = self._rows("find_card_ids", wanted=wanted, shown=shown, **patterns)
         whole = [card_id for card_id, is_whole in rows if is_whole]
-        return the_one("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
+        return require_single("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
 
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
         asked = _query(where, after, size)
         listing = self._listing_of_few(where)
         if listing is not None:
-            with self.database.aside():
+            with self.database.rolled_back():
                 self.database.run("plan_for_few")
                 rows = self._rows(listing, **asked, few=_MAX_SORTED)
             if not rows or rows[0][1] <= _MAX_SORTED:
@@ -315,8 +321,8 @@ class CardStore(ProjectStore):
         """Return the query that uses an index for exactly this filter, if that likely finds few cards."""
         if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
             return "list_few_cards"
-        wanted = [FINDERS[field] for field in FINDERS if getattr(where, field) is not None]
-        if where.text is not None and (of_texts := finder(where.text)):
+        wanted = [FIELD_INDEXES[field] for field in FIELD_INDEXES if getattr(where, field) is not None]
+        if where.text is not None and (of_texts := find_index(where.text)):
             wanted.append(of_texts)
         there = (each for each in wanted if self.database.value("index_exists", index=each.name))
         return next((each.listing for each in there), None)
@@ -339,7 +345,7 @@ class CardStore(ProjectStore):
 
 def _query(where: CardFilter, after: Card | None, limit: int) -> dict[str, Any]:
     return {
-        **place(where, after, limit, key="card_id"),
+        **page_parameters(where, after, limit, key="card_id"),
         **text_search(where.text),
         "types": None if where.types is None else list(where.types),
         "card_ids": None if where.card_ids is None else list(where.card_ids),

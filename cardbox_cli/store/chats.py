@@ -21,19 +21,26 @@ from cardbox_cli.model.chats import (
     ChatFence,
     ChatRun,
     Entry,
-    Findable,
-    near_to,
+    SearchCandidate,
+    chat_key_prefix,
     transcript_box,
 )
 from cardbox_cli.model.execution.turns import COMPLETED, Step
 from cardbox_cli.model.ids import unique
-from cardbox_cli.settings import Settings, settings_from
+from cardbox_cli.settings import Settings, read_settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database, jsonb
-from cardbox_cli.store.connection.project_store import Dated, ProjectStore, like_escape, paged, place, the_one
+from cardbox_cli.store.connection.project_store import (
+    DateFilter,
+    ProjectStore,
+    like_escape,
+    page_parameters,
+    read_pages,
+    require_single,
+)
 from cardbox_cli.store.connection.tables import CHATS
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 # --- heads and transcripts; a transcript is a chain of boxes whose ids follow from the positions of entries
 
@@ -63,7 +70,7 @@ class ChatStore(ProjectStore):
         """Return the head of this chat, locked until the end of the transaction. Raises NotFound."""
         return self._require_chat(self._one(Chat, "lock_chat", chat_key=chat_key), chat_key)
 
-    def lock_or_make(self, chat_key: str) -> Chat:
+    def lock_or_create(self, chat_key: str) -> Chat:
         """Lock the head as `lock` does; create the chat if it does not exist."""
         found = self._one(Chat, "lock_chat", chat_key=chat_key)
         if found is not None:
@@ -75,15 +82,15 @@ class ChatStore(ProjectStore):
         """Lock the head for a write of this run. Raises StaleEpoch if the chat is at another run or epoch."""
         chat = self.lock(fence.chat_key)
         if chat.fence != fence:
-            raise self.stale(fence, chat)
+            raise self.stale_error(fence, chat)
         return chat
 
-    def stale(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
+    def stale_error(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
         """Return the error that says where the chat is now that `fence` is outdated."""
         at = "no run" if chat.run_id is None else f"run {chat.run_id}, epoch {chat.epoch}"
         return StaleEpoch(
             f"run {fence.run_id} no longer has chat {fence.chat_key!r}, which is at {at}",
-            hint=f"nothing was written; `cbx chat show {argument(fence.chat_key)}` shows its last runs",
+            hint=f"nothing was written; `cbx chat show {quote_argument(fence.chat_key)}` shows its last runs",
             details={"chat_key": fence.chat_key, "run_id": fence.run_id, "epoch": fence.epoch},
         )
 
@@ -99,15 +106,15 @@ class ChatStore(ProjectStore):
 
     def all(self, *, limit: int | None = None, behind: str | None = None) -> Iterator[Chat]:
         """Yield the chats in the order of their keys, or those after the key `behind`, page by page."""
-        return paged(partial(self._page, behind or ""), limit=limit)
+        return read_pages(partial(self._page, behind or ""), limit=limit)
 
     def beginning(self, text: str, *, limit: int) -> list[Chat]:
         """Return the chats whose keys begin with `text`, last used first."""
         return self._all(Chat, "chats_between", first=text, last=text + _MAX_CHARACTER, limit=limit)
 
-    def near(self, chat_key: str, limit: int) -> list[Chat]:
+    def similar(self, chat_key: str, limit: int) -> list[Chat]:
         """Return the other chats with near keys, last used first: topics of the same chat."""
-        found = self.beginning(near_to(chat_key), limit=limit + 1)
+        found = self.beginning(chat_key_prefix(chat_key), limit=limit + 1)
         return [chat for chat in found if chat.chat_key != chat_key][:limit]
 
     def other_projects(self, chat_key: str, limit: int) -> list[str]:
@@ -123,7 +130,7 @@ class ChatStore(ProjectStore):
         Skips entries whose cards exist already, because the transcript has them. Raises CardConflict for an
         id that a different card has.
         """
-        absent = set(self._cards.absent([draft.card_id for draft in drafts]))
+        absent = set(self._cards.missing_ids([draft.card_id for draft in drafts]))
         # An existing card must be equal, otherwise it is a conflict.
         self._cards.add_many(drafts)
         new = unique(draft.card_id for draft in drafts if draft.card_id in absent)
@@ -166,8 +173,8 @@ class ChatStore(ProjectStore):
         return self._all(Chat, "list_chats", after=behind if after is None else after.chat_key, limit=size)
 
     def _require_chat(self, chat: Chat | None, chat_key: str) -> Chat:
-        why = f"`cbx chat why {argument(chat_key)}` suggests similar keys"
-        return self._found(chat, "chat", chat_key, why)
+        why = f"`cbx chat why {quote_argument(chat_key)}` suggests similar keys"
+        return self._require_item(chat, "chat", chat_key, why)
 
 
 # --- archived contexts: rows next to the boxes that hold their cards; never changed once written
@@ -221,20 +228,20 @@ class ArchiveStore(ProjectStore):
 
     def newest(self, chat_key: str, *, limit: int | None = None) -> Iterator[Archive]:
         """Yield the archived contexts of a chat, newest first, reading page by page."""
-        return paged(partial(self._page, chat_key), limit=limit)
+        return read_pages(partial(self._page, chat_key), limit=limit)
 
     def count(self, chat_key: str) -> int:
         """Return how many archived contexts a chat has. Counts up to 10,000."""
         return int(self._value("count_chat_contexts", chat_key=chat_key, limit=_MAX_COUNTED))
 
-    def with_terms(self, chat_key: str, terms: Sequence[int], limit: int) -> list[str]:
+    def find_by_terms(self, chat_key: str, terms: Sequence[int], limit: int) -> list[str]:
         """Return the ids of the newest archived contexts that have all of these terms."""
         return self._column("newest_with_terms", chat_key=chat_key, all_of=list(terms), limit=limit)
 
-    def findable(self, chat_key: str, context_ids: Sequence[str]) -> list[Findable]:
+    def search_candidates(self, chat_key: str, context_ids: Sequence[str]) -> list[SearchCandidate]:
         """Return the data by which a search ranks these archived contexts, newest first."""
         asked = list(context_ids)
-        return self._all(Findable, "findable_chat_contexts", chat_key=chat_key, context_ids=asked)
+        return self._all(SearchCandidate, "findable_chat_contexts", chat_key=chat_key, context_ids=asked)
 
     def _resolve(self, chat_key: str, wanted: str) -> str:
         piece = like_escape(wanted)
@@ -244,19 +251,19 @@ class ArchiveStore(ProjectStore):
         if not found:
             raise NotFound(
                 f"chat {chat_key!r} has no archived context {wanted!r}",
-                hint=f"`cbx chat list {argument(chat_key)}` lists them",
+                hint=f"`cbx chat list {quote_argument(chat_key)}` lists them",
             )
-        return the_one("chat context", wanted, found, self.project_id)
+        return require_single("chat context", wanted, found, self.project_id)
 
     def _page(self, chat_key: str, after: Archive | None, size: int) -> list[Archive]:
-        asked = place(Dated(), after, size, **_BY_AGE)
+        asked = page_parameters(DateFilter(), after, size, **_BY_AGE)
         return self._all(Archive, "list_chat_contexts", chat_key=chat_key, **asked)
 
 
 # --- runs of chats, and their steps
 
 
-_ANY_TIME = Dated()
+_ANY_TIME = DateFilter()
 
 
 class ChatRunStore(ProjectStore):
@@ -284,9 +291,9 @@ class ChatRunStore(ProjectStore):
             )
         return run
 
-    def last(self, chat_key: str, limit: int | None, where: Dated = _ANY_TIME) -> list[ChatRun]:
+    def last(self, chat_key: str, limit: int | None, where: DateFilter = _ANY_TIME) -> list[ChatRun]:
         """Return the last runs of a chat in the time range, newest first; None for `limit` means all."""
-        dated = msgspec.structs.asdict(self._dated(where))
+        dated = msgspec.structs.asdict(self._resolve_dates(where))
         return self._all(ChatRun, "last_chat_runs", chat_key=chat_key, limit=limit, **dated)
 
     def begin_step(
@@ -350,7 +357,7 @@ def _columns(run: ChatRun) -> dict[str, Any]:
     return {**msgspec.structs.asdict(run), **lists}
 
 
-class Room:
+class ChatStores:
     """The stores that use cases of chats share. Raises SchemaMissing if the database has no tables for chats.
 
     A use case is one transaction, and locks the head of its chat first.
@@ -359,7 +366,7 @@ class Room:
     def __init__(self, database: Database, project_id: str, settings: Settings | None = None) -> None:
         self.database = database
         self.project_id = project_id
-        self.settings = settings or settings_from()
+        self.settings = settings or read_settings()
         self.chats = ChatStore(database, project_id)
         self.archives = ArchiveStore(database, project_id)
         self.runs = ChatRunStore(database, project_id)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.limits import BOXES_LOOKED_INTO, LOG_AGE
+from cardbox_cli.limits import LOG_AGE, MAX_BOXES_SEARCHED
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.execution.turn_store import LogStore
@@ -23,7 +23,7 @@ _NIL = "00000000-0000-0000-0000-000000000000"
 Advance = Callable[[int], None]
 
 
-class Rubbish(msgspec.Struct, frozen=True):
+class PurgeCounts(msgspec.Struct, frozen=True):
     """Numbers of rows to purge, or purged. A deleted card that has expired counts as deleted."""
 
     expired: int = 0
@@ -31,9 +31,9 @@ class Rubbish(msgspec.Struct, frozen=True):
     box_info: int = 0
     logs: int = 0
 
-    def __add__(self, other: "Rubbish") -> "Rubbish":
+    def __add__(self, other: "PurgeCounts") -> "PurgeCounts":
         mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        return Rubbish(*(one + more for one, more in zip(mine, others, strict=True)))
+        return PurgeCounts(*(one + more for one, more in zip(mine, others, strict=True)))
 
     @property
     def total(self) -> int:
@@ -41,7 +41,7 @@ class Rubbish(msgspec.Struct, frozen=True):
         return sum(msgspec.structs.astuple(self))
 
 
-class Dangling(msgspec.Struct, frozen=True):
+class DanglingBox(msgspec.Struct, frozen=True):
     """A box, and how many of its positions refer to no card."""
 
     project_id: str
@@ -49,15 +49,15 @@ class Dangling(msgspec.Struct, frozen=True):
     count: int
 
 
-class Collector(ProjectStore):
+class GarbageCollector(ProjectStore):
     """The garbage of one project. With `deleted`, soft-deleted cards are garbage, too."""
 
-    def find(self, *, deleted: bool, latest: int | None = BOXES_LOOKED_INTO.value) -> Rubbish:
+    def find(self, *, deleted: bool, latest: int | None = MAX_BOXES_SEARCHED.value) -> PurgeCounts:
         """Count the rows to purge now. Counting deleted cards reads all cards of the project.
 
         Examines only the `latest` oldest rows of box info; None for all.
         """
-        return Rubbish(
+        return PurgeCounts(
             expired=self._value("count_expired"),
             deleted=self._value("count_deleted") if deleted else 0,
             box_info=self._value("count_orphaned_box_info", latest=latest)
@@ -68,13 +68,13 @@ class Collector(ProjectStore):
 
     def purge(
         self, *, deleted: bool, batch_size: int = BATCH_SIZE, advance: Advance = lambda _: None
-    ) -> Rubbish:
+    ) -> PurgeCounts:
         """Purge the garbage, and return the numbers. `advance` gets the size of each batch after its commit.
 
         Do not call it within a transaction, which would merge all batches into one.
         """
         purge = partial(_purge, limit=batch_size, advance=advance)
-        return Rubbish(
+        return PurgeCounts(
             expired=purge(partial(self._cards, "purge_expired"), "-infinity"),
             deleted=purge(partial(self._cards, "purge_deleted"), "") if deleted else 0,
             box_info=purge(self._box_info, _NIL) if self.database.keeps_box_info else 0,
@@ -84,10 +84,10 @@ class Collector(ProjectStore):
     def dangling(
         self,
         *,
-        latest: int | None = BOXES_LOOKED_INTO.value,
+        latest: int | None = MAX_BOXES_SEARCHED.value,
         without_expired: bool = False,
         without_deleted: bool = False,
-    ) -> list[Dangling]:
+    ) -> list[DanglingBox]:
         """Return the boxes with dangling references, most first; `without_…` as if those cards were purged.
 
         Searches the `latest` boxes that changed last; None for all.
@@ -98,7 +98,7 @@ class Collector(ProjectStore):
             without_expired=without_expired,
             without_deleted=without_deleted,
         )
-        return [Dangling(self.project_id, box_id, count) for box_id, count in rows]
+        return [DanglingBox(self.project_id, box_id, count) for box_id, count in rows]
 
     def _cards(self, query: str, after: str, limit: int) -> tuple[Any, ...]:
         row = self._row(query, after=after, limit=limit)
@@ -137,7 +137,7 @@ def _purge(batch: Callable[[str, int], tuple[Any, ...]], after: str, *, limit: i
         advance(count)
 
 
-def projects(database: Database) -> list[str]:
+def projects_with_rows(database: Database) -> list[str]:
     """Return every project that has rows in the database."""
     found = database.column("projects_with_rows")
     if database.keeps_box_info:

@@ -13,7 +13,7 @@ import msgspec
 
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.store.boxes import BoxInfoStore, BoxStore
-from cardbox_cli.store.cards import CardStore, Counts
+from cardbox_cli.store.cards import CardStore, WriteCounts
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.in_use import BoxUseStore
@@ -24,7 +24,7 @@ _BATCH_SIZE = 5000
 _VERSIONS_PER_QUERY = 32
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to find in a box, or to store in one.
 
     `versions` returns the ids of the boxes that it may be, oldest first, without end; `parent_versions` those
@@ -55,17 +55,17 @@ class ImportStore(ProjectStore):
         for name in ("make_import_ids", "empty_import_ids", "make_import_lists", "empty_import_lists"):
             self.database.run(name)
 
-    def add(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, Counts]:
+    def add(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, WriteCounts]:
         """Write a stream of labelled cards and note their ids in order; return the counts by label."""
-        counts: dict[int, Counts] = {}
+        counts: dict[int, WriteCounts] = {}
         remaining = iter(drafts)
         while added := self._cards.add_labelled(islice(remaining, _BATCH_SIZE)):
             self.database.run("note_import_ids")
             for label, number in added.items():
-                counts[label] = counts.get(label, Counts(0, 0)) + number
+                counts[label] = counts.get(label, WriteCounts(0, 0)) + number
         return counts
 
-    def place(self, conversations: Sequence[Wanted]) -> dict[int, str]:
+    def assign_boxes(self, conversations: Sequence[ImportedConversation]) -> dict[int, str]:
         """Return the box of each conversation by label: an equal one, one that it continues, or a new one.
 
         Each conversation takes its first version that agrees with it. Otherwise a new box has the last
@@ -97,14 +97,14 @@ class ImportStore(ProjectStore):
             "parent_ids": [None if not boxes else jsonb(boxes) for boxes in parents],
         }
         made = set(self._column("insert_import_boxes", **wanted))
-        self._info.keep_titles((box_id, turn[box_id].conversation.title) for box_id in turn if box_id in made)
+        self._info.save_titles((box_id, turn[box_id].conversation.title) for box_id in turn if box_id in made)
         if len(made) == len(turn):
             return made
         grown = set(self._column("grow_import_boxes", **wanted))
         self._use.refuse_change(list(grown))
         return made | grown | set(self._column("import_boxes_in_place", **wanted))
 
-    def _parents(self, conversation: Wanted, version: int) -> list[str]:
+    def _parents(self, conversation: ImportedConversation, version: int) -> list[str]:
         parents = [] if version == 1 else [conversation.versions(version - 1)]
         if conversation.parent_versions is not None:
             parents += self._newest(conversation.parent_versions)
@@ -115,7 +115,7 @@ class ImportStore(ProjectStore):
         newest: list[str] = []
         for first in count(1, _VERSIONS_PER_QUERY):
             asked = [versions(number) for number in range(first, first + _VERSIONS_PER_QUERY)]
-            there = self._boxes.existing(asked)
+            there = self._boxes.filter_existing(asked)
             known = list(takewhile(there.__contains__, asked))
             newest = known[-1:] or newest
             if len(known) < _VERSIONS_PER_QUERY:
@@ -126,7 +126,7 @@ class ImportStore(ProjectStore):
 class _Attempt(NamedTuple):
     """A conversation and the version of its box to try."""
 
-    conversation: Wanted
+    conversation: ImportedConversation
     version: int
 
 
@@ -135,12 +135,12 @@ class _BoxQueues:
     version.
     """
 
-    def __init__(self, conversations: Iterable[Wanted]) -> None:
+    def __init__(self, conversations: Iterable[ImportedConversation]) -> None:
         self._lines: dict[str, deque[_Attempt]] = {}
         for each in conversations:
             self.join(each, 1)
 
-    def join(self, conversation: Wanted, version: int) -> None:
+    def join(self, conversation: ImportedConversation, version: int) -> None:
         """Join the queue for this version of the conversation's box."""
         self._lines.setdefault(conversation.versions(version), deque()).append(
             _Attempt(conversation, version)

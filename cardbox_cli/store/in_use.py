@@ -31,16 +31,16 @@ class BoxUseStore(ProjectStore):
         """Raise BoxConflict if an unfinished turn reads one of these boxes, or an active one writes it."""
         for box_id, use, turn_id, agent_id, active in self._turns(box_ids):
             if use in ("context", "profile"):
-                raise _in_use(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
+                raise _in_use_error(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
             if use == "output" and active:
-                raise _in_use(box_id, f"the output box of turn {turn_id}", agent_id, active=True)
+                raise _in_use_error(box_id, f"the output box of turn {turn_id}", agent_id, active=True)
         for box_id in box_ids:
             self._refuse_chat(box_id)
 
     def refuse_delete(self, box_id: str) -> None:
         """Raise BoxConflict if an unfinished turn or an agent refers to the box."""
         for _, use, turn_id, agent_id, active in self._turns([box_id]):
-            raise _in_use(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
+            raise _in_use_error(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
         self._refuse_chat(box_id)
         if not self.database.tables.issuperset(_BOX_TABLES | _AGENTS):
             return
@@ -95,7 +95,7 @@ class BoxUseStore(ProjectStore):
         return self._rows("turns_using_boxes", box_ids=list(box_ids))
 
 
-def _in_use(box_id: str, what: str, agent_id: str, *, active: bool) -> BoxConflict:
+def _in_use_error(box_id: str, what: str, agent_id: str, *, active: bool) -> BoxConflict:
     state = "is active" if active else "waits to run"
     return BoxConflict(
         f"box {box_id} is {what} of agent {agent_id!r}, which {state}",
@@ -109,7 +109,7 @@ _CARD_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 Change = Literal["delete", "repair"]
 
 
-class Force(msgspec.Struct, frozen=True, kw_only=True):
+class ForcedBy(msgspec.Struct, frozen=True, kw_only=True):
     """Permission of a person to change cards although turns see them; the audit names the person."""
 
     actor: str
@@ -127,7 +127,7 @@ class CardUse(msgspec.Struct, frozen=True, kw_only=True):
     active: bool
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Describe where the turn sees the card."""
         where = f"in the {self.use} box {self.box_id}" if self.box_id else "the reported result of a call"
         state = "is active" if self.active else "waits to run"
@@ -137,7 +137,7 @@ class CardUse(msgspec.Struct, frozen=True, kw_only=True):
 class CardUseStore(ProjectStore):
     """The use of one project's cards."""
 
-    def check_change(self, card_ids: Sequence[str], change: Change, force: Force | None) -> None:
+    def check_change(self, card_ids: Sequence[str], change: Change, force: ForcedBy | None) -> None:
         """Raise CardConflict if an unfinished turn sees one of these cards; with `force`, write the audit
         instead.
 
@@ -157,7 +157,7 @@ class CardUseStore(ProjectStore):
         names = CardUse.__struct_fields__
         return [CardUse(**dict(zip(names, row, strict=True))) for row in rows]
 
-    def _audit(self, uses: Sequence[CardUse], change: Change, force: Force) -> None:
+    def _audit(self, uses: Sequence[CardUse], change: Change, force: ForcedBy) -> None:
         self.database.require("cbx.audit")
         by_turn: dict[Fence, list[CardUse]] = {}
         for use in uses:
@@ -179,7 +179,7 @@ class CardUseStore(ProjectStore):
 def _visible_card(use: CardUse, change: Change) -> CardConflict:
     better = "make a new card with `cbx card edit`" if change == "repair" else "wait for the turn to end"
     return CardConflict(
-        f"card {use.card_id!r} is {use.words}",
+        f"card {use.card_id!r} is {use.description}",
         hint=f"{better}, or pass --force to {change} it now, which the audit records",
         details={
             "card_id": use.card_id,

@@ -13,7 +13,7 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import Names, ProjectStore
+from cardbox_cli.store.connection.project_store import NameQuery, ProjectStore
 from cardbox_cli.store.projects import ensure_project
 
 
@@ -29,7 +29,7 @@ class ProfileEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 # Fields that both the entry of a profile and the metadata of its card contain.
 _LABELS = ("name", "worker_target", "tags")
-_NAMES = Names("profile_names_like", "resource.profiles")
+_NAMES = NameQuery("profile_names_like", "resource.profiles")
 
 
 class ProfileStore(ProjectStore):
@@ -82,7 +82,7 @@ class ProfileStore(ProjectStore):
     def get(self, name: str) -> ProfileEntry:
         """Return the profile with this name, in any case. Raises NotFound."""
         hint = "`cbx profile list` shows the names"
-        return self._found(self.find(name), "profile", name, hint, names=_NAMES)
+        return self._require_item(self.find(name), "profile", name, hint, names=_NAMES)
 
     def find(self, name: str) -> ProfileEntry | None:
         """Return the profile with this name, or None."""
@@ -98,7 +98,7 @@ class ProfileStore(ProjectStore):
             return None
         return next((card for card in cards if card.type == PROFILE), None)
 
-    def held_by(self, profile_box_id: str) -> ProfileEntry | None:
+    def profile_in_box(self, profile_box_id: str) -> ProfileEntry | None:
         """Return the profile in a box, which may be an older version, or one that no name refers to."""
         card = self.card(profile_box_id)
         data = getattr(card and card.content, "data", None)
@@ -116,7 +116,7 @@ class ProfileStore(ProjectStore):
     def refuse_lost_box(self, entry: ProfileEntry) -> None:
         """Raise NotFound if the box of a profile is gone."""
         boxes = BoxStore(self.database, self.project_id)
-        if not boxes.existing([entry.profile_box_id]):
+        if not boxes.filter_existing([entry.profile_box_id]):
             hint = "import the profile again"
             raise NotFound(f"the box {entry.profile_box_id!r} of profile {entry.name!r} is gone", hint=hint)
 

@@ -11,10 +11,10 @@ import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.model.identity import Project, ProjectSettings
-from cardbox_cli.model.ids import check_new_id, fault_of_new_id
+from cardbox_cli.model.ids import check_new_id, new_id_fault
 from cardbox_cli.store.connection.database import Database, jsonb
-from cardbox_cli.store.connection.project_store import COUNTED, Further, paged
-from cardbox_cli.store.connection.queries import all_decoded, decoded, decoded_or_none
+from cardbox_cli.store.connection.project_store import MAX_COUNTED, FurtherCount, read_pages
+from cardbox_cli.store.connection.queries import decode_optional_row, decode_row, decode_rows
 
 _TABLE = "public.projects"
 _SETTINGS = "cbx.project_settings"
@@ -39,7 +39,7 @@ def check_first_write(database: Database, project_id: str) -> None:
 
     Existing projects with such names, made by other programs or an older cbx, can be written to.
     """
-    if fault_of_new_id(project_id) is not None and not is_known(database, project_id):
+    if new_id_fault(project_id) is not None and not is_known(database, project_id):
         check_new_id(project_id, "project", _GOOD_NAME)
 
 
@@ -72,7 +72,7 @@ class ProjectsStore:
         if row is None:
             hint = "change its title, status or owner with `cbx project update`"
             raise Conflict(f"project {project_id!r} already exists", hint=hint)
-        return decoded(Project, row)
+        return decode_row(Project, row)
 
     def update(
         self,
@@ -87,7 +87,7 @@ class ProjectsStore:
         row = self.database.value(
             "update_project", project_id=project_id, title=title, status=status, owner_id=owner_id
         )
-        return (self.get(project_id), False) if row is None else (decoded(Project, row), True)
+        return (self.get(project_id), False) if row is None else (decode_row(Project, row), True)
 
     def get(self, project_id: str) -> Project:
         """Return the project with this id. Raises NotFound."""
@@ -104,14 +104,14 @@ class ProjectsStore:
         """Return the project with this id, or None."""
         self.database.require(_TABLE)
         row = self.database.value("project_by_id", project_id=project_id)
-        return decoded_or_none(Project, row)
+        return decode_optional_row(Project, row)
 
     def settings(self, project_id: str) -> ProjectSettings:
         """Return the settings of the project; the defaults if none are stored."""
         row = None
         if _SETTINGS in self.database.tables:
             row = self.database.value("project_settings", project_id=project_id)
-        return ProjectSettings() if row is None else decoded(ProjectSettings, row)
+        return ProjectSettings() if row is None else decode_row(ProjectSettings, row)
 
     def configure(self, project_id: str, **changes: Any) -> bool:
         """Set the named settings; return whether any changed. Raises NotFound."""
@@ -142,14 +142,14 @@ class ProjectsStore:
 
         def read(after: Project | None, size: int) -> "list[Project]":
             place = None if after is None else after.project_id
-            return all_decoded(Project, self.database.rows("list_projects", after=place, limit=size))
+            return decode_rows(Project, self.database.rows("list_projects", after=place, limit=size))
 
-        return paged(read, limit=limit)
+        return read_pages(read, limit=limit)
 
-    def further(self, last: Project) -> Further:
+    def further(self, last: Project) -> FurtherCount:
         """Return how many projects `list` would yield after `last`. Counts up to 10,000."""
-        found = self.database.value("count_further_projects", after=last.project_id, limit=COUNTED + 1)
-        return Further.counted(found, found)
+        found = self.database.value("count_further_projects", after=last.project_id, limit=MAX_COUNTED + 1)
+        return FurtherCount.from_counts(found, found)
 
 
 def _no_project(project_id: str) -> NoReturn:

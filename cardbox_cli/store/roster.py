@@ -13,13 +13,13 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import Further, Names, ProjectStore, paged
-from cardbox_cli.store.connection.queries import decoded
+from cardbox_cli.store.connection.project_store import FurtherCount, NameQuery, ProjectStore, read_pages
+from cardbox_cli.store.connection.queries import decode_row
 
 _TABLE = "resource.project_agents"
 _HEADS = "state.agent_state_head"
 _NO_AGENT = "`cbx agent list` shows the agents"
-_NAMES = Names("agent_ids_like", _TABLE)
+_NAMES = NameQuery("agent_ids_like", _TABLE)
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
     behind: str | None = None
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class AgentBoxes(msgspec.Struct, frozen=True, kw_only=True):
     """An agent, its active turn, and its boxes: those of that turn, or of its last one."""
 
     agent: Agent
@@ -61,16 +61,16 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(filter(None, named))
 
 
-class RosterStore(ProjectStore):
+class AgentStore(ProjectStore):
     """The agents of one project."""
 
     def get(self, agent_id: str) -> Agent:
         """Return the agent with this id. Raises NotFound."""
-        return self._found(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
+        return self._require_item(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
 
-    def absent(self, agent_id: str, hint: str = _NO_AGENT) -> NotFound:
+    def not_found(self, agent_id: str, hint: str = _NO_AGENT) -> NotFound:
         """Return NotFound for an unknown agent, with a suggestion if our role may read the roster."""
-        return self._absent("agent", agent_id, hint, names=_NAMES)
+        return self._not_found("agent", agent_id, hint, names=_NAMES)
 
     def is_absent(self, agent_id: str) -> bool:
         """Return whether no agent has this id. False if our role may not read the roster."""
@@ -90,12 +90,12 @@ class RosterStore(ProjectStore):
         """Return the agent with this id and its head. Raises NotFound."""
         self._require(_TABLE, _HEADS)
         entry = self._one(RosterEntry, "roster_entry", agent_id=agent_id)
-        return self._found(entry, "agent", agent_id, _NO_AGENT, names=_NAMES)
+        return self._require_item(entry, "agent", agent_id, _NO_AGENT, names=_NAMES)
 
-    def places(self, agent_id: str) -> Places | None:
+    def places(self, agent_id: str) -> AgentBoxes | None:
         """Return the agent and its boxes; None if the roster does not have it."""
         self._require(_TABLE, _HEADS, "state.agent_state_pointers")
-        return self._one(Places, "agent_places", agent_id=agent_id)
+        return self._one(AgentBoxes, "agent_places", agent_id=agent_id)
 
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
         """Yield agents and their heads by id, reading page by page."""
@@ -104,9 +104,9 @@ class RosterStore(ProjectStore):
         def read(after: RosterEntry | None, size: int) -> "list[RosterEntry]":
             return self._all(RosterEntry, "list_agents", **_query(where, after), limit=size)
 
-        return paged(read, limit=limit)
+        return read_pages(read, limit=limit)
 
-    def further(self, where: AgentFilter, last: Agent) -> Further:
+    def further(self, where: AgentFilter, last: Agent) -> FurtherCount:
         """Return how many agents `list` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_agents", **_query(where, last))
 
@@ -120,7 +120,7 @@ class RosterStore(ProjectStore):
 
     def change(self, agent: Agent) -> Agent:
         """Overwrite a locked agent; return the stored one. Its status stays, and metadata is merged."""
-        return decoded(Agent, self._value("update_agent", **_columns(agent)))
+        return decode_row(Agent, self._value("update_agent", **_columns(agent)))
 
     def begin_head(self, agent: Agent) -> None:
         """Give the agent an idle head, unless it has one, or lost one of which its history has traces."""

@@ -12,18 +12,18 @@ import msgspec
 from cardbox_cli.errors import Conflict
 from cardbox_cli.model.identity import Tool, check_tool
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import Names, ProjectStore
-from cardbox_cli.store.connection.queries import decoded
+from cardbox_cli.store.connection.project_store import NameQuery, ProjectStore
+from cardbox_cli.store.connection.queries import decode_row
 from cardbox_cli.store.projects import ensure_project
 
 _TABLE = "resource.tools"
 # Options that cbx interprets and sets.
 _OWN_OPTIONS = ("exec", "timeout_seconds")
 _NO_TOOL = "`cbx tool list` shows the names"
-_NAMES = Names("tool_names_like", _TABLE)
+_NAMES = NameQuery("tool_names_like", _TABLE)
 
 
-class Added(NamedTuple):
+class ToolRegistration(NamedTuple):
     """The stored tool, the action that was needed, and the tool before it."""
 
     tool: Tool
@@ -34,7 +34,7 @@ class Added(NamedTuple):
 class ToolStore(ProjectStore):
     """The tools of one project. Names are exact."""
 
-    def add(self, tool: Tool, *, actor: str, replace: bool = False) -> Added:
+    def add(self, tool: Tool, *, actor: str, replace: bool = False) -> ToolRegistration:
         """Register a tool. An equal one is unchanged; a different one with its name is replaced only with
         `replace`.
 
@@ -47,7 +47,7 @@ class ToolStore(ProjectStore):
             ensure_project(self.database, self.project_id, actor)
             made = self._one(Tool, "insert_tool", **_columns(tool))
             if made is not None:
-                return Added(made, "added")
+                return ToolRegistration(made, "added")
             stored = self._one(Tool, "lock_tool", tool_name=tool.tool_name)
             if stored is None:
                 raise Conflict(
@@ -55,26 +55,28 @@ class ToolStore(ProjectStore):
                 )
             return self._replace(stored, tool, replace=replace)
 
-    def _replace(self, stored: Tool, tool: Tool, *, replace: bool) -> Added:
+    def _replace(self, stored: Tool, tool: Tool, *, replace: bool) -> ToolRegistration:
         changed = _preserve_foreign_options(tool, stored)
         if changed == stored:
-            return Added(stored, "unchanged")
+            return ToolRegistration(stored, "unchanged")
         if not replace:
             raise Conflict(
                 f"a different tool {tool.tool_name!r} exists in project {self.project_id!r}",
                 hint="pass --replace to replace it",
             )
-        return Added(decoded(Tool, self._value("update_tool", **_columns(changed))), "replaced", stored)
+        return ToolRegistration(
+            decode_row(Tool, self._value("update_tool", **_columns(changed))), "replaced", stored
+        )
 
     def remove(self, tool_name: str) -> None:
         """Remove a tool. Raises NotFound."""
         self.database.require(_TABLE)
         if not self._run("delete_tool", tool_name=tool_name):
-            raise self._absent("tool", tool_name, _NO_TOOL, names=_NAMES)
+            raise self._not_found("tool", tool_name, _NO_TOOL, names=_NAMES)
 
     def get(self, tool_name: str) -> Tool:
         """Return the tool with this name. Raises NotFound."""
-        return self._found(self.find(tool_name), "tool", tool_name, _NO_TOOL, names=_NAMES)
+        return self._require_item(self.find(tool_name), "tool", tool_name, _NO_TOOL, names=_NAMES)
 
     def find(self, tool_name: str) -> Tool | None:
         """Return the tool with this name, or None."""

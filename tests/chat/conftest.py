@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.chat.runs.chat_runner import Answered, ChatRunner
+from cardbox_cli.chat.runs.chat_runner import ChatAnswer, ChatRunner
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.connections import Connections
-from cardbox_cli.execution.worker.worker_program import Program, ToolCommands, passed_on
+from cardbox_cli.execution.worker.connections import WorkerConnectionPool
+from cardbox_cli.execution.worker.worker_program import Program, ToolCommands, command_environment
 from cardbox_cli.settings import Settings
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests.conftest import PROJECT
@@ -37,7 +37,7 @@ class Model:
         self.folder = folder
         self.command = f"cd {shlex.quote(str(folder))} && sh model.sh"
         self.environment = {
-            **passed_on(),
+            **command_environment(),
             "CBX_DATABASE_URL": target.conninfo or "",
             "CBX_HOME": str(folder / "home"),
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
@@ -78,8 +78,8 @@ class Model:
 
 
 @pytest.fixture
-def room(database: Database) -> Room:
-    return Room(database, PROJECT, Settings())
+def room(database: Database) -> ChatStores:
+    return ChatStores(database, PROJECT, Settings())
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def model(tmp_path: Path, target: Target) -> Model:
 @pytest.fixture
 def runner(target: Target, model: Model) -> Iterator[Callable[..., ChatRunner]]:
     """Make what runs chats by the model, on connections of its own."""
-    made: list[Connections] = []
+    made: list[WorkerConnectionPool] = []
 
     def make(*, settings: Settings | None = None, **more: Any) -> ChatRunner:
         known = settings or Settings()
-        connections = Connections(
+        connections = WorkerConnectionPool(
             lambda: Database.open_target(target),
             lambda database, project_id: Runtime(database, project_id, settings=known),
             longest_pause=known.lease_time,
@@ -116,10 +116,10 @@ def runner(target: Target, model: Model) -> Iterator[Callable[..., ChatRunner]]:
 
 
 @pytest.fixture
-def run(runner: Callable[..., ChatRunner]) -> Callable[..., Answered]:
+def run(runner: Callable[..., ChatRunner]) -> Callable[..., ChatAnswer]:
     """Answer the newest unanswered message of a chat by the model."""
 
-    def run(chat_key: str = KEY, **more: Any) -> Answered:
+    def run(chat_key: str = KEY, **more: Any) -> ChatAnswer:
         return runner(**more).answer(chat_key)
 
     return run

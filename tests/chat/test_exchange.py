@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.chat.chat_view import view
+from cardbox_cli.chat.chat_view import read_chat_view
 from cardbox_cli.chat.contexts import clear, load, start_new
 from cardbox_cli.chat.files.chat_export import export_chat
 from cardbox_cli.chat.files.chat_import import ImportedChat, import_chat
-from cardbox_cli.chat.files.reading_and_writing import files_of, read_chat
+from cardbox_cli.chat.files.reading_and_writing import encode_files, read_chat
 from cardbox_cli.chat.persona_texts import set_memory
 from cardbox_cli.chat.transcript import reply, send
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.chats import said_at
-from cardbox_cli.store.chats import Room
+from cardbox_cli.model.chats import message_time
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from tests.chat.layout import trees
 from tests.chat.layout.trees import KEY, TREE, archive, line, message
@@ -23,30 +23,30 @@ from tests.conftest import PROJECT
 
 
 @pytest.fixture
-def room(database: Database) -> Room:
-    return Room(database, PROJECT)
+def room(database: Database) -> ChatStores:
+    return ChatStores(database, PROJECT)
 
 
-def taken(room: Room, tree: dict[str, Any], *, replace: bool = False) -> ImportedChat:
+def taken(room: ChatStores, tree: dict[str, Any], *, replace: bool = False) -> ImportedChat:
     return import_chat(room, read_chat(KEY, trees.files(tree)), replace=replace)
 
 
-def given_back(room: Room) -> dict[str, Any]:
+def given_back(room: ChatStores) -> dict[str, Any]:
     with room.snapshot():
         exported = export_chat(room, KEY)
     assert exported.gone == []
-    return {name: trees.loaded(name, text.encode()) for name, text in files_of(exported.files).items()}
+    return {name: trees.loaded(name, text.encode()) for name, text in encode_files(exported.files).items()}
 
 
-def entries(room: Room) -> list[str]:
+def entries(room: ChatStores) -> list[str]:
     return [entry.text for entry in room.chats.stream_entries(room.chats.get(KEY))]
 
 
-def active(room: Room) -> list[tuple[str, str]]:
-    return [(each.role, each.content) for each in view(room, KEY).messages]
+def active(room: ChatStores) -> list[tuple[str, str]]:
+    return [(each.role, each.content) for each in read_chat_view(room, KEY).messages]
 
 
-def test_what_goes_in_comes_out(room: Room) -> None:
+def test_what_goes_in_comes_out(room: ChatStores) -> None:
     done = taken(room, TREE)
     assert (done.entries, done.new_entries, done.messages, done.archives, done.new_archives) == (
         7,
@@ -59,7 +59,7 @@ def test_what_goes_in_comes_out(room: Room) -> None:
     assert given_back(room) == TREE
 
 
-def test_again_it_changes_nothing(room: Room, row_counts: Any) -> None:
+def test_again_it_changes_nothing(room: ChatStores, row_counts: Any) -> None:
     taken(room, TREE)
     before, head = row_counts(), room.chats.get(KEY)
     done = taken(room, TREE)
@@ -73,7 +73,7 @@ def test_again_it_changes_nothing(room: Room, row_counts: Any) -> None:
     assert room.chats.get(KEY) == head
 
 
-def test_what_is_exported_is_known_elsewhere_and_here(room: Room, database: Database) -> None:
+def test_what_is_exported_is_known_elsewhere_and_here(room: ChatStores, database: Database) -> None:
     send(room, KEY, "怎么退款？", told={"message_id": "m1", "channel": "telegram", "user_id": "7"})
     reply(room, KEY, "填表 🎉")
     taken(room, {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]})
@@ -84,20 +84,20 @@ def test_what_is_exported_is_known_elsewhere_and_here(room: Room, database: Data
     assert taken(room, files).new_entries == 0
     assert given_back(room) == files
 
-    elsewhere = Room(database, "elsewhere")
+    elsewhere = ChatStores(database, "elsewhere")
     done = taken(elsewhere, files)
     assert (done.new_entries, done.new_archives) == (3, 1)
     assert given_back(elsewhere) == files
-    assert view(elsewhere, KEY).messages == []
+    assert read_chat_view(elsewhere, KEY).messages == []
     assert load(elsewhere, KEY, words="退款").messages == 2
 
 
-def test_a_chat_of_cbx_is_spelled_as_the_layout_has_it(room: Room) -> None:
+def test_a_chat_of_cbx_is_spelled_as_the_layout_has_it(room: ChatStores) -> None:
     key = "telegram-chat-42-topic-7"
     send(room, key, "hello", told={"user_id": "7", "meta": {"a": 1.10}})
     with room.snapshot():
         [moved] = export_chat(room, key).files.transcript
-    [spelled] = [each.as_json() for each in moved.lines]
+    [spelled] = [each.encode() for each in moved.lines]
     ts = spelled.pop("ts")
     assert isinstance(ts, int)
     assert spelled == {
@@ -112,7 +112,7 @@ def test_a_chat_of_cbx_is_spelled_as_the_layout_has_it(room: Room) -> None:
     }
 
 
-def test_a_grown_folder_adds_what_is_new(room: Room) -> None:
+def test_a_grown_folder_adds_what_is_new(room: ChatStores) -> None:
     name, context = "conversations/history.jsonl", "contexts/active.jsonl"
     first = {name: [line(1, "a")], context: [message(1, "a")]}
     grown = {name: [line(1, "a"), line(1, "a"), line(2, "b")], context: [message(1, "a"), message(2, "b")]}
@@ -125,13 +125,13 @@ def test_a_grown_folder_adds_what_is_new(room: Room) -> None:
     assert given_back(room) == grown
 
 
-def test_lines_that_moved_to_another_file_are_no_others(room: Room) -> None:
+def test_lines_that_moved_to_another_file_are_no_others(room: ChatStores) -> None:
     taken(room, {"conversations/history.jsonl": [line(1, "a"), line(2, "b")]})
     moved = {"conversations/archive-1.jsonl": [line(1, "a")], "conversations/history.jsonl": [line(2, "b")]}
     assert taken(room, moved).new_entries == 0
 
 
-def test_a_message_that_the_platform_delivers_again_is_the_one_imported(room: Room) -> None:
+def test_a_message_that_the_platform_delivers_again_is_the_one_imported(room: ChatStores) -> None:
     taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]})
     assert not send(room, KEY, "a", told={"message_id": "m1", "channel": "telegram"}).is_new
     edited = [line(1, "a", messageId="m1"), line(2, "a, edited", messageId="m1")]
@@ -139,12 +139,12 @@ def test_a_message_that_the_platform_delivers_again_is_the_one_imported(room: Ro
     assert entries(room) == ["a", "a, edited"]
 
 
-def test_a_message_that_the_platform_has_delivered_is_not_taken_again(room: Room) -> None:
+def test_a_message_that_the_platform_has_delivered_is_not_taken_again(room: ChatStores) -> None:
     send(room, KEY, "a", told={"message_id": "m1"})
     assert taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]}).new_entries == 0
 
 
-def test_a_context_that_went_on_stays_unless_it_shall_be_replaced(room: Room) -> None:
+def test_a_context_that_went_on_stays_unless_it_shall_be_replaced(room: ChatStores) -> None:
     taken(room, {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]})
     other = {"contexts/active.jsonl": [message(1, "c")]}
     assert taken(room, other).context == "kept"
@@ -154,7 +154,7 @@ def test_a_context_that_went_on_stays_unless_it_shall_be_replaced(room: Room) ->
     assert load(room, KEY, words="b").messages == 2
 
 
-def test_a_context_that_was_put_aside_does_not_come_back_by_itself(room: Room) -> None:
+def test_a_context_that_was_put_aside_does_not_come_back_by_itself(room: ChatStores) -> None:
     tree = {"contexts/active.jsonl": [message(1, "a")]}
     taken(room, tree)
     clear(room, KEY)
@@ -162,43 +162,43 @@ def test_a_context_that_was_put_aside_does_not_come_back_by_itself(room: Room) -
     assert active(room) == []
 
 
-def test_times_are_those_of_the_files(room: Room) -> None:
+def test_times_are_those_of_the_files(room: ChatStores) -> None:
     taken(room, TREE)
     start = datetime.fromtimestamp(trees.START / 1000, UTC)
-    [*_, last] = view(room, KEY).messages
+    [*_, last] = read_chat_view(room, KEY).messages
     assert last.said_at == start + timedelta(seconds=6)
     [first, *_] = room.chats.entries(room.chats.get(KEY), 0)
     assert first.card is not None
-    assert said_at(first.card) == start + timedelta(seconds=1)
+    assert message_time(first.card) == start + timedelta(seconds=1)
     archived = room.archives.find(KEY, "ctx_1a")
     assert archived is not None
     assert archived.archived_at == start + timedelta(seconds=101)
 
 
-def test_an_empty_file_is_a_cleared_context(room: Room) -> None:
+def test_an_empty_file_is_a_cleared_context(room: ChatStores) -> None:
     tree = {"conversations/history.jsonl": [line(1, "a")], "contexts/active.jsonl": []}
     assert taken(room, tree).context == "imported"
-    shown = view(room, KEY)
+    shown = read_chat_view(room, KEY)
     assert (shown.reset_by, shown.transcript.window.start) == ("clear", 1)
     assert taken(room, tree).context == "unchanged"
     assert given_back(room) == tree
 
 
-def test_without_a_file_there_never_was_a_context(room: Room) -> None:
+def test_without_a_file_there_never_was_a_context(room: ChatStores) -> None:
     tree = {"conversations/history.jsonl": [line(1, "a")]}
     assert taken(room, tree).context == "absent"
-    shown = view(room, KEY)
+    shown = read_chat_view(room, KEY)
     assert (shown.reset_by, shown.transcript.window.start) == (None, 0)
     assert given_back(room) == tree
 
 
-def test_what_users_have_said_last_is_unanswered(room: Room) -> None:
+def test_what_users_have_said_last_is_unanswered(room: ChatStores) -> None:
     said = [line(1, "a"), line(2, "b", "assistant"), line(3, "c"), line(4, "d")]
     taken(room, {"conversations/history.jsonl": said})
-    assert view(room, KEY).transcript.unanswered == 2
+    assert read_chat_view(room, KEY).transcript.unanswered == 2
 
 
-def test_archives_are_found_by_their_words_and_keep_what_is_theirs(room: Room) -> None:
+def test_archives_are_found_by_their_words_and_keep_what_is_theirs(room: ChatStores) -> None:
     taken(room, TREE)
     changed = load(room, KEY, words="怎么退款")
     assert changed.loaded == "ctx_1a"
@@ -208,7 +208,7 @@ def test_archives_are_found_by_their_words_and_keep_what_is_theirs(room: Room) -
     assert (done.new_archives, done.differing) == (0, ["ctx_1a"])
 
 
-def test_a_memory_that_is_another_stays(room: Room) -> None:
+def test_a_memory_that_is_another_stays(room: ChatStores) -> None:
     set_memory(room, KEY, "mine")
     assert taken(room, {"memory/Primary.md": "theirs"}).memory == "kept"
     assert given_back(room) == {"memory/Primary.md": "mine"}
@@ -216,7 +216,7 @@ def test_a_memory_that_is_another_stays(room: Room) -> None:
     assert given_back(room) == {"memory/Primary.md": "theirs"}
 
 
-def test_transcripts_of_many_boxes_and_files(room: Room) -> None:
+def test_transcripts_of_many_boxes_and_files(room: ChatStores) -> None:
     tree = {
         "conversations/archive-1.jsonl": [line(each, f"a{each}") for each in range(1500)],
         "conversations/history.jsonl": [line(each, f"b{each}") for each in range(999)],
@@ -235,22 +235,22 @@ def test_transcripts_of_many_boxes_and_files(room: Room) -> None:
     assert taken(room, files).new_entries == 0
 
 
-def test_projects_never_mix(room: Room, database: Database) -> None:
+def test_projects_never_mix(room: ChatStores, database: Database) -> None:
     taken(room, TREE)
-    other = Room(database, "elsewhere")
+    other = ChatStores(database, "elsewhere")
     assert taken(other, TREE).new_entries == 7
     send(other, KEY, "only there")
     assert given_back(room) == TREE
 
 
-def test_a_key_that_no_chat_may_have_changes_nothing(room: Room, row_counts: Any) -> None:
+def test_a_key_that_no_chat_may_have_changes_nothing(room: ChatStores, row_counts: Any) -> None:
     before = row_counts()
     with pytest.raises(InvalidInput, match="invisible character"):
         import_chat(room, read_chat("a\x1bb", {}))
     assert row_counts() == before
 
 
-def test_cards_that_are_gone_are_named_and_left_out(room: Room, tmp_path: Path) -> None:
+def test_cards_that_are_gone_are_named_and_left_out(room: ChatStores, tmp_path: Path) -> None:
     taken(room, {"conversations/history.jsonl": [line(1, "a"), line(2, "b")]})
     [first, _] = room.chats.entries(room.chats.get(KEY), 0)
     room.cards.delete([first.card_id])

@@ -5,90 +5,97 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from cardbox_cli.chat.chat_view import archives, entries, messages, view
-from cardbox_cli.chat.contexts import clear, load, start_new, with_round
-from cardbox_cli.chat.persona_texts import memory, personas, set_memory, set_persona
-from cardbox_cli.chat.transcript import reply, send, window
+from cardbox_cli.chat.chat_view import list_archives, list_entries, list_messages, read_chat_view
+from cardbox_cli.chat.contexts import append_round, clear, load, start_new
+from cardbox_cli.chat.persona_texts import find_memory, list_personas, set_memory, set_persona
+from cardbox_cli.chat.transcript import reply, send, window_entries
 from cardbox_cli.errors import AmbiguousId, BoxConflict, InvalidInput, NotFound, StaleEpoch
-from cardbox_cli.model.chats import BOX_CARDS, ChatFence, entry_draft, key_parts, near_to, transcript_box
-from cardbox_cli.store.chats import Room
+from cardbox_cli.model.chats import (
+    BOX_CARDS,
+    ChatFence,
+    chat_key_prefix,
+    entry_draft,
+    key_parts,
+    transcript_box,
+)
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from tests.chat.conftest import KEY
 from tests.conftest import PROJECT
 
 
-def talk(room: Room, *texts: str, key: str = KEY) -> None:
+def talk(room: ChatStores, *texts: str, key: str = KEY) -> None:
     """A round that a run has ended: what was said is the active context."""
     with room.transaction():
-        chat = room.chats.lock_or_make(key)
+        chat = room.chats.lock_or_create(key)
         drafts = [
             entry_draft(key, "assistant" if place % 2 else "user", text) for place, text in enumerate(texts)
         ]
         chat = room.chats.append(chat, drafts)
         chat = msgspec.structs.replace(chat, answered=chat.entries)
         now = room.database.now()
-        room.chats.write(with_round(room, chat, [draft.card_id for draft in drafts], now), now)
+        room.chats.write(append_round(room, chat, [draft.card_id for draft in drafts], now), now)
 
 
-def active(room: Room, key: str = KEY) -> list[str]:
-    return [message.content for message in messages(room, room.chats.get(key))]
+def active(room: ChatStores, key: str = KEY) -> list[str]:
+    return [message.content for message in list_messages(room, room.chats.get(key))]
 
 
-def said(room: Room, key: str = KEY) -> list[tuple[str, str]]:
-    return [(entry.role, entry.text) for entry in entries(room, key, limit=None)]
+def said(room: ChatStores, key: str = KEY) -> list[tuple[str, str]]:
+    return [(entry.role, entry.text) for entry in list_entries(room, key, limit=None)]
 
 
 class TestTranscript:
-    def test_it_has_what_was_said_in_order(self, room: Room) -> None:
+    def test_it_has_what_was_said_in_order(self, room: ChatStores) -> None:
         send(room, KEY, "Wo ist die Küche? 🍳")
         reply(room, KEY, "Links.")
         send(room, KEY, "谢谢")
         assert said(room) == [("user", "Wo ist die Küche? 🍳"), ("assistant", "Links."), ("user", "谢谢")]
 
-    def test_what_a_platform_delivers_twice_is_stored_once(self, room: Room) -> None:
+    def test_what_a_platform_delivers_twice_is_stored_once(self, room: ChatStores) -> None:
         first = send(room, KEY, "hello", told={"message_id": "7"})
         second = send(room, KEY, "hello", told={"message_id": "7"})
         assert (first.is_new, second.is_new, first.card_id) == (True, False, second.card_id)
         assert len(said(room)) == 1
 
     def test_the_same_id_in_another_chat_or_project_is_another_message(
-        self, room: Room, database: Database
+        self, room: ChatStores, database: Database
     ) -> None:
         send(room, KEY, "one", told={"message_id": "7"})
         send(room, "telegram-chat-43", "two", told={"message_id": "7"})
-        other = Room(database, "other")
+        other = ChatStores(database, "other")
         send(other, KEY, "three", told={"message_id": "7"})
         assert said(room) == [("user", "one")]
         assert said(other) == [("user", "three")]
 
-    def test_a_reply_answers_what_was_asked_before(self, room: Room) -> None:
+    def test_a_reply_answers_what_was_asked_before(self, room: ChatStores) -> None:
         send(room, KEY, "a")
         send(room, KEY, "b")
-        assert view(room, KEY).transcript.unanswered == 2
+        assert read_chat_view(room, KEY).transcript.unanswered == 2
         reply(room, KEY, "c")
-        assert view(room, KEY).transcript.unanswered == 0
+        assert read_chat_view(room, KEY).transcript.unanswered == 0
 
-    def test_a_reply_of_a_run_that_has_the_chat_no_more_is_not_recorded(self, room: Room) -> None:
+    def test_a_reply_of_a_run_that_has_the_chat_no_more_is_not_recorded(self, room: ChatStores) -> None:
         send(room, KEY, "a")
         with pytest.raises(StaleEpoch):
             reply(room, KEY, "late", fence=ChatFence(KEY, "run_gone", 1))
         assert said(room) == [("user", "a")]
 
     @pytest.mark.parametrize("text", ["", " \n"])
-    def test_a_blank_message_changes_nothing(self, room: Room, text: str) -> None:
+    def test_a_blank_message_changes_nothing(self, room: ChatStores, text: str) -> None:
         with pytest.raises(InvalidInput, match="blank"):
             send(room, KEY, text)
         assert room.chats.find(KEY) is None
 
     @pytest.mark.parametrize("key", ["", " ", "a\x1b[2J", "-x", "@last", "k" * 513])
-    def test_a_key_that_nobody_could_see_or_type_is_refused(self, room: Room, key: str) -> None:
+    def test_a_key_that_nobody_could_see_or_type_is_refused(self, room: ChatStores, key: str) -> None:
         with pytest.raises(InvalidInput):
             send(room, key, "hello")
 
-    def test_it_is_a_chain_of_boxes_of_a_thousand(self, room: Room) -> None:
+    def test_it_is_a_chain_of_boxes_of_a_thousand(self, room: ChatStores) -> None:
         count = 2 * BOX_CARDS + 5
         with room.transaction():
-            chat = room.chats.lock_or_make(KEY)
+            chat = room.chats.lock_or_create(KEY)
             chat = room.chats.append(chat, [entry_draft(KEY, "user", f"m{i}") for i in range(7)])
             chat = room.chats.append(chat, [entry_draft(KEY, "user", f"m{i}") for i in range(7, count)])
             chat = room.chats.write(chat, room.database.now())
@@ -98,53 +105,53 @@ class TestTranscript:
         newest = room.boxes.get(chat.transcript_box_id or "")
         assert (newest.box_id, len(newest.card_ids)) == (transcript_box(PROJECT, KEY, count), 5)
         assert newest.parent_ids == [transcript_box(PROJECT, KEY, BOX_CARDS)]
-        assert [entry.text for entry in window(room, chat, count)] == [
+        assert [entry.text for entry in window_entries(room, chat, count)] == [
             f"m{i}" for i in range(count - 30, count)
         ]
 
 
 class TestNew:
-    def test_it_archives_indexes_and_empties(self, room: Room) -> None:
+    def test_it_archives_indexes_and_empties(self, room: ChatStores) -> None:
         talk(room, "plan a trip", "to Rome?")
-        context_id = view(room, KEY).context_id
+        context_id = read_chat_view(room, KEY).context_id
         changed = start_new(room, KEY, title="Trip", reason="done")
         assert changed.archived == context_id
-        [archive] = archives(room, KEY, limit=None)
+        [archive] = list_archives(room, KEY, limit=None)
         assert (archive.title, archive.reason, archive.messages) == ("Trip", "done", 2)
         assert (archive.checkpoint_index, archive.checkpoint_preview) == (1, "to Rome?")
-        assert (active(room), view(room, KEY).context_id) == ([], None)
+        assert (active(room), read_chat_view(room, KEY).context_id) == ([], None)
 
-    def test_of_an_empty_context_archives_nothing(self, room: Room) -> None:
+    def test_of_an_empty_context_archives_nothing(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         start_new(room, KEY)
         assert start_new(room, KEY).archived is None
-        assert len(archives(room, KEY, limit=None)) == 1
+        assert len(list_archives(room, KEY, limit=None)) == 1
 
-    def test_the_window_begins_behind_it(self, room: Room) -> None:
+    def test_the_window_begins_behind_it(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         start_new(room, KEY)
         send(room, KEY, "c")
         chat = room.chats.get(KEY)
-        assert [entry.text for entry in window(room, chat, chat.entries)] == ["c"]
+        assert [entry.text for entry in window_entries(room, chat, chat.entries)] == ["c"]
 
-    def test_of_no_chat(self, room: Room) -> None:
+    def test_of_no_chat(self, room: ChatStores) -> None:
         with pytest.raises(NotFound, match="no chat"):
             start_new(room, "nobody")
 
 
 class TestLoad:
-    def test_by_id_archives_what_was_active(self, room: Room) -> None:
+    def test_by_id_archives_what_was_active(self, room: ChatStores) -> None:
         talk(room, "plan a trip", "to Rome?")
         old = start_new(room, KEY).archived
         talk(room, "bake a cake", "with apples?")
-        replaced = view(room, KEY).context_id
+        replaced = read_chat_view(room, KEY).context_id
         changed = load(room, KEY, old)
         assert (changed.archived, changed.loaded) == (replaced, old)
         assert active(room) == ["plan a trip", "to Rome?"]
-        assert view(room, KEY).context_id == old
+        assert read_chat_view(room, KEY).context_id == old
         assert load(room, KEY, words="apples cake").loaded == replaced
 
-    def test_what_is_unchanged_since_its_load_is_not_archived_again(self, room: Room) -> None:
+    def test_what_is_unchanged_since_its_load_is_not_archived_again(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         first = start_new(room, KEY).archived
         talk(room, "c", "d")
@@ -152,20 +159,20 @@ class TestLoad:
         load(room, KEY, first)
         assert load(room, KEY, second).archived == first
         assert start_new(room, KEY).archived == second
-        assert len(archives(room, KEY, limit=None)) == 2
+        assert len(list_archives(room, KEY, limit=None)) == 2
 
-    def test_a_snapshot_that_goes_on_is_a_context_of_its_own(self, room: Room) -> None:
+    def test_a_snapshot_that_goes_on_is_a_context_of_its_own(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         first = start_new(room, KEY).archived
         load(room, KEY, first)
         talk(room, "c", "d")
-        seen = view(room, KEY)
+        seen = read_chat_view(room, KEY)
         assert (seen.loaded_from, active(room)) == (first, ["a", "b", "c", "d"])
         assert start_new(room, KEY).archived == seen.context_id != first
         load(room, KEY, first)
         assert active(room) == ["a", "b"]
 
-    def test_by_a_piece_of_an_id(self, room: Room) -> None:
+    def test_by_a_piece_of_an_id(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         first = start_new(room, KEY).archived or ""
         talk(room, "c", "d")
@@ -175,17 +182,17 @@ class TestLoad:
             load(room, KEY, first[:8])
 
     @pytest.mark.parametrize("wanted", ["ctx_none", "x", ""])
-    def test_by_an_id_that_there_is_not(self, room: Room, wanted: str) -> None:
+    def test_by_an_id_that_there_is_not(self, room: ChatStores, wanted: str) -> None:
         talk(room, "a", "b")
         with pytest.raises(NotFound):
             load(room, KEY, wanted or "_")
         assert active(room) == ["a", "b"]
 
-    def test_of_another_chat_or_project_finds_nothing(self, room: Room, database: Database) -> None:
+    def test_of_another_chat_or_project_finds_nothing(self, room: ChatStores, database: Database) -> None:
         talk(room, "secret plan", "yes")
         context_id = start_new(room, KEY, title="secret plan").archived or ""
         talk(room, "x", "y", key="telegram-chat-43")
-        other = Room(database, "other")
+        other = ChatStores(database, "other")
         talk(other, "x", "y")
         for stranger, key in ((room, "telegram-chat-43"), (other, KEY)):
             with pytest.raises(NotFound):
@@ -206,7 +213,7 @@ class TestLoad:
             ("🍰", "Cake"),
         ],
     )
-    def test_by_words_and_parts_of_words(self, room: Room, words: str, found: str) -> None:
+    def test_by_words_and_parts_of_words(self, room: ChatStores, words: str, found: str) -> None:
         for title, first, second in (
             ("Trip", "plan a trip", "to Rome?"),
             ("Cake", "bake a cake 🍰", "with apples, in the oven?"),
@@ -215,11 +222,13 @@ class TestLoad:
             talk(room, first, second)
             start_new(room, KEY, title=title)
         changed = load(room, KEY, words=words)
-        [archive] = [each for each in archives(room, KEY, limit=None) if each.context_id == changed.loaded]
+        [archive] = [
+            each for each in list_archives(room, KEY, limit=None) if each.context_id == changed.loaded
+        ]
         assert archive.title == found
         assert changed.why
 
-    def test_what_is_looked_for_is_a_few_words(self, room: Room) -> None:
+    def test_what_is_looked_for_is_a_few_words(self, room: ChatStores) -> None:
         talk(room, "plan a trip", "to Rome?")
         with pytest.raises(InvalidInput, match=r"has \d{5} characters; the limit is 500"):
             load(room, KEY, words=" ".join(f"w{number}" for number in range(4_000)))
@@ -227,7 +236,7 @@ class TestLoad:
             start_new(room, KEY, title="a trip" * 10_000)
         assert start_new(room, KEY, title="x" * 500).archived
 
-    def test_a_title_comes_before_a_reason_and_a_reason_before_text(self, room: Room) -> None:
+    def test_a_title_comes_before_a_reason_and_a_reason_before_text(self, room: ChatStores) -> None:
         talk(room, "about refunds", "yes")
         in_text = start_new(room, KEY, title="One").archived
         talk(room, "a", "b")
@@ -235,9 +244,9 @@ class TestLoad:
         talk(room, "c", "d")
         in_title = start_new(room, KEY, title="refunds").archived
         assert load(room, KEY, words="refunds").loaded == in_title
-        assert {in_text, in_reason} < {each.context_id for each in archives(room, KEY, limit=None)}
+        assert {in_text, in_reason} < {each.context_id for each in list_archives(room, KEY, limit=None)}
 
-    def test_an_old_title_is_found_behind_many_that_have_the_word(self, room: Room) -> None:
+    def test_an_old_title_is_found_behind_many_that_have_the_word(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         titled = start_new(room, KEY, title="refund").archived
         for _ in range(25):
@@ -247,33 +256,33 @@ class TestLoad:
 
 
 class TestClear:
-    def test_it_keeps_nothing_but_the_transcript(self, room: Room) -> None:
+    def test_it_keeps_nothing_but_the_transcript(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         clear(room, KEY)
-        assert (active(room), archives(room, KEY, limit=None)) == ([], [])
+        assert (active(room), list_archives(room, KEY, limit=None)) == ([], [])
         assert [text for _, text in said(room)] == ["a", "b"]
-        assert view(room, KEY).reset_by == "clear"
+        assert read_chat_view(room, KEY).reset_by == "clear"
 
 
 class TestTexts:
-    def test_a_change_is_a_new_card_and_the_last_counts(self, room: Room) -> None:
+    def test_a_change_is_a_new_card_and_the_last_counts(self, room: ChatStores) -> None:
         first = set_memory(room, KEY, "likes tea")
         second = set_memory(room, KEY, "likes coffee")
-        found = memory(room, KEY)
+        found = find_memory(room, KEY)
         assert found is not None
         assert (found.text, found.card_id) == ("likes coffee", second)
         assert [card.content for card in room.cards.get_many([first]).cards]
 
-    def test_a_blank_one_ends_it(self, room: Room) -> None:
+    def test_a_blank_one_ends_it(self, room: ChatStores) -> None:
         set_memory(room, KEY, "likes tea")
         set_memory(room, KEY, "")
-        assert memory(room, KEY) is None
+        assert find_memory(room, KEY) is None
 
-    def test_the_primary_persona_comes_first(self, room: Room) -> None:
+    def test_the_primary_persona_comes_first(self, room: ChatStores) -> None:
         set_persona(room, "Aside", "be brief")
         set_persona(room, "primary", "be kind")
         set_persona(room, "Primary", "be wise")
-        assert [(each.name, each.text) for each in personas(room)] == [
+        assert [(each.name, each.text) for each in list_personas(room)] == [
             ("primary", "be wise"),
             ("Aside", "be brief"),
         ]
@@ -289,23 +298,23 @@ class TestTexts:
     ],
 )
 def test_what_is_near_to_a_key(key: str, near: str) -> None:
-    assert near_to(key) == near
+    assert chat_key_prefix(key) == near
     assert key_parts(near).topic is None
 
 
-def test_an_expired_entry_is_gone_and_its_place_stays(room: Room, database: Database) -> None:
+def test_an_expired_entry_is_gone_and_its_place_stays(room: ChatStores, database: Database) -> None:
     send(room, KEY, "a")
     second = send(room, KEY, "b")
     room.cards.delete([second.card_id])
     send(room, KEY, "c")
-    assert [entry.text for entry in entries(room, KEY, limit=None)] == ["a", "", "c"]
+    assert [entry.text for entry in list_entries(room, KEY, limit=None)] == ["a", "", "c"]
     assert timedelta(0) <= database.now() - room.chats.get(KEY).updated_at
 
 
 @pytest.mark.parametrize("which", ["transcript", "full transcript", "context", "archive"])
-def test_the_boxes_of_a_chat_are_changed_by_chats_alone(room: Room, which: str) -> None:
+def test_the_boxes_of_a_chat_are_changed_by_chats_alone(room: ChatStores, which: str) -> None:
     with room.transaction():
-        chat = room.chats.lock_or_make(KEY)
+        chat = room.chats.lock_or_create(KEY)
         drafts = [entry_draft(KEY, "user", f"m{i}") for i in range(BOX_CARDS + 1)]
         room.chats.write(room.chats.append(chat, drafts), room.database.now())
     talk(room, "a", "b")
@@ -316,7 +325,7 @@ def test_the_boxes_of_a_chat_are_changed_by_chats_alone(room: Room, which: str) 
         "transcript": transcript_box(PROJECT, KEY, chat.entries),
         "full transcript": transcript_box(PROJECT, KEY, 0),
         "context": chat.context_box_id or "",
-        "archive": archives(room, KEY, limit=None)[0].box_id,
+        "archive": list_archives(room, KEY, limit=None)[0].box_id,
     }[which]
     held = room.boxes.get(box_id).card_ids
     for change in (

@@ -4,15 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cardbox_cli.chat.context_search import Candidate, needles, ranked, terms
+from cardbox_cli.chat.context_search import ContextCandidate, rank, search_strings, split_terms
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def candidate(
     context_id: str, messages: str = "", *, title: str = "", reason: str = "", day: int = 0
-) -> Candidate:
-    return Candidate(
+) -> ContextCandidate:
+    return ContextCandidate(
         context_id=context_id,
         title=title,
         reason=reason,
@@ -21,8 +21,8 @@ def candidate(
     )
 
 
-def found(query: str, *candidates: Candidate) -> list[str]:
-    return [each.context_id for each in ranked(candidates, query)]
+def found(query: str, *candidates: ContextCandidate) -> list[str]:
+    return [each.context_id for each in rank(candidates, query)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def found(query: str, *candidates: Candidate) -> list[str]:
     ],
 )
 def test_the_words_of_a_query(query: str, expected: list[str]) -> None:
-    assert terms(query) == expected
+    assert split_terms(query) == expected
 
 
 def test_words_come_before_parts_of_words_however_many_these_are() -> None:
@@ -85,7 +85,7 @@ def test_title_before_reason_before_messages_then_the_newest() -> None:
 def test_scripts_without_spaces_are_found_within_texts(query: str, text: str) -> None:
     others = candidate("other", "something else: 天气 天気 날씨 อากาศ")
     assert found(query, others, candidate("this", text)) == ["this"]
-    assert any(needle in text.casefold().replace("ß", "ss") for needle in needles(query))
+    assert any(needle in text.casefold().replace("ß", "ss") for needle in search_strings(query))
 
 
 def test_a_whole_phrase_comes_before_pieces_of_it() -> None:
@@ -102,7 +102,7 @@ def test_single_letters_are_words_or_nothing() -> None:
 
 
 def test_it_says_how_it_ranked() -> None:
-    [best] = ranked([candidate("c", "the planning", title="Refund")], "refund plan fox")
+    [best] = rank([candidate("c", "the planning", title="Refund")], "refund plan fox")
     assert best.why == "2 of 3 words: 'refund' in its title; a part like 'plan' in its messages"
     assert best.words == {"refund": "title"}
     assert best.parts == {"plan": "messages"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.chat.context_tools import CHAT_TOOLS, LoadArguments, NewArguments, arguments_of
+from cardbox_cli.chat.context_tools import CHAT_TOOLS, LoadArguments, NewArguments, parse_arguments
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.identity import check_tool
 
@@ -41,7 +41,7 @@ def test_providers_take_them_and_they_take_what_they_say(name: str) -> None:
     ],
 )
 def test_good_arguments(name: str, given: Any, expected: object) -> None:
-    assert arguments_of(name, given) == expected
+    assert parse_arguments(name, given) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_good_arguments(name: str, given: Any, expected: object) -> None:
 )
 def test_bad_arguments_are_named(name: str, given: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{name}: .*{message}"):
-        arguments_of(name, given)
+        parse_arguments(name, given)
 
 
 def test_other_tools_are_not_found() -> None:
     with pytest.raises(
         NotFound, match="unknown chat tool 'chat_context_ned'; did you mean 'chat_context_new'"
     ):
-        arguments_of("chat_context_ned", {})
+        parse_arguments("chat_context_ned", {})

@@ -463,7 +463,7 @@ TABLE = [
         {"chat_key": "web-chat-1", "run_id": "run_1", "owner": "host-1"},
     ),
     Row(
-        errors.WaitedTooLong,
+        errors.WaitTimeout,
         a_turn,
         ("turn", "wait", "{turn}", "--timeout", "0"),
         124,
@@ -527,7 +527,7 @@ def test_every_kind_of_error_is_in_the_table() -> None:
             import_module(module.name)
     # A wakeup that fails is a warning, a package's handler that fails the failed result of its call, and a server
     # whose connections are all at work answers so: what tests of these look at.
-    never_printed = {errors.ServiceUnavailable, errors.HandlerFailed, errors.AllAtWork}
+    never_printed = {errors.ServiceUnavailable, errors.HandlerFailed, errors.ConnectionsBusy}
     assert {CbxError, *subclasses(CbxError)} - never_printed == {row.kind for row in TABLE}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cardbox_cli.cli.commands.card import card_views
 from cardbox_cli.cli.terminal.list_columns import BOX_COLUMNS, CARD_COLUMNS, PROFILE_COLUMNS, place_columns
-from cardbox_cli.cli.terminal.table_layout import Columns, picked
+from cardbox_cli.cli.terminal.table_layout import Columns, pick_columns
 from cardbox_cli.store.connection.database import Database
 from tests.cli.conftest import lines, succeed
 from tests.conftest import PROJECT, Cbx
@@ -182,7 +182,7 @@ class TestColumns:
 
     KINDS = (
         (("card", "list"), CARD_COLUMNS),
-        (("card", "search", "x"), (*CARD_COLUMNS, *picked(card_views.SEARCH_COLUMNS, "BOX", "MATCH"))),
+        (("card", "search", "x"), (*CARD_COLUMNS, *pick_columns(card_views.SEARCH_COLUMNS, "BOX", "MATCH"))),
         (("box", "list"), BOX_COLUMNS),
         (("box", "show", "12345678"), place_columns()),
         (("profile", "list"), PROFILE_COLUMNS),

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cardbox_cli.execution.worker.command_output import shown_trouble
+from cardbox_cli.execution.worker.command_output import shorten_trouble
 from cardbox_cli.store.connection.target import Target, may_hold_password
 from tests.cli.conftest import Shell, lines, succeed
 from tests.conftest import Cbx, Result
@@ -192,6 +192,6 @@ def test_a_long_address_is_judged_at_once(piece: str, offline: Cbx) -> None:
     for address in (f"postgresql://{piece * 100_000}", piece * 100_000):
         began = time.process_time()
         may_hold_password(address)
-        shown_trouble(address)
+        shorten_trouble(address)
         assert offline("box", "list", "--database-url", address).code in (2, 7)
         assert time.process_time() - began < 2

@@ -9,9 +9,9 @@ from cardbox_cli.context.composer import ContextCollector
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import ComposeOptions, Request, request_box_ids, request_cards, request_of
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.cards import Card, card_of
+from cardbox_cli.model.cards import Card, draft_as_card
 from cardbox_cli.model.content import JsonContent, TextContent
-from cardbox_cli.model.layers import PROCESS_NAMES, Asked, ProcessName
+from cardbox_cli.model.layers import PROCESS_NAMES, LayerRequest, ProcessName
 from cardbox_cli.providers.registry import provider_named
 from tests.context.lint.cards import places, result, system, thought, user
 from tests.context.test_request import CALL, card
@@ -49,7 +49,7 @@ OWN = (profile(), TODO, DONE, SUMMARY, user("hi"))
 
 def composed(*cards: Card, providers: Providers | None = None, **options: Any) -> Request:
     found = providers or Providers()
-    asked = Asked(
+    asked = LayerRequest(
         **{name: options.pop(name) for name in ("texts", "to_collect", "knowledge") if name in options}
     )
     collector = ContextCollector(knowledge=found, experience=found)
@@ -231,7 +231,7 @@ class TestTheLayoutForCaches:
     def test_anthropic_reads_it_as_the_users_words_behind_the_results(self) -> None:
         request = request_of(
             places(*self.HISTORY),
-            ComposeOptions(layout="cache", asked=Asked(texts=self.NOTES)),
+            ComposeOptions(layout="cache", asked=LayerRequest(texts=self.NOTES)),
             encode=anthropic.encode,
         )
         body = anthropic.body(request)
@@ -249,7 +249,9 @@ class TestWhatIsStored:
     """The request box of a step, and the request that it makes again."""
 
     def restored(self, request: Request, *, reproducible: Sequence[str] = ()) -> Request:
-        cards = [card_of(draft, "p") for draft in request_cards("p", request, reproducible=reproducible)]
+        cards = [
+            draft_as_card(draft, "p") for draft in request_cards("p", request, reproducible=reproducible)
+        ]
         history = list(request.places.values())
         by_id = {each.card_id: each for each in cards} | {
             card_id: place.slot.card for card_id, place in request.places.items() if place.slot.card

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.context.composer import compose, with_layers
+from cardbox_cli.context.composer import add_missing_layers, compose
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.request import request_of
 from cardbox_cli.errors import DuplicateQuery, InvalidInput
@@ -171,5 +171,5 @@ def test_layers_are_put_in_later_where_composing_puts_them(
     }
     there = {name: text for name, text in CONTEXTS.items() if name not in lacking}
     later = {name: CONTEXTS[name] for name in lacking}
-    found = with_layers(compose(contexts=there, **parts), later, layout)
+    found = add_missing_layers(compose(contexts=there, **parts), later, layout)
     assert found == compose(contexts=CONTEXTS, **parts)

@@ -15,7 +15,7 @@ from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, r
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import JsonContent, TextContent, ToolContent
-from cardbox_cli.model.layers import Asked, Layout
+from cardbox_cli.model.layers import LayerRequest, Layout
 from cardbox_cli.providers.registry import provider_named
 from tests.context.test_request import CALL, card
 
@@ -223,7 +223,7 @@ def with_layer(
     """A request with a layer of this text, which is `lost` but for its hash, before or behind `cards`."""
     slots = [Slot(place, each.card_id, each, "present") for place, each in enumerate(cards or [user("q")])]
     entries = [RequestEntry(slot=slot, box_id="b") for slot in slots]
-    options = ComposeOptions(layout=layout, asked=Asked(texts={layer: text}))
+    options = ComposeOptions(layout=layout, asked=LayerRequest(texts={layer: text}))
     made = request_of(entries, options, encode=provider_named(provider).encode)
     if not lost:
         return made

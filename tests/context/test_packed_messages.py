@@ -69,7 +69,7 @@ def test_messages_are_as_they_were(bodies: list[dict[str, Any]], groups: list[st
 
 @pytest.mark.parametrize("count", [0, 1, PACK_SIZE, PACK_SIZE + 1, 2 * PACK_SIZE + 7])
 def test_they_are_a_sequence_among_others(count: int) -> None:
-    around = packed(*numbered(count)).between([LAYER], [LAYER, LAYER])
+    around = packed(*numbered(count)).surround([LAYER], [LAYER, LAYER])
     wanted = [LAYER, *numbered(count), LAYER, LAYER]
     assert (len(around), list(around)) == (len(wanted), wanted)
     assert [around[place] for place in range(len(wanted))] == wanted

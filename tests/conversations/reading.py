@@ -6,11 +6,11 @@ from typing import Any
 
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import Reading
-from cardbox_cli.conversations.json_documents import WINDOW, Documents, Source
+from cardbox_cli.conversations.drafting import ConversationPass
+from cardbox_cli.conversations.json_documents import WINDOW, JsonDocuments, JsonSource
 from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import card_of
+from cardbox_cli.model.cards import draft_as_card
 
 
 class _File:
@@ -30,16 +30,16 @@ class _File:
 
 def documents_in(
     text: str | bytes, name: str = "f", *, window: int = WINDOW, most: int = VALUE_SIZE.value << 20
-) -> Documents:
+) -> JsonDocuments:
     """The documents of a file with this text."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     file: Any = _File(data)
-    return Documents(Source(file, name, window=window, most=most))
+    return JsonDocuments(JsonSource(file, name, window=window, most=most))
 
 
 def entries_of(conversation: Conversation) -> list[RequestEntry]:
     """The cards that importing a conversation makes, what is kept of its request among them, in a box."""
-    reading = Reading("p", remap_tool_ids=False, replace_bad_text=False)
-    cards = [card_of(draft, "p") for _, draft in reading.labelled_drafts([conversation])]
+    reading = ConversationPass("p", remap_tool_ids=False, replace_bad_text=False)
+    cards = [draft_as_card(draft, "p") for _, draft in reading.labelled_drafts([conversation])]
     slots = [Slot(place, card.card_id, card, "present") for place, card in enumerate(cards)]
     return [RequestEntry(slot=slot, box_id="b") for slot in slots]

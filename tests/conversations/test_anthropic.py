@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cardbox_cli.context.request import RequestEntry, request_of
-from cardbox_cli.conversations.formats.registry import exported_names, exporter_named, format_named
+from cardbox_cli.conversations.formats.registry import export_format_names, find_exporter, find_format
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
@@ -129,8 +129,8 @@ class TestRoundTrip:
         ]
         for dialect in providers():
             assert exact_json.encode(dialect.body(request_of(entries, encode=dialect.encode)))
-        for name in exported_names():
-            text = "".join(exporter_named(name)(cards))
+        for name in export_format_names():
+            text = "".join(find_exporter(name)(cards))
             documents = filter(None, text.split("\n")) if name == "claude-code" else [text]
             wanted = list if name == "langchain" else dict
             assert all(isinstance(exact_json.read(each), wanted) for each in documents)
@@ -315,7 +315,7 @@ class TestIdsOfOtherCharacters:
     def test_they_are_exported_in_characters_that_anthropic_allows(
         self, pair: list[Card], source_format: str
     ) -> None:
-        text = "".join(format_named(source_format).export(pair))
+        text = "".join(find_format(source_format).export(pair))
         if source_format == "anthropic":
             made = json.loads(text)["messages"]
         else:
@@ -331,7 +331,7 @@ class TestIdsOfOtherCharacters:
         self, pair: list[Card], cards_of: Any
     ) -> None:
         [kept] = cards_of([assistant({**USE, "id": "c.1"})])
-        made = json.loads("".join(format_named("anthropic").export([kept, pair[2]])))["messages"]
+        made = json.loads("".join(find_format("anthropic").export([kept, pair[2]])))["messages"]
         assert made == [
             assistant({**USE, "id": "c.1"}),
             user({"type": "tool_result", "tool_use_id": "c.1", "content": "F"}),
@@ -348,23 +348,23 @@ class TestSomeOfTheCards:
         )
 
     def test_the_tail_of_a_message_is_a_message(self, parts: list[Card]) -> None:
-        exported = json.loads("".join(format_named("anthropic").export(parts[1:])))
+        exported = json.loads("".join(find_format("anthropic").export(parts[1:])))
         assert exported["messages"] == [assistant({**TEXT, **CACHED}, USE, SEARCH), user(RESULT, TEXT)]
 
     def test_so_is_its_head(self, parts: list[Card]) -> None:
-        assert json.loads("".join(format_named("anthropic").export(parts[:1]))) == {
+        assert json.loads("".join(find_format("anthropic").export(parts[:1]))) == {
             "messages": [assistant(THINKING, id="msg_1")]
         }
 
     def test_each_alone(self, parts: list[Card]) -> None:
         alone = [
-            json.loads("".join(format_named("anthropic").export([card])))["messages"] for card in parts[2:]
+            json.loads("".join(find_format("anthropic").export([card])))["messages"] for card in parts[2:]
         ]
         assert alone == [[assistant(SEARCH)], [user(RESULT)], [{"role": "user", "content": "Let me look."}]]
 
     def test_what_stands_between_parts_them(self, parts: list[Card]) -> None:
         mixed = [parts[0], parts[3], parts[1]]
-        assert json.loads("".join(format_named("anthropic").export(mixed)))["messages"] == [
+        assert json.loads("".join(find_format("anthropic").export(mixed)))["messages"] == [
             assistant(THINKING, id="msg_1"),
             user(RESULT),
             assistant({**TEXT, **CACHED}, USE),

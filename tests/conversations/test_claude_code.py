@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
-from cardbox_cli.conversations.formats.registry import format_named
-from cardbox_cli.conversations.importing import Imported, import_conversations
+from cardbox_cli.conversations.formats.registry import find_format
+from cardbox_cli.conversations.importing import ConversationImport, import_conversations
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.pairing import pair_calls
@@ -172,8 +172,8 @@ class TestRoundTrip:
     def test_lines_without_any_message_make_no_box(
         self, database: Database, cards: CardStore, export: Export
     ) -> None:
-        def take(lines: list[Any]) -> Imported:
-            read = format_named("claude-code").read(documents_in(text_of_lines(lines)))
+        def take(lines: list[Any]) -> ConversationImport:
+            read = find_format("claude-code").read(documents_in(text_of_lines(lines)))
             return import_conversations(database, "p", read)
 
         events = [{**each, "leafUuid": None} for each in LINES if not bears_message(each)]

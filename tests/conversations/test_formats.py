@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.conversations.formats.registry import choose_format, format_named, format_names
+from cardbox_cli.conversations.formats.registry import choose_format, find_format, format_names
 from cardbox_cli.errors import UsageError
 from tests.conversations.anthropic_messages import FOUND, IMAGE, RESULT, THINKING, USE, assistant, user
 from tests.conversations.reading import documents_in
@@ -72,6 +72,6 @@ def test_a_name_is_taken_at_its_word(name: str) -> None:
 
 def test_a_session_has_no_key_of_messages() -> None:
     with pytest.raises(UsageError) as raised:
-        list(format_named("claude-code").read(documents_in(json.dumps(LINE)), at="messages"))
+        list(find_format("claude-code").read(documents_in(json.dumps(LINE)), at="messages"))
     assert str(raised.value) == "--at messages: a Claude Code session has no key of messages"
     assert raised.value.hint == "omit --at"

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from cardbox_cli.conversations.formats.registry import format_named
+from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.conversations.importing import import_conversations
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
@@ -54,7 +54,7 @@ def test_versions_of_one_conversation_are_boxes_in_their_order(
 def test_bad_characters_are_counted_wherever_they_stand(database: Database) -> None:
     text = json.dumps([said("a\x00"), said("a\x00"), said("b")])
     found = import_conversations(
-        database, "p", format_named("openai").read(documents_in(text)), replace_bad_text=True
+        database, "p", find_format("openai").read(documents_in(text)), replace_bad_text=True
     )
     assert found.replaced_characters == 2
 
@@ -95,7 +95,7 @@ def test_who_does_not_own_the_tables_imports_all_the_same(database: Database) ->
     )
     try:
         documents = documents_in(json.dumps(said(*map(str, range(1500)))))
-        found = import_conversations(database, "p", format_named("openai").read(documents))
+        found = import_conversations(database, "p", find_format("openai").read(documents))
         assert [each.new_cards for each in found.boxes] == [1500]
     finally:
         database.script(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.conversations.json_documents import Documents, LazyList, held
+from cardbox_cli.conversations.json_documents import JsonDocuments, LazyList, load_lazy_lists
 from cardbox_cli.conversations.message_lists import find_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
@@ -37,7 +37,7 @@ def whole(value: Any) -> Any:
     return value
 
 
-def read(documents: Documents) -> list[Any]:
+def read(documents: JsonDocuments) -> list[Any]:
     return [whole(value) for _, value in documents]
 
 
@@ -57,7 +57,7 @@ def test_one_document(value: Any, window: int, indent: int | None, escaped: bool
 def test_json_lines(lines: list[Any], window: int, blank: str) -> None:
     text = "".join(f"{json.dumps(value)}\n{blank}" for value in lines)
     documents = documents_in(text, window=window)
-    assert documents.in_lines
+    assert documents.is_json_lines
     assert read(documents) == [exact_json.read(json.dumps(value)) for value in lines]
     assert [documents.line(number).value for number, _ in documents.numbered()] == read(documents)
 
@@ -84,7 +84,7 @@ def test_only_what_exceeds_the_window_is_lazy() -> None:
     [(_, value)] = documents_in(json.dumps(document), window=64)
     assert isinstance(value["messages"], LazyList)
     assert (value["title"], value["tools"]) == ("t", [1, 2])
-    assert held(value) == document
+    assert load_lazy_lists(value) == document
 
 
 def test_a_conversation_within_a_large_list_is_found() -> None:
@@ -133,12 +133,12 @@ def test_a_line_that_is_read_again_is_no_larger_either() -> None:
 
 
 def test_what_is_appended_later_is_not_read(tmp_path: Any) -> None:
-    from cardbox_cli.conversations.json_documents import Source
+    from cardbox_cli.conversations.json_documents import JsonSource
 
     path = tmp_path / "log.jsonl"
     path.write_text("1\n2\n")
     with path.open("rb") as file:
-        documents = Documents(Source(file, "log"))
+        documents = JsonDocuments(JsonSource(file, "log"))
         with path.open("a") as more:
             more.write("3\n")
         assert read(documents) == [1, 2]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.conversations.conversation import Conversation, FileEntry
-from cardbox_cli.conversations.formats.registry import format_named
+from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.conversations.importing import ImportedBox, import_conversations
 from cardbox_cli.errors import CardConflict, InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
@@ -20,7 +20,7 @@ from cardbox_cli.store.connection.database import Database
 from tests import jsonb_values
 from tests.conversations.reading import documents_in
 
-FORMAT = format_named("openai")
+FORMAT = find_format("openai")
 
 CALL = {
     "id": "call_1",
@@ -116,7 +116,7 @@ messages = st.fixed_dictionaries(
 def test_any_messages_survive(take: Any, boxes: BoxStore, conversation: list[dict[str, Any]]) -> None:
     (box,) = take(of(conversation))
     back = exact_json.read("".join(FORMAT.export(boxes.view(box.box_id).cards)))["messages"]
-    assert exact_json.are_same(back, conversation)
+    assert exact_json.are_equal(back, conversation)
     (again,) = take(of(conversation))
     assert (again.box_id, again.new_cards) == (box.box_id, 0)
 

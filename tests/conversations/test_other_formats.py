@@ -21,12 +21,7 @@ from langchain_core.messages import (
 
 from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
-from cardbox_cli.conversations.formats.registry import (
-    choose_format,
-    exporter_named,
-    format_named,
-    format_names,
-)
+from cardbox_cli.conversations.formats.registry import choose_format, find_exporter, find_format, format_names
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.providers.registry import PROVIDERS, provider_named
@@ -50,7 +45,7 @@ def chat(entries: list[RequestEntry]) -> dict[str, Any]:
 def read(document: Any, name: str) -> list[list[RequestEntry]]:
     text = document if isinstance(document, str) else json.dumps(document)
     assert choose_format(None, documents_in(text)).format.name == name
-    return [entries_of(each) for each in format_named(name).read(documents_in(text))]
+    return [entries_of(each) for each in find_format(name).read(documents_in(text))]
 
 
 # --- LangChain
@@ -130,9 +125,9 @@ def test_only_a_failure_changes_the_ids_of_cards() -> None:
     ],
 )  # fmt: skip
 def test_a_tool_that_failed_elsewhere_is_a_failure_of_langchains(name: str, request_: dict[str, Any]) -> None:
-    [conversation] = format_named(name).read(documents_in(json.dumps(request_)))
+    [conversation] = find_format(name).read(documents_in(json.dumps(request_)))
     cards = [entry.slot.card for entry in entries_of(conversation) if entry.slot.card is not None]
-    [message] = messages_from_dict(json.loads("".join(exporter_named("langchain")(cards))))
+    [message] = messages_from_dict(json.loads("".join(find_exporter("langchain")(cards))))
     assert isinstance(message, ToolMessage)
     assert message.status == "error"
     assert "no" in message.content
@@ -155,9 +150,9 @@ def test_what_langchain_says_is_sent(form: str) -> None:
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_langchain_reads_what_any_format_is_exported_as(name: str) -> None:
-    [conversation] = format_named(name).read(documents_in(json.dumps(REQUESTS[name])))
+    [conversation] = find_format(name).read(documents_in(json.dumps(REQUESTS[name])))
     cards = [entry.slot.card for entry in entries_of(conversation) if entry.slot.card is not None]
-    exported = json.loads("".join(exporter_named("langchain")(cards)))
+    exported = json.loads("".join(find_exporter("langchain")(cards)))
     messages = messages_from_dict(exported)
     assert messages[0].content == "Be brief." or name == "openai-responses"
     assert "Rain." in [message.content for message in messages]
@@ -166,9 +161,9 @@ def test_langchain_reads_what_any_format_is_exported_as(name: str) -> None:
 def test_calls_without_json_are_langchains_invalid_ones() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{"}}
     document = {"messages": [{"role": "assistant", "content": None, "tool_calls": [call]}]}
-    [conversation] = format_named("openai").read(documents_in(json.dumps(document)))
+    [conversation] = find_format("openai").read(documents_in(json.dumps(document)))
     cards = [entry.slot.card for entry in entries_of(conversation) if entry.slot.card is not None]
-    [message] = messages_from_dict(json.loads("".join(exporter_named("langchain")(cards))))
+    [message] = messages_from_dict(json.loads("".join(find_exporter("langchain")(cards))))
     assert isinstance(message, AIMessage)
     assert [(each["name"], each["args"]) for each in message.invalid_tool_calls] == [("f", "{")]
 
@@ -297,7 +292,7 @@ def test_a_span_is_a_conversation(document: Any) -> None:
 
 def test_a_span_has_no_key_of_messages() -> None:
     with pytest.raises(UsageError):
-        list(format_named("otel").read(documents_in(json.dumps(ATTRIBUTES)), at="messages"))
+        list(find_format("otel").read(documents_in(json.dumps(ATTRIBUTES)), at="messages"))
 
 
 # --- anything at all

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
-from cardbox_cli.conversations.formats.registry import choose_format, exporter_named, format_named
+from cardbox_cli.conversations.formats.registry import choose_format, find_exporter, find_format
 from cardbox_cli.conversations.importing import import_conversations
 from cardbox_cli.model import exact_json
 from cardbox_cli.providers.registry import PROVIDERS, provider_named
@@ -37,11 +37,11 @@ _BEYOND_TYPES = {"openai": 1, "openai-responses": 3}
 
 def back(entries: list[RequestEntry], name: str) -> Any:
     cards = [entry.slot.card for entry in entries if entry.slot.card is not None]
-    return exact_json.read("".join(exporter_named(name)(cards)))
+    return exact_json.read("".join(find_exporter(name)(cards)))
 
 
 def same(one: Any, other: Any) -> bool:
-    return exact_json.are_same(one, other)
+    return exact_json.are_equal(one, other)
 
 
 def sent(entries: list[RequestEntry], provider: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def sent(entries: list[RequestEntry], provider: str) -> dict[str, Any]:
 
 
 def read_one(request: Any, name: str) -> list[RequestEntry]:
-    [conversation] = format_named(name).read(documents_in(exact_json.encode(request)))
+    [conversation] = find_format(name).read(documents_in(exact_json.encode(request)))
     return entries_of(conversation)
 
 
@@ -114,7 +114,7 @@ def test_what_google_writes_as_one_object_is_read_and_comes_back(
     given = request_body["contents"]
     count = len(given) if isinstance(given, list) else 1
     assert len(sent(entries, "gemini")["contents"]) == count
-    [conversation] = format_named("gemini").read(
+    [conversation] = find_format("gemini").read(
         documents_in(json.dumps({"body": request_body})), at="body.contents"
     )
     assert same(back(entries_of(conversation), "gemini"), request_body)
@@ -280,7 +280,7 @@ _documents = st.one_of(
 @given(document=_documents)
 def test_any_request_comes_back_and_is_sent_anywhere(document: tuple[str, dict[str, Any]]) -> None:
     name, request = document
-    [conversation] = format_named(name).read(documents_in(exact_json.encode(request)))
+    [conversation] = find_format(name).read(documents_in(exact_json.encode(request)))
     entries = entries_of(conversation)
     given_back = back(entries, name)
     # Nothing says of a request without messages and parameters what it would hold.
@@ -313,10 +313,10 @@ def test_each_accepted_request_comes_back_whole(
         # Plain messages to a model of nobody's known name are the same in both.
         assert taken.format.name in (name, *(["openai"] if name == "anthropic" else []))
         for new in (True, False):
-            conversations = format_named(name).read(documents)
+            conversations = find_format(name).read(documents)
             [box] = import_conversations(database, "p", conversations).boxes
             assert new or box.new_cards == 0
-        exported = "".join(exporter_named(name)(boxes.view(box.box_id).cards))
+        exported = "".join(find_exporter(name)(boxes.view(box.box_id).cards))
         assert json.loads(exported) == request
 
 

@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.migrations.steps import Step
+from cardbox_cli.store.migrations.steps import MigrationStep
 from cardbox_cli.store.migrations.upgrade import plan_upgrade
 from tests.cli.conftest import succeed
 from tests.conftest import Result
@@ -36,7 +36,7 @@ def data(connection: Connection) -> dict[tuple[str, str], Any]:
     return {name: connection.execute(DATA.format(sql.Identifier(*name))).fetchone() for name in names}
 
 
-def next_step(connection: Connection) -> Step | None:
+def next_step(connection: Connection) -> MigrationStep | None:
     steps = plan_upgrade(Database.adopt(connection)).steps
     return steps[0] if steps else None
 
@@ -63,7 +63,7 @@ class Upgrades:
     def strike(self, point: str) -> bool:
         return self.scene.strike(point, *self._line)
 
-    def kill_throughout(self, step: Step) -> Step:
+    def kill_throughout(self, step: MigrationStep) -> MigrationStep:
         """Kill upgrades at every statement of their first step, and around its COMMIT. Returns the rest of it.
 
         Each of them leaves less of a step that is not whole: an index that is there is not built again.
@@ -80,7 +80,7 @@ class Upgrades:
         return left
 
 
-def less(now: Step, before: Step) -> bool:
+def less(now: MigrationStep, before: MigrationStep) -> bool:
     """True if a step is an earlier one without some of its statements, but with its last two."""
     return (
         now.name == before.name

@@ -10,11 +10,11 @@ import pytest
 
 from cardbox_cli.execution.dispatch_requests import Caller, DispatchResult, Parent
 from cardbox_cli.execution.queue import claims
-from cardbox_cli.execution.queue.claims import Claimed, begin, claim
+from cardbox_cli.execution.queue.claims import ClaimedRow, begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.ledger import read_turn
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutcome
 from cardbox_cli.execution.worker.step_requests import enter
 from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.execution.worker.worker_program import Program
@@ -97,9 +97,9 @@ class World:
             pid=1,
             concurrency=concurrency,
         )
-        worker_store.announce(self.runtime.database, announcement, lease=timedelta(seconds=60))
+        worker_store.record_worker(self.runtime.database, announcement, lease=timedelta(seconds=60))
 
-    def claim(self, owner: str = OWNER) -> Claimed:
+    def claim(self, owner: str = OWNER) -> ClaimedRow:
         """A worker claims one row."""
         (claimed,) = claim(self.runtime, target=TARGET, owner=owner)
         return claimed
@@ -176,7 +176,7 @@ class World:
             self.report(turn)
             self.drain()
 
-    def _run(self, row: InboxRow, owner: str, command: str) -> Outcome | None:
+    def _run(self, row: InboxRow, owner: str, command: str) -> RunOutcome | None:
         task = begin(self.runtime, row, owner=owner)
         if task.kind != "run":
             return None

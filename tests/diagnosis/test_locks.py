@@ -8,18 +8,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from cardbox_cli.diagnosis.locks import command, rooted
-from cardbox_cli.model.execution.situations import Held, Session
+from cardbox_cli.diagnosis.locks import find_root_locks, first_words
+from cardbox_cli.model.execution.situations import DatabaseSession, HeldLock
 from tests.crash.processes import until
 from tests.diagnosis.conftest import World
 
 
-def session(pid: int, *blocked_by: int, seconds: float | None = 60, waited: float | None = None) -> Session:
+def session(
+    pid: int, *blocked_by: int, seconds: float | None = 60, waited: float | None = None
+) -> DatabaseSession:
     waits_for = "cbx.turns" if blocked_by else None
-    return Session(pid, "app", "active", seconds, 1, None, list(blocked_by), waits_for, waited)
+    return DatabaseSession(pid, "app", "active", seconds, 1, None, list(blocked_by), waits_for, waited)
 
 
-HEAD = Held("state.agent_state_head", "clerk", "row", True, 1)
+HEAD = HeldLock("state.agent_state_head", "clerk", "row", True, 1)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ HEAD = Held("state.agent_state_head", "clerk", "row", True, 1)
         pytest.param(HEAD, [session(1, 0, waited=5)], [("cbx.turns", "a row", 0, 60, 1)], id="prepared"),
         pytest.param(HEAD, [session(1, 2), session(2, 1)], [], id="a deadlock, which the server ends"),
         pytest.param(
-            Held("cbx.turns", None, "AccessExclusiveLock", False, 1),
+            HeldLock("cbx.turns", None, "AccessExclusiveLock", False, 1),
             [session(1, 2, waited=12), session(2, seconds=900), session(4, 1, waited=11)],
             [("cbx.turns", None, 2, 12, 2)],
             id="one that is only wanted",
@@ -54,8 +56,10 @@ HEAD = Held("state.agent_state_head", "clerk", "row", True, 1)
         ),
     ],
 )
-def test_a_lock_is_followed_to_its_root(held: Held, sessions: list[Session], expected: list[Any]) -> None:
-    found = rooted([held], {each.pid: each for each in sessions})
+def test_a_lock_is_followed_to_its_root(
+    held: HeldLock, sessions: list[DatabaseSession], expected: list[Any]
+) -> None:
+    found = find_root_locks([held], {each.pid: each for each in sessions})
     assert [
         (lock.table, lock.row, lock.session.pid, lock.seconds, lock.blocked) for lock in found
     ] == expected
@@ -75,7 +79,7 @@ def test_a_lock_is_followed_to_its_root(held: Held, sessions: list[Session], exp
     ],
 )
 def test_of_a_query_the_first_words_are_shown(query: str | None, expected: str | None) -> None:
-    assert command(query) == expected
+    assert first_words(query) == expected
 
 
 # --- real sessions

@@ -187,7 +187,7 @@ def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
         assert verdict.evidence
         assert verdict.next_actor
         assert (verdict.fix is None) == (verdict.rule in WITHOUT_FIX)
-    if verdict.well and verdict.rule != "waiting-for-tool":
+    if verdict.is_well and verdict.rule != "waiting-for-tool":
         assert verdict.fix is None
     assert "{" not in (verdict.next_actor or "")
 

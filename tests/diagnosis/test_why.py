@@ -349,7 +349,7 @@ def test_the_documentation_has_every_rule() -> None:
         (
             rule.name,
             rule.verdict,
-            rule.proves.format_map(Settings().in_words),
+            rule.proves.format_map(Settings().labels),
             rule.fix.shown if rule.fix else "—",
         )
         for rule in rules()

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
-from cardbox_cli.execution.queue.reports import Reported, report_result
+from cardbox_cli.execution.queue.reports import WrittenReport, report_result
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import HEAD_MOVES, INBOX_MOVES, Head, InboxRow
@@ -63,7 +63,7 @@ class Desk:
 
     # --- what others do
 
-    def report(self, turn_id: str, call: str, result: Any = "done", **given: Any) -> Reported:
+    def report(self, turn_id: str, call: str, result: Any = "done", **given: Any) -> WrittenReport:
         """Report the result of a call."""
         return report_result(
             self.runtime, turn_id, call, result_of(result, **given), source_agent_id="tool.look"
@@ -103,7 +103,7 @@ class Desk:
 
     def audited(self, turn_id: str) -> list[str]:
         """What was done to a turn from outside."""
-        return [entry.action for entry in self.runtime.audit.of_turn(turn_id)]
+        return [entry.action for entry in self.runtime.audit.list_by_turn(turn_id)]
 
     def output(self, turn_id: str) -> list[str]:
         """The types of the cards in a turn's output box."""

@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.execution.headers import lineage_of
+from cardbox_cli.model.execution.headers import parse_lineage
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import Cbx
 from tests.execution.desk import Desk
@@ -108,4 +108,4 @@ def test_a_depth_that_is_no_number_is_none(
     for words in (["turn", "show", turn], ["why", turn], ["turn", "trace", turn], ["why", "--all"]):
         answer = cbx(*words)
         assert answer.code in (0, 8), answer.err
-    assert lineage_of({"CG-Recursion-Depth": depth}).depth == 0
+    assert parse_lineage({"CG-Recursion-Depth": depth}).depth == 0

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.store.connection.database import Database, jsonb
-from cardbox_cli.text import unbounded
+from cardbox_cli.text import format_infinity
 from tests import jsonb_values
 from tests.conftest import PROJECT, TABLES, Cbx
 from tests.execution.fixtures import Asked
@@ -214,7 +214,7 @@ def test_what_no_calendar_has_is_shown(
     )
     [row] = cbx("inbox", "list", "-o", "json").json()
     assert row["next_retry_at"] == f"{read:%Y-%m-%dT%H:%M:%S.%fZ}".replace(".000000Z", "Z").rjust(20, "0")
-    assert unbounded(read) == shown
+    assert format_infinity(read) == shown
     assert f" {shown}" in cbx("inbox", "show", "turn_1").out
     found = cbx("why", "turn_1", "-o", "json").json()
     if shown == "infinity":

@@ -169,7 +169,7 @@ def test_without_the_tables_of_agents_nothing_is_in_use(
 ) -> None:
     ask()
     runtime.database.connection.execute("DROP SCHEMA state CASCADE")
-    runtime.database.forget_tables()
+    runtime.database.clear_table_cache()
     assert runtime.boxes.append(context_box, [card]) == 2
     assert [reference.turns for reference in runtime.boxes.refs(card)] == [[]]
     runtime.boxes.delete(context_box)
@@ -247,13 +247,13 @@ class TestCards:
             told = cbx(*command)
             assert (told.code, f"the command of a turn (CBX_TURN_ID={turn}) may not" in told.err) == (5, True)
         monkeypatch.delenv("CBX_TURN_ID")
-        assert runtime.audit.of_turn(turn) == []
+        assert runtime.audit.list_by_turn(turn) == []
         assert cbx(*repair[:-1], "--force").code == 2
         assert cbx(*repair, "--force").code == 0
         assert cbx(*delete, "--force").code == 0
         # What was deleted comes back as it was: nothing changes under the turn.
         assert cbx(*repair).code == 0
-        audited = runtime.audit.of_turn(turn)
+        audited = runtime.audit.list_by_turn(turn)
         assert [(entry.action, entry.agent_id) for entry in audited] == [
             ("card repair", "clerk"),
             ("card delete", "clerk"),

@@ -9,18 +9,18 @@ import psycopg
 import pytest
 
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.provision import AgentRequest, Provisioned, provision
+from cardbox_cli.execution.provision import AgentRequest, ProvisionOutcome, provision
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
-from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.roster import AgentStore
 from tests.conftest import PROJECT
 from tests.crash.processes import until
 
 Row = tuple[Any, ...]
-Second = Callable[..., Future[Provisioned]]
+Second = Callable[..., Future[ProvisionOutcome]]
 
 
 class TakenBack(Exception):
@@ -38,7 +38,7 @@ def clerk(database: Database) -> ProfileEntry:
     return imported(database)
 
 
-def make(database: Database, agent: str = "a", *, update: bool = False, **given: Any) -> Provisioned:
+def make(database: Database, agent: str = "a", *, update: bool = False, **given: Any) -> ProvisionOutcome:
     request = AgentRequest(agent_id=agent, **{"profile_name": "clerk", **given})
     return provision(database, PROJECT, request, update=update)
 
@@ -56,7 +56,7 @@ class TestANewAgent:
     ) -> None:
         done = make(database, display_name="Ann", owner_agent_id=OPERATOR, metadata={"depth": 1})
         assert (done.action, done.outdated) == ("provision", False)
-        entry = RosterStore(database, PROJECT).entry("a")
+        entry = AgentStore(database, PROJECT).entry("a")
         assert (entry.profile_box_id, entry.worker_target, entry.tags) == (
             clerk.profile_box_id,
             "desk",
@@ -92,7 +92,7 @@ class TestANewAgent:
 
     def test_without_a_table_of_projects_it_is_made_all_the_same(self, database: Database) -> None:
         database.script("DROP TABLE public.projects")
-        database.forget_tables()
+        database.clear_table_cache()
         imported(database)
         assert make(database).action == "provision"
 
@@ -141,14 +141,14 @@ class TestANewAgent:
         with suppress(TakenBack), database.transaction():
             make(database)
             raise TakenBack
-        assert RosterStore(database, PROJECT).find("a") is None
+        assert AgentStore(database, PROJECT).find("a") is None
         assert edges(database) == []
 
 
 class TestAnAgentThatExists:
     def test_the_same_again_is_unchanged(self, database: Database, clerk: ProfileEntry) -> None:
         first = make(database, worker_target="gpu", tags=["x"])
-        assert make(database, worker_target="gpu", tags=["x"]) == Provisioned(
+        assert make(database, worker_target="gpu", tags=["x"]) == ProvisionOutcome(
             agent=first.agent, action="unchanged"
         )
         assert make(database, profile_name="CLERK", update=True).action == "unchanged"
@@ -173,7 +173,7 @@ class TestAnAgentThatExists:
         with pytest.raises(Conflict) as refused:
             make(database, **given)
         assert (refused.value.message, refused.value.hint) == (said, "add --update to change it")
-        assert RosterStore(database, PROJECT).get("a") == first.agent
+        assert AgentStore(database, PROJECT).get("a") == first.agent
         assert make(database, **given, update=True).action == "update"
         assert make(database, **given).action == "unchanged"
         assert [action for _, action, *_ in edges(database)] == ["provision", "update"]
@@ -208,20 +208,20 @@ class TestAnAgentThatExists:
         database.script(
             "UPDATE state.agent_state_head SET status = 'running', turn_epoch = 3, active_agent_turn_id = 't'"
         )
-        before = RosterStore(database, PROJECT).entry("a").head
+        before = AgentStore(database, PROJECT).entry("a").head
         imported(database, worker_target="counter")
         make(database, update=True)
-        assert RosterStore(database, PROJECT).entry("a").head == before
+        assert AgentStore(database, PROJECT).entry("a").head == before
 
     def test_that_of_another_project_is_another(self, database: Database, clerk: ProfileEntry) -> None:
         make(database)
         imported(database, project="other", worker_target="theirs")
         theirs = provision(database, "other", AgentRequest(agent_id="a", profile_name="clerk"))
         assert (theirs.action, theirs.agent.worker_target) == ("provision", "theirs")
-        assert RosterStore(database, PROJECT).get("a").worker_target == "desk"
+        assert AgentStore(database, PROJECT).get("a").worker_target == "desk"
         assert [project for project, *_ in edges(database)] == [PROJECT, "other"]
         with pytest.raises(NotFound, match="no agent 'a' in project 'third'"):
-            RosterStore(database, "third").get("a")
+            AgentStore(database, "third").get("a")
 
 
 class TestTwoAtATime:
@@ -231,13 +231,13 @@ class TestTwoAtATime:
     def second(self, target: Target) -> Iterator[Second]:
         """Provision on another connection, which by now waits for this one."""
 
-        def other(given: dict[str, Any]) -> Provisioned:
+        def other(given: dict[str, Any]) -> ProvisionOutcome:
             with Database.open_target(target) as opened:
                 return make(opened, **given)
 
         with ThreadPoolExecutor(1) as pool:
 
-            def start(**given: Any) -> Future[Provisioned]:
+            def start(**given: Any) -> Future[ProvisionOutcome]:
                 future = pool.submit(other, given)
                 wait_for_a_waiter(target)
                 return future
@@ -248,7 +248,7 @@ class TestTwoAtATime:
         with database.transaction():
             first = make(database)
             waiting = second()
-        assert waiting.result() == Provisioned(agent=first.agent, action="unchanged")
+        assert waiting.result() == ProvisionOutcome(agent=first.agent, action="unchanged")
         assert len(edges(database)) == 1
 
     def test_making_it_differently(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
@@ -272,7 +272,7 @@ class TestTwoAtATime:
             make(database, worker_target="gpu", metadata={"one": 1}, update=True)
             waiting = second(display_name="Ann", metadata={"two": 2}, update=True)
         assert waiting.result().action == "update"
-        agent = RosterStore(database, PROJECT).get("a")
+        agent = AgentStore(database, PROJECT).get("a")
         assert (agent.worker_target, agent.display_name) == ("gpu", "Ann")
         assert agent.metadata == {"profile_name": "clerk", "one": 1, "two": 2}
 
@@ -300,7 +300,7 @@ class TestTheRowsOfAnotherProgram:
 
     def test_it_is_taken_as_it_is_and_gets_the_head_that_it_lacks(self, database: Database) -> None:
         assert make(database).action == "unchanged"
-        entry = RosterStore(database, PROJECT).entry("a")
+        entry = AgentStore(database, PROJECT).entry("a")
         assert entry.head is not None
         assert (entry.metadata, entry.status) == ({"spawned_by": "boss", "is_ui_agent": True}, "inactive")
         assert edges(database) == []

@@ -20,5 +20,5 @@ class OnTheirTables:
     @pytest.fixture
     def runtime(self, database: Database, deployment: Deployment) -> Runtime:
         add_missing_tables(database)
-        database.forget_tables()
+        database.clear_table_cache()
         return Runtime(database, PROJECT)

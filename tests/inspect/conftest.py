@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.mcp import Reader, lending_of
+from cardbox_cli.serve.mcp import ToolRunner, make_connection_pool
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -52,8 +52,8 @@ def http(api: TestClient) -> Surface:
 @pytest.fixture
 def tool(target: Target) -> Iterator[Surface]:
     """The JSON that a tool for agents answers."""
-    with closing(lending_of(target, longest=10)) as lending:
-        read = Reader(lending, PROJECT, settings=Settings(), usual=PROJECT)
+    with closing(make_connection_pool(target, longest=10)) as lending:
+        read = ToolRunner(lending, PROJECT, settings=Settings(), usual=PROJECT)
 
         def call(name: str, **arguments: object) -> Any:
             [result] = called(read, (name, arguments))

@@ -7,9 +7,9 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.conversations.conversation_lint import lint_conversation, provider_beside
-from cardbox_cli.conversations.formats.registry import choose_format, format_named
-from cardbox_cli.conversations.json_documents import Documents, Source
+from cardbox_cli.conversations.conversation_lint import detect_provider, lint_conversation
+from cardbox_cli.conversations.formats.registry import choose_format, find_format
+from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from cardbox_cli.errors import CbxError
 
 _PROJECT = "truth"
@@ -37,7 +37,7 @@ def findings(request: dict[str, Any], provider: str, *, rules_of: str | None = N
     with _documents(request) as documents:
         return [
             found
-            for conversation in format_named(provider).read(documents)
+            for conversation in find_format(provider).read(documents)
             for found in lint_conversation(conversation, rules_of or provider, _PROJECT)
         ]
 
@@ -47,12 +47,12 @@ def provider_of(request: dict[str, Any]) -> str:
     with _documents(request) as documents:
         module, _ = choose_format(None, documents)
         conversation = next(module.read(documents))
-        return provider_beside(conversation) or module.provider
+        return detect_provider(conversation) or module.provider
 
 
 @contextmanager
-def _documents(request: dict[str, Any]) -> Iterator[Documents]:
+def _documents(request: dict[str, Any]) -> Iterator[JsonDocuments]:
     with TemporaryFile() as file:
         file.write(json.dumps(request).encode())
         file.flush()
-        yield Documents(Source(file, "request"))
+        yield JsonDocuments(JsonSource(file, "request"))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound
 from cardbox_cli.model.boxes import CardState, Slot
-from cardbox_cli.model.cards import Card, card_of
+from cardbox_cli.model.cards import Card, draft_as_card
 from cardbox_cli.model.content import JsonContent, StoredContent, TextContent
-from cardbox_cli.model.todo import TodoItem, find_item, new_item, settled, todo_items
+from cardbox_cli.model.todo import TodoItem, find_item, new_item, replacement_card, todo_items
 from tests.context.test_request import card as any_card
 
 FATES = st.sampled_from(["present", "deleted", "expired", "dangling"])
@@ -85,7 +85,7 @@ def test_whatever_a_card_holds_is_shown_and_can_be_settled(
     old = card("a", content)
     [item] = todo_items([Slot(0, "a", old, "present")])
     assert (item.text, item.done) == (text, done)
-    new = card_of(settled(old, done=not done, author_id="t"), "p")
+    new = draft_as_card(replacement_card(old, done=not done, author_id="t"), "p")
     [item] = todo_items([Slot(0, "a", old, "present"), Slot(1, new.card_id, new, "present")])
     assert (item.number, item.text, item.done, item.first_card_id) == (1, text, not done, "a")
 
@@ -94,7 +94,7 @@ def test_a_settled_card_keeps_what_is_the_items_and_not_what_was_its_writers() -
     old = card(
         "a", JsonContent({"text": "Call", "done": False, "due": "today"}), area="x", agent_turn_id="t1"
     )
-    new = settled(old, done=True, author_id="clerk", agent_turn_id="t2")
+    new = replacement_card(old, done=True, author_id="clerk", agent_turn_id="t2")
     assert new.content == JsonContent({"text": "Call", "done": True, "due": "today"})
     assert new.metadata == {
         "type": "todo.item",
@@ -104,7 +104,7 @@ def test_a_settled_card_keeps_what_is_the_items_and_not_what_was_its_writers() -
         "edited_from": "a",
         "agent_turn_id": "t2",
     }
-    assert "agent_turn_id" not in settled(old, done=True, author_id="t").metadata
+    assert "agent_turn_id" not in replacement_card(old, done=True, author_id="t").metadata
 
 
 def test_a_new_item_says_something() -> None:

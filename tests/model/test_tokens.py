@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.model import tokens
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, estimate_tokens
+from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, Tokenizer, estimate_tokens
 from cardbox_cli.providers.models import tokenizer_for
 
 EXACT = [tokenizer_for("gpt-4o"), tokenizer_for("gpt-4")]
@@ -57,7 +57,7 @@ def test_the_tokenizer_goes_by_the_name_of_the_model(name: str, models: str) -> 
 
 @pytest.mark.parametrize("model", [None, ""])
 def test_without_a_model_it_is_the_estimate(model: str | None) -> None:
-    assert tokenizer_for(model) is ESTIMATE
+    assert tokenizer_for(model) is ESTIMATING_TOKENIZER
 
 
 def test_the_package_is_loaded_when_it_is_needed_and_not_missed_when_it_is_not_there() -> None:
@@ -97,7 +97,7 @@ def test_two_texts_are_estimated_at_what_each_of_them_is(one: str, other: str) -
 
 @given(st.text())
 def test_a_text_has_a_token_and_no_more_than_its_bytes(text: str) -> None:
-    for tokenizer in (ESTIMATE, *EXACT):
+    for tokenizer in (ESTIMATING_TOKENIZER, *EXACT):
         assert bool(text) <= tokenizer.count(text) <= len(text.encode())
 
 
@@ -112,6 +112,6 @@ def test_it_remembers_counts_and_forgets_them_before_they_are_too_many(
         asked.append(text)
         return [0] * len(text)
 
-    counting = Tokenizer("t", True, tokens._with_cache(encode))
+    counting = Tokenizer("t", True, tokens._cache_counts(encode))
     assert [counting.count(text) for text in ("a", "long", "a", "long", "b", "a")] == [1, 4, 1, 4, 1, 1]
     assert asked == ["a", "long", "b", "a"]

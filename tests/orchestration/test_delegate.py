@@ -29,7 +29,7 @@ def test_of_two_at_once_with_one_turn_id_the_second_answers_with_it_when_asked_a
     with pytest.raises(CorrelationConflict, match="another dispatch has just used the turn id 'turn_a'"):
         future.result()
     assert other().agent_id == first.agent_id
-    assert len(runtime.inbox.of_turn("turn_a")) == 1
+    assert len(runtime.inbox.list_by_turn("turn_a")) == 1
 
 
 def test_workers_are_notified_once_it_is_committed(runtime: Runtime, heard: Any) -> None:

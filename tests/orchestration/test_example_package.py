@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.shipped import shipped
+from cardbox_cli.shipped import shipped_path
 from tests.conftest import Cbx
 
 CLIENT = """
@@ -28,7 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the package is installed."""
     source, target = (tmp_path_factory.mktemp(name) for name in ("source", "packages"))
     # A copy: building writes beside what it builds.
-    shutil.copytree(shipped("examples") / "second-opinion", source, dirs_exist_ok=True)
+    shutil.copytree(shipped_path("examples") / "second-opinion", source, dirs_exist_ok=True)
     offline = (
         "--no-deps",
         "--no-build-isolation",

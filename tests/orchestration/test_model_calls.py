@@ -16,7 +16,7 @@ from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.handlers import Awaiting, Ending, Handler
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool
 from cardbox_cli.orchestration.handlers import HANDLERS
@@ -28,7 +28,7 @@ from tests.foreign.writer import Deployment, Turn
 from tests.orchestration.conftest import AddProfile, calls, finish, says
 
 Ask = Callable[..., DispatchResult]
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 
 TASK = {"target_strategy": "new", "target_ref": "clerk", "instruction": "Count the words."}
 
@@ -314,8 +314,8 @@ def test_what_is_stored_of_a_request_is_what_was_sent(
 
 def test_own_handlers_are_those_whose_names_no_tool_can_have() -> None:
     # A tool of this name that somebody registered stays one where no profile names the handler.
-    assert set(HANDLERS.own) - INTERNAL_TOOLS == {"submit_result"}
-    for handler in HANDLERS.own.values():
+    assert set(HANDLERS.passed_in) - INTERNAL_TOOLS == {"submit_result"}
+    for handler in HANDLERS.passed_in.values():
         assert handler.parameters["additionalProperties"] is False
         assert isinstance(handler.tool(), HandlerTool)
     with pytest.raises(NotFound, match="did you mean 'ask_expert'"):
@@ -366,7 +366,7 @@ ODD = Handler(name="odd", description="Odd.", parameters={"type": "object", "pro
 @pytest.fixture
 def odd(monkeypatch: pytest.MonkeyPatch, add_profile: AddProfile, runtime: Runtime) -> None:
     """The handler `odd` is installed, and the clerk may call it."""
-    monkeypatch.setitem(HANDLERS.own, "odd", ODD)
+    monkeypatch.setitem(HANDLERS.passed_in, "odd", ODD)
     add_profile("clerk", allowed_internal_tools=["odd"])
     box_id = runtime.database.connection.execute("SELECT profile_box_id FROM resource.profiles").fetchone()
     runtime.database.connection.execute("UPDATE resource.project_agents SET profile_box_id = %s", box_id)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.orchestration.delegation import refusal_of
+from cardbox_cli.orchestration.delegation import policy_refusal
 
 CASES = [
     (None, "has no delegation_policy, so it may not delegate"),
@@ -27,6 +27,6 @@ CASES = [
 
 @pytest.mark.parametrize(("policy", "refused"), CASES)
 def test_a_policy(policy: Any, refused: str | None) -> None:
-    found = refusal_of({} if policy is None else {"delegation_policy": policy}, "Analyst", ["numbers"])
+    found = policy_refusal({} if policy is None else {"delegation_policy": policy}, "Analyst", ["numbers"])
     assert found is None if refused is None else refused in (found or "")
-    assert refusal_of(None, "Analyst", ["numbers"]) is not None
+    assert policy_refusal(None, "Analyst", ["numbers"]) is not None

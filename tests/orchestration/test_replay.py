@@ -10,14 +10,14 @@ import pytest
 from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.requests.turn_requests import read_context
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT, Cbx
 from tests.orchestration.conftest import says
 
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 Ask = Callable[..., DispatchResult]
 
 

@@ -9,7 +9,7 @@ from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.requests.turn_requests import read_context
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import Card, draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, JsonContent, ToolResultContent
 from cardbox_cli.orchestration.handlers import HANDLERS
@@ -18,7 +18,7 @@ from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT, Cbx
 from tests.orchestration.conftest import AddProfile, calls, says
 
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 Ask = Callable[[], str]
 
 GOOD = {

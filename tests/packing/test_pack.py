@@ -30,8 +30,8 @@ from cardbox_cli.model.boxes import Provenance, ProvenanceRule, verify
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.pairing import preview
-from cardbox_cli.packing.pack import Packed, pack, pack_context
-from cardbox_cli.packing.plan import LeftOut
+from cardbox_cli.packing.pack import PackResult, pack, pack_context
+from cardbox_cli.packing.plan import ExcludedCard
 from cardbox_cli.packing.recipe_files import recipe_from_mapping
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -134,7 +134,7 @@ def packed_by(
     *,
     project_id: str = PROJECT,
     **more: Any,
-) -> Packed:
+) -> PackResult:
     options = {"tool_suffix": TOOL, "source_agent_id": AGENT, **more}
     return pack(
         database,
@@ -146,17 +146,17 @@ def packed_by(
     )
 
 
-def box_of(packed: Packed) -> str:
+def box_of(packed: PackResult) -> str:
     assert packed.context_box_id is not None
     return packed.context_box_id
 
 
-def new_cards(database: Database, packed: Packed) -> list[Card]:
+def new_cards(database: Database, packed: PackResult) -> list[Card]:
     """The cards that the pack made, as they are stored."""
     return CardStore(database, PROJECT).get_many([draft.card_id for draft in packed.plan.drafts]).cards
 
 
-def only_new_card(database: Database, packed: Packed) -> Card:
+def only_new_card(database: Database, packed: PackResult) -> Card:
     (card,) = new_cards(database, packed)
     return card
 
@@ -430,7 +430,7 @@ def test_the_parent_pointer_tells_who_asked(database: Database) -> None:
     assert stored_content(database, card) == data(f'{{"parent_agent_id": "{AGENT}"}}')
 
 
-def steps_of(database: Database, packed: Packed) -> list[str]:
+def steps_of(database: Database, packed: PackResult) -> list[str]:
     types = {card.card_id: card.type for card in new_cards(database, packed)}
     return [types.get(card_id, card_id) for card_id in packed.plan.card_ids]
 
@@ -606,7 +606,7 @@ def test_limits_of_what_is_inherited(
     assert (box.card_ids, box.parent_ids) == (kept, [talk])
     rule = f"inherit_context a (box {talk})"
     assert packed.plan.left_out == [
-        LeftOut(card_id=card_id, rule=rule, reason=left_out[card_id])
+        ExcludedCard(card_id=card_id, rule=rule, reason=left_out[card_id])
         for card_id in boxes.get(talk).card_ids
         if card_id in left_out
     ]
@@ -1279,7 +1279,7 @@ def test_a_pack_does_not_wait_for_another_of_the_same(
 def test_packs_at_once_all_succeed(target: Target, boxes: BoxStore) -> None:
     together = threading.Barrier(2, timeout=120)
 
-    def pack_some(_: int) -> list[Packed]:
+    def pack_some(_: int) -> list[PackResult]:
         with Database.open_target(target) as opened:
             together.wait()
             return [packed_by(opened, EVERYTHING, EVERY_ARGUMENT) for _ in range(10)]
@@ -1294,7 +1294,7 @@ def test_packs_at_once_all_succeed(target: Target, boxes: BoxStore) -> None:
 # Any JSON value.
 
 NUMBERS = st.builds(
-    lambda whole, fraction, exponent: exact_json.exact_number(f"{whole}.{fraction}e{exponent}"),
+    lambda whole, fraction, exponent: exact_json.parse_number(f"{whole}.{fraction}e{exponent}"),
     st.integers(),
     st.integers(min_value=0),
     st.integers(-400, 400),

@@ -15,18 +15,18 @@ from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import FieldsSchemaContent, JsonContent, StoredContent, TextContent
 from cardbox_cli.model.handwritten.recipes import InheritContext, Recipe
 from cardbox_cli.packing.plan import (
+    ExcludedCard,
     InheritedBox,
-    LeftOut,
-    Plan,
+    PackPlan,
     PlannedCard,
+    apply_limits,
     argument_cards,
-    arrange,
-    candidate,
+    build_plan,
     card_tokens,
+    has_limits,
+    inheritable_card,
     inherited_boxes,
     inherited_cards,
-    narrow,
-    narrows,
     parent_card,
     target_profile_name,
 )
@@ -83,7 +83,7 @@ def places(card_ids: Sequence[str], rule: str = "r") -> list[PlannedCard]:
     return [PlannedCard(card_id=card_id, rule=rule) for card_id in card_ids]
 
 
-def ids(planned: Sequence[PlannedCard | LeftOut]) -> list[str]:
+def ids(planned: Sequence[PlannedCard | ExcludedCard]) -> list[str]:
     return [place.card_id for place in planned]
 
 
@@ -268,7 +268,7 @@ def test_cards_are_deduplicated_in_order(id_lists: list[list[str]]) -> None:
     ],
 )
 def test_which_limits_need_the_cards_themselves(limits: dict[str, Any], expected: bool) -> None:
-    assert narrows(InheritContext(**limits)) is expected
+    assert has_limits(InheritContext(**limits)) is expected
 
 
 CONVERSATION = [
@@ -360,12 +360,12 @@ def test_what_is_gone_stays_in_its_place_unless_types_or_numbers_limit() -> None
 
 def narrow_cards(
     planned: Sequence[PlannedCard], cards: Mapping[str, Card], inherit: InheritContext
-) -> tuple[list[PlannedCard], list[LeftOut]]:
-    candidates = {card_id: candidate(each, inherit) for card_id, each in cards.items()}
-    return narrow(planned, candidates, inherit)
+) -> tuple[list[PlannedCard], list[ExcludedCard]]:
+    candidates = {card_id: inheritable_card(each, inherit) for card_id, each in cards.items()}
+    return apply_limits(planned, candidates, inherit)
 
 
-def narrow_all(cards: Sequence[Card], **limits: Any) -> tuple[list[PlannedCard], list[LeftOut]]:
+def narrow_all(cards: Sequence[Card], **limits: Any) -> tuple[list[PlannedCard], list[ExcludedCard]]:
     by_id = {each.card_id: each for each in cards}
     return narrow_cards(places(list(by_id)), by_id, InheritContext(**limits))
 
@@ -391,7 +391,7 @@ def test_a_result_whose_call_is_nowhere_stands_alone() -> None:
 def test_what_is_left_out_keeps_the_rule_that_would_have_brought_it() -> None:
     planned = [*places(["a"], rule="first"), *places(["b"], rule="second")]
     _, out = narrow_cards(planned, {"a": card("a"), "b": card("b")}, InheritContext(max_cards=1))
-    assert out == [LeftOut(card_id="a", rule="first", reason="beyond max_cards 1")]
+    assert out == [ExcludedCard(card_id="a", rule="first", reason="beyond max_cards 1")]
 
 
 def test_an_id_without_a_card_is_left_out_and_counts_for_nothing() -> None:
@@ -399,7 +399,7 @@ def test_an_id_without_a_card_is_left_out_and_counts_for_nothing() -> None:
         places(["a", "gone", "b"]), {"a": card("a"), "b": card("b")}, InheritContext(max_cards=2)
     )
     assert ids(kept) == ["a", "b"]
-    assert out == [LeftOut(card_id="gone", rule="r", reason="no such card")]
+    assert out == [ExcludedCard(card_id="gone", rule="r", reason="no such card")]
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def within_budget(limits: InheritContext, cards: Sequence[Card]) -> bool:
     return len(cards) <= most_cards and sum(map(card_tokens, cards)) <= most_tokens
 
 
-Narrowed = tuple[list[Card], Mapping[str, int], list[PlannedCard], list[LeftOut]]
+Narrowed = tuple[list[Card], Mapping[str, int], list[PlannedCard], list[ExcludedCard]]
 
 
 def narrowed(conversation: tuple[list[Card], dict[str, int]], wanted: InheritContext) -> Narrowed:
@@ -593,9 +593,9 @@ def test_what_the_order_leaves_out_follows_as_it_stands_without_one() -> None:
     assert loaded.digest() == whole.digest()
 
 
-def arranged_by(loaded: Recipe, parents: Sequence[InheritedBox] = ()) -> Plan:
+def arranged_by(loaded: Recipe, parents: Sequence[InheritedBox] = ()) -> PackPlan:
     sections = {step: places(card_ids) for step, card_ids in STEPS.items()}
-    return arrange(loaded, sections, parents=parents, left_out=[])
+    return build_plan(loaded, sections, parents=parents, left_out=[])
 
 
 def test_each_inherited_box_is_a_parent_once() -> None:
@@ -606,9 +606,9 @@ def test_each_inherited_box_is_a_parent_once() -> None:
 # The plan as provenance keeps it.
 
 
-def plan_of(rules: Sequence[str]) -> Plan:
+def plan_of(rules: Sequence[str]) -> PackPlan:
     cards = [PlannedCard(card_id=str(place), rule=rule) for place, rule in enumerate(rules)]
-    return Plan(cards=cards, parent_ids=[], left_out=[])
+    return PackPlan(cards=cards, parent_ids=[], left_out=[])
 
 
 def test_neighbours_of_one_rule_are_one_run() -> None:
@@ -628,6 +628,6 @@ def test_the_runs_tell_the_rule_of_every_place(rules: list[str]) -> None:
 
 def test_drafts_are_the_new_cards_alone() -> None:
     new = argument_cards(recipe(pack_arguments=[{"arg_key": "a"}]), {"a": "x"}, tool_suffix="t")
-    plan = Plan(cards=[*places(["old"]), *new], parent_ids=[], left_out=[])
+    plan = PackPlan(cards=[*places(["old"]), *new], parent_ids=[], left_out=[])
     assert ids(plan.cards) == ["old", plan.drafts[0].card_id]
     assert len(plan.drafts) == 1

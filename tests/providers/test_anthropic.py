@@ -7,7 +7,7 @@ import pytest
 
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import FileEntry as Message
-from cardbox_cli.conversations.formats.registry import format_named
+from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import (
@@ -46,7 +46,7 @@ def imported(source_format: str, *messages: dict[str, Any], system: Any = None) 
     """The cards that an import makes of these messages."""
     entries = [Message("system", {"system": system}, "f")] if system is not None else []
     entries += [Message(str(number), message, "f") for number, message in enumerate(messages)]
-    drafts = [(entry, draft) for entry in entries for draft in format_named(source_format).draft(entry)]
+    drafts = [(entry, draft) for entry in entries for draft in find_format(source_format).draft(entry)]
     return [
         card(
             draft.type,

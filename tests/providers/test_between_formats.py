@@ -8,7 +8,7 @@ import pytest
 from cardbox_cli.context.lint.rule import lint
 from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import RequestEntry, request_of
-from cardbox_cli.conversations.formats.registry import exporter_named, format_named
+from cardbox_cli.conversations.formats.registry import find_exporter, find_format
 from cardbox_cli.model import exact_json
 from cardbox_cli.providers.registry import provider_named
 from tests.context.lint.cards import found, kept_answer, message, user
@@ -27,7 +27,7 @@ class Sent(NamedTuple):
 
 
 def entries(source: str, body: Body) -> list[RequestEntry]:
-    [conversation] = format_named(source).read(documents_in(json.dumps(body)))
+    [conversation] = find_format(source).read(documents_in(json.dumps(body)))
     return entries_of(conversation)
 
 
@@ -92,7 +92,7 @@ def test_the_result_of_a_call_that_is_sent_as_text_is_sent_as_text(source: str, 
 @pytest.mark.parametrize("target", WITHOUT_CUSTOM)
 def test_so_it_is_in_a_file(target: str) -> None:
     cards = [entry.slot.card for entry in entries("openai", CHAT) if entry.slot.card is not None]
-    assert "[result of call_2: done]" in "".join(exporter_named(target)(cards))
+    assert "[result of call_2: done]" in "".join(find_exporter(target)(cards))
 
 
 def test_openais_two_formats_have_custom_tools_each_in_its_words() -> None:

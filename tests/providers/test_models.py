@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.context.provider import UNKNOWN_MODEL
-from cardbox_cli.model.tokens import ESTIMATE
+from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER
 from cardbox_cli.providers.models import facts_of, provider_of_model, window
 from cardbox_cli.providers.registry import PROVIDERS
 from tests.conftest import Cbx
@@ -68,7 +68,7 @@ def test_a_gateway_and_a_snapshot_change_no_fact(model: str, tokens: int) -> Non
 @pytest.mark.parametrize("model", ["gpt-9", "claude-opus-9-9", "my-own", "", None])
 def test_of_an_unknown_name_nothing_is_guessed(model: str | None) -> None:
     assert facts_of(model) is UNKNOWN_MODEL
-    assert facts_of(model).counter is ESTIMATE
+    assert facts_of(model).counter is ESTIMATING_TOKENIZER
 
 
 class TestOwnFile:

@@ -16,10 +16,10 @@ from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
 from cardbox_cli.conversations.drafting import drafts_of
-from cardbox_cli.conversations.formats.registry import choose_format, format_named
+from cardbox_cli.conversations.formats.registry import choose_format, find_format
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
-from cardbox_cli.model.cards import card_of
+from cardbox_cli.model.cards import draft_as_card
 from cardbox_cli.providers.anthropic.request import SAME_PARAMETERS
 from cardbox_cli.providers.openai.request import PARAMETERS, TOOL_PARAMETERS
 from cardbox_cli.providers.registry import provider_named
@@ -33,7 +33,7 @@ Said = list[tuple[Any, ...]]
 
 def request(conversation: Conversation, provider: str) -> Request:
     """The request that an import of a conversation makes."""
-    cards = [card_of(draft, "p") for drafted in drafts_of(conversation, "p") for draft in drafted.cards]
+    cards = [draft_as_card(draft, "p") for drafted in drafts_of(conversation, "p") for draft in drafted.cards]
     slots = [Slot(place, card.card_id, card, "present") for place, card in enumerate(cards)]
     entries = [RequestEntry(slot=slot, box_id="b") for slot in slots]
     return request_of(entries, encode=provider_named(provider).encode)
@@ -54,7 +54,7 @@ def body(conversation: Conversation, provider: str) -> dict[str, Any]:
 def sent_as(provider: str, conversation: Conversation) -> Conversation:
     """The conversation that the request of another reads as, once it was imported from the request's body."""
     made = provider_named(provider).body(request(conversation, provider))
-    [read] = format_named(provider).read(documents_in(exact_json.encode(made)))
+    [read] = find_format(provider).read(documents_in(exact_json.encode(made)))
     return read
 
 
@@ -154,7 +154,7 @@ _turns = st.one_of(
 def test_drafted_openai_conversations_come_back_from_anthropic(turns: list[list[dict[str, Any]]]) -> None:
     messages = [{"role": "user", "content": "Begin."}, *(message for turn in turns for message in turn)]
     text = exact_json.encode({"messages": messages})
-    [conversation] = format_named("openai").read(documents_in(text))
+    [conversation] = find_format("openai").read(documents_in(text))
     assert said(sent_as("anthropic", conversation)) == said(conversation)
 
 
@@ -181,7 +181,7 @@ def test_each_key_of_the_llm_config_is_sent_or_named(target: str, lost: set[str]
     silent |= {"seed": None, "tool_choice": "auto", "parallel_tool_calls": False}
     sent = {"temperature": 0.1, "metadata": {}, "max_tokens": 4096, "service_tier": "auto"}
     other = {"stream_options": {}, "top_k": 1, "n": 2, "store": False, "foo": 1}
-    [conversation] = format_named("openai").read(documents_in('{"messages": []}'))
+    [conversation] = find_format("openai").read(documents_in('{"messages": []}'))
     asked = msgspec.structs.replace(request(conversation, target), config={**silent, **sent, **other})
     named = {loss.what for loss in losses(asked, provider_named(target))}
     assert named == {f"the parameter {name!r} is not sent" for name in lost}
@@ -237,7 +237,7 @@ def test_what_the_other_provider_has_no_place_for(
     source: str, message: dict[str, Any], lost: list[str]
 ) -> None:
     target = "anthropic" if source == "openai" else "openai"
-    [conversation] = format_named(source).read(documents_in(json.dumps({"messages": [message]})))
+    [conversation] = find_format(source).read(documents_in(json.dumps({"messages": [message]})))
     assert [loss.what for loss in losses(request(conversation, target), provider_named(target))] == lost
     assert losses(request(conversation, source), provider_named(source)) == []
 
@@ -259,7 +259,7 @@ def test_what_stands_beside_the_messages_of_a_request_is_sent_or_named() -> None
         "output_config": {"effort": "low"},
         **beside,
     }
-    [conversation] = format_named("anthropic").read(documents_in(json.dumps(body)))
+    [conversation] = find_format("anthropic").read(documents_in(json.dumps(body)))
     assert {
         loss.what for loss in losses(whole_request(conversation, "openai"), provider_named("openai"))
     } == {

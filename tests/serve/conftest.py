@@ -11,7 +11,7 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from cardbox_cli.serve.app import make_app
-from cardbox_cli.serve.http.server import server_of
+from cardbox_cli.serve.http.server import make_http_server
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.target import Target
@@ -49,7 +49,7 @@ def start(target: Target) -> Iterator[Callable[..., str]]:
 
         def start(**options: Any) -> str:
             told = ServeOptions(target=target, settings=Settings(), usual_project=PROJECT, **options)
-            return stack.enter_context(_serving(server_of(make_app(told), told)))
+            return stack.enter_context(_serving(make_http_server(make_app(told), told)))
 
         yield start
 

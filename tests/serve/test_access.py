@@ -11,8 +11,8 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from cardbox_cli.model.identity import new_token, project_of
-from cardbox_cli.serve.access import Attempts, check_names
+from cardbox_cli.model.identity import new_token, token_project
+from cardbox_cli.serve.access import RateLimiter, check_hosts_and_origins
 from cardbox_cli.serve.app import API
 from cardbox_cli.serve.options import is_loopback
 from cardbox_cli.store.boxes import BoxStore
@@ -122,9 +122,9 @@ def test_ids_of_another_project_lead_nowhere(
 
 
 def test_a_project_of_any_name_is_in_its_token() -> None:
-    assert project_of(new_token(OTHER)) == OTHER
+    assert token_project(new_token(OTHER)) == OTHER
     for text in ("", "cbx", "cbx.x", "cbx.cA.", "cbx..x.y", "cbx.\u0661.x", "cbx.//8.x"):
-        assert project_of(text) is None
+        assert token_project(text) is None
 
 
 def test_a_revoked_token_opens_nothing_from_then_on(cbx: Cbx, guarded: TestClient, token: str) -> None:
@@ -295,7 +295,7 @@ def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
     for _ in range(21):
         asked(guarded, "GET", address, new_token(PROJECT))
     doorkeeper = guarded.app.state.doorkeeper  # type: ignore[attr-defined]  # an app of ours
-    with doorkeeper.trying(new_token(PROJECT)):
+    with doorkeeper.limit_lookups(new_token(PROJECT)):
         assert asked(guarded, "GET", address, new_token(PROJECT))[0] == 429
         assert guarded.post("/login", data={"token": new_token(PROJECT)}).status_code == 429
         # One that was good before does not wait for others.
@@ -305,10 +305,10 @@ def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
 def test_attempts_come_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("cardbox_cli.serve.access.time.monotonic", lambda: now[0])
-    attempts = Attempts()
-    assert [attempts.failed() for _ in range(21)] == [True] * 20 + [False]
+    attempts = RateLimiter()
+    assert [attempts.count_failure() for _ in range(21)] == [True] * 20 + [False]
     now[0] = 1.0
-    assert [attempts.failed(), attempts.failed()] == [True, False]
+    assert [attempts.count_failure(), attempts.count_failure()] == [True, False]
 
 
 class TestHosts:
@@ -368,7 +368,7 @@ class TestHosts:
             "xn--bcher-kva.example",
         ]
         origins = ["*", "null", "http://localhost:3000", "https://[::1]:8443", "chrome-extension://abcdef"]
-        check_names(hosts, origins)
+        check_hosts_and_origins(hosts, origins)
 
     @pytest.mark.parametrize(
         ("host", "local"),

@@ -18,13 +18,13 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.serve.api import execution_routes
-from cardbox_cli.serve.following import Following
+from cardbox_cli.serve.following import ChangeFeed
 from cardbox_cli.serve.http import middleware
-from cardbox_cli.serve.http.reading import Asker
+from cardbox_cli.serve.http.reading import ProjectRequest
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.notifications import notify
 from cardbox_cli.store.views.recent_changes import ChangeViews
@@ -126,7 +126,7 @@ def test_a_list_goes_on_where_the_page_before_ended(api: TestClient, ask: Asked)
 def test_so_do_others(
     api: TestClient, ask: Asked, runtime: Runtime, list_: str, key: str, count: int
 ) -> None:
-    room = Room(runtime.database, PROJECT, Settings())
+    room = ChatStores(runtime.database, PROJECT, Settings())
     for number in range(5):
         ask("clerk")
         if number < 3:
@@ -232,7 +232,7 @@ def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
 def test_nor_where_one_statement_needs_no_transaction(serve: Serve, cards: CardStore) -> None:
     cards.add(draft_card("agent.thought", "text", card_id="one"))
     client = serve()
-    with client.app.state.lending.glance() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+    with client.app.state.lending.autocommit() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
         assert lent.idle
         with pytest.raises(Exception, match="read-only"):
             lent.connection.execute("DELETE FROM public.cards")
@@ -311,28 +311,31 @@ def test_however_many_follow_a_project_it_is_looked_at_once(
     serve: Serve, ask: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
-    look = ChangeViews.look
+    look = ChangeViews.poll
     monkeypatch.setattr(ChangeViews, "look", lambda self: looks.append(self.project_id) or look(self))
     app = serve(pause=3600).app
-    following: Following = app.state.following  # type: ignore[attr-defined]  # a FastAPI app has a state
+    following: ChangeFeed = app.state.following  # type: ignore[attr-defined]  # a FastAPI app has a state
     monkeypatch.setattr(following, "_listen", lambda: None)
 
     async def several() -> None:
         request = Request({"type": "http", "app": app})
         async with AsyncExitStack() as stack:
             many = [
-                await stack.enter_async_context(following.follow(Asker(request, name)))
+                await stack.enter_async_context(following.follow(ProjectRequest(request, name)))
                 for name in (PROJECT, PROJECT, "other")
             ]
-            first = [await follower.look() for follower in many]
+            first = [await follower.read_state() for follower in many]
             assert (looks, first[0] is first[1]) == ([PROJECT, "other"], True)
             ask("clerk")
-            assert await many[0].look() is first[0]
+            assert await many[0].read_state() is first[0]
             following._note_change()
-            assert [await follower.changed() for follower in many] == [True, True, True]
-            [(kind, head)] = (await many[0].look()).news(first[0])
+            assert [await follower.wait_for_change() for follower in many] == [True, True, True]
+            [(kind, head)] = (await many[0].read_state()).changes_since(first[0])
             assert (kind, head.agent_id, head.status) == ("head", "clerk", "dispatched")
-            assert (await many[1].look(), looks) == (await many[0].look(), [PROJECT, "other", PROJECT])
+            assert (await many[1].read_state(), looks) == (
+                await many[0].read_state(),
+                [PROJECT, "other", PROJECT],
+            )
         assert following._projects == {}
 
     anyio.run(several)

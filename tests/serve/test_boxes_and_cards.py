@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.api.responses import size_of
+from cardbox_cli.serve.api.responses import total_bytes
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
@@ -302,7 +302,7 @@ class TestTooMuch:
             cards.add(draft_card("agent.thought", "é" * 1000, card_id=f"c{number}"))
         views = ApiViews(database, PROJECT)
         ids = [f"c{number}" for number in range(5)]
-        size = size_of(views.cards(ids, most=1 << 20).values()) // 5
+        size = total_bytes(views.cards(ids, most=1 << 20).values()) // 5
         assert size > 2000
         assert [len(views.cards(ids, most=most)) for most in (0, size, 2 * size + 1, 5 * size)] == [
             1,

@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters
 from mcp.server.mcpserver.exceptions import ToolError
 
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.serve.mcp import MAX_ANSWER, Reader, bounded, lending_of, make_server
+from cardbox_cli.serve.mcp import MAX_ANSWER, ToolRunner, encode_bounded, make_connection_pool, make_server
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -67,13 +67,13 @@ def agent(environment: dict[str, str]) -> Ask:
 
 
 @pytest.fixture
-def read(target: Target) -> Iterator[Reader]:
+def read(target: Target) -> Iterator[ToolRunner]:
     """What all tools ask by, in this process. A statement may take a tenth of a second."""
-    with closing(lending_of(target, longest=0.1)) as lending:
-        yield Reader(lending, PROJECT, settings=Settings(), usual="default")
+    with closing(make_connection_pool(target, longest=0.1)) as lending:
+        yield ToolRunner(lending, PROJECT, settings=Settings(), usual="default")
 
 
-def called(read: Reader, *calls: Call) -> list[Any]:
+def called(read: ToolRunner, *calls: Call) -> list[Any]:
     """The results of these calls, asked in this process."""
 
     async def asked() -> list[Any]:
@@ -141,13 +141,13 @@ def test_boxes_and_cards_are_shown(agent: Ask, cards: CardStore, boxes: BoxStore
 
 
 def test_the_command_that_prints_the_rest_asks_the_same(
-    read: Reader, cards: CardStore, ask: Asked, monkeypatch: pytest.MonkeyPatch
+    read: ToolRunner, cards: CardStore, ask: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask("clerk")
     cards.add_many([draft_card("agent.thought", f"-word {'text ' * 5000}") for _ in range(3)])
     card = draft_card("agent.thought", "text " * 20_000)
     cards.add(card)
-    monkeypatch.setattr("cardbox_cli.serve.mcp.bounded", lambda value: bounded(value, 300))
+    monkeypatch.setattr("cardbox_cli.serve.mcp.encode_bounded", lambda value: encode_bounded(value, 300))
     told = [
         result.content[1].text.rpartition("the whole result with: ")[2]
         for result in called(
@@ -203,13 +203,13 @@ def test_another_project_s_are_not_there(agent: Ask, ask: Asked) -> None:
     assert (none, nothing) == ([], [])
 
 
-def test_a_project_of_which_nothing_is_known_is_not_called_well(read: Reader) -> None:
+def test_a_project_of_which_nothing_is_known_is_not_called_well(read: ToolRunner) -> None:
     [result] = called(read, ("why", {}))
     assert result.is_error
     assert "not-found: no project 'p'" in result.content[0].text
 
 
-def test_answers_are_those_of_the_commands(read: Reader, ask: Asked, cbx: Cbx) -> None:
+def test_answers_are_those_of_the_commands(read: ToolRunner, ask: Asked, cbx: Cbx) -> None:
     turn = ask("clerk").agent_turn_id
     turns, shown, cost = called(
         read, ("list_turns", {"agent": "clerk"}), ("show_turn", {"turn": turn}), ("cost", {"turn": turn})
@@ -236,20 +236,20 @@ def test_answers_are_those_of_the_commands(read: Reader, ask: Asked, cbx: Cbx) -
     ],
     ids=["an argument it has not", "a state", "a limit", "two", "no words", "a long id", "a NUL"],
 )
-def test_an_argument_that_would_mislead_is_refused(read: Reader, call: Call, says: str) -> None:
+def test_an_argument_that_would_mislead_is_refused(read: ToolRunner, call: Call, says: str) -> None:
     [result] = called(read, call)
     assert result.is_error
     assert says in result.content[0].text
     assert len(result.content[0].text) < 2_100
 
 
-def test_a_request_is_shown_in_another_provider_s_format(read: Reader, ask: Asked) -> None:
+def test_a_request_is_shown_in_another_provider_s_format(read: ToolRunner, ask: Asked) -> None:
     turn = ask("clerk").agent_turn_id
     [result] = called(read, ("render", {"turn": turn, "format": "anthropic"}))
     assert json.loads(result.content[0].text)["format"] == "anthropic"
 
 
-def test_what_is_cut_says_how_to_see_it_whole(read: Reader, cards: CardStore) -> None:
+def test_what_is_cut_says_how_to_see_it_whole(read: ToolRunner, cards: CardStore) -> None:
     draft = draft_card("agent.thought", f"begin {'x' * 100_000} end")
     cards.add_many([draft])
     [result] = called(read, ("show_card", {"card": draft.card_id}))
@@ -261,19 +261,19 @@ def test_what_is_cut_says_how_to_see_it_whole(read: Reader, cards: CardStore) ->
     assert note.endswith(f"cbx card show {draft.card_id} --deleted -o json --project p")
 
 
-def test_nothing_can_be_written(read: Reader) -> None:
+def test_nothing_can_be_written(read: ToolRunner) -> None:
     with pytest.raises(ToolError, match="read-only"):
         read(lambda project: CardStore(project.database, PROJECT).add_many([draft_card("t", "x")]))
 
 
-def test_a_statement_takes_no_longer_than_it_may(read: Reader) -> None:
+def test_a_statement_takes_no_longer_than_it_may(read: ToolRunner) -> None:
     with pytest.raises(ToolError, match="statement timeout"):
         read(lambda project: project.database.connection.execute("SELECT pg_sleep(600)"))
     assert read(lambda _: "still there") == ['"still there"']
 
 
 def test_what_nobody_expected_shows_neither_stack_nor_secret(
-    read: Reader, caplog: pytest.LogCaptureFixture
+    read: ToolRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
     def ask(_: object) -> None:
         raise RuntimeError("cannot reach postgresql://reader:hunter2@db.example.org/cards")
@@ -349,7 +349,7 @@ def _nested(levels: int) -> Any:
     ],
 )  # fmt: skip
 def test_an_answer_is_cut_to_what_a_model_takes_in(value: Any) -> None:
-    said = bounded({"id": "01a2084b946670bc9792427722eea78e", "value": value})
+    said = encode_bounded({"id": "01a2084b946670bc9792427722eea78e", "value": value})
     assert len(said.json.encode()) <= MAX_ANSWER
     assert said.whole is not None
     assert json.loads(said.json)["id"] == "01a2084b946670bc9792427722eea78e"
@@ -358,11 +358,11 @@ def test_an_answer_is_cut_to_what_a_model_takes_in(value: Any) -> None:
 
 def test_what_is_short_stays_whole_beside_what_is_long() -> None:
     entries = [{"id": f"card {number}", "text": "x" * 50_000 if number == 3 else "y"} for number in range(9)]
-    kept = json.loads(bounded(entries).json)
+    kept = json.loads(encode_bounded(entries).json)
     assert [each["id"] for each in kept] == [each["id"] for each in entries]
     assert [each["text"] for each in kept if each["id"] != "card 3"] == ["y"] * 8
 
 
 def test_a_short_answer_is_whole() -> None:
-    said = bounded({"a": [1.50, "\x1b", None]})
+    said = encode_bounded({"a": [1.50, "\x1b", None]})
     assert (json.loads(said.json), said.whole) == ({"a": [1.5, "\x1b", None]}, None)

@@ -77,7 +77,7 @@ def test_a_statement_that_took_too_long_is_no_database_that_is_away(
 ) -> None:
     client = serve(statement_timeout=0.05)
     monkeypatch.setattr(
-        "cardbox_cli.store.roster.RosterStore.list",
+        "cardbox_cli.store.roster.AgentStore.list",
         lambda self, *_, **__: self.database.connection.execute("SELECT pg_sleep(5)"),
     )
     answer = client.get(f"/projects/{PROJECT}/agents")

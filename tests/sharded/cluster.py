@@ -75,7 +75,7 @@ class ShardedDatabases:
     def _complete(self) -> None:
         """Make what is not there, as at the very first, or after a test that took tables away."""
         database = self._database
-        database.forget_tables()
+        database.clear_table_cache()
         if not database.tables.issuperset(tables()):
             add_missing_tables(database)
             distribute(database)

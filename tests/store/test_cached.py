@@ -11,7 +11,7 @@ from tests.databases import Databases
 
 
 def name_of(cached: CachedDatabase, target: Target) -> tuple[str, int]:
-    with cached.lend(target) as database:
+    with cached.borrow(target) as database:
         return database.connection.info.dbname, database.connection.info.backend_pid
 
 
@@ -41,13 +41,13 @@ def test_what_is_given_back_is_of_the_surroundings_that_it_was_made_in(
 ) -> None:
     cached = CachedDatabase()
     monkeypatch.setenv("PGAPPNAME", "one")
-    with cached.lend(target) as first:
+    with cached.borrow(target) as first:
         monkeypatch.setenv("PGAPPNAME", "two")
-        with cached.lend(target) as second:
+        with cached.borrow(target) as second:
             assert second is not first
-    with cached.lend(target) as third:
+    with cached.borrow(target) as third:
         assert third is second
     monkeypatch.setenv("PGAPPNAME", "one")
-    with cached.lend(target) as fourth:
+    with cached.borrow(target) as fourth:
         assert fourth is not second
     cached.close()

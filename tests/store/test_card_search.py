@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from cardbox_cli.store.cards import FINDERS, CardFilter, CardStore, finder, index_text
+from cardbox_cli.store.cards import FIELD_INDEXES, CardFilter, CardStore, find_index, index_text
 from cardbox_cli.store.connection.database import Database
 from tests.conftest import PROJECT
 from tests.store.test_cards import text
@@ -51,7 +51,7 @@ def test_bigrams_are_the_characters_of_a_run_and_its_neighbours(database: Databa
 
 def test_each_text_that_has_bigrams_is_looked_for_by_them(database: Database) -> None:
     for written in ("超", "a 超时", "ＡＢ", "，", "。", "plain", "초", "ｱ"):
-        by_bigrams = finder(written) is not None and "bigrams" in str(finder(written))
+        by_bigrams = find_index(written) is not None and "bigrams" in str(find_index(written))
         assert by_bigrams == bool(grams(database, written)), written
 
 
@@ -90,6 +90,6 @@ def test_a_database_without_the_function_gets_the_index_of_words_alone(foreign: 
 @pytest.fixture
 def foreign(database: Database) -> CardStore:
     """The cards of a database that has none of the indexes that lists may go by."""
-    for each in FINDERS.values():
+    for each in FIELD_INDEXES.values():
         database.script(f"DROP INDEX {each.name}")
     return CardStore(database, PROJECT)

@@ -12,7 +12,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import digest_line
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
-from cardbox_cli.store.cards import CardFilter, CardStore, Counts, index_text
+from cardbox_cli.store.cards import CardFilter, CardStore, WriteCounts, index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from tests import jsonb_values
@@ -155,8 +155,8 @@ class TestReplayAndConflict:
 class TestAddMany:
     def test_counts_and_keeps_order(self, cards: CardStore) -> None:
         drafts = [text(f"card {number}") for number in range(2500)]
-        assert cards.add_many(iter(drafts)) == Counts(2500, 0)
-        assert cards.add_many([*drafts, text("new")]) == Counts(1, 2500)
+        assert cards.add_many(iter(drafts)) == WriteCounts(2500, 0)
+        assert cards.add_many([*drafts, text("new")]) == WriteCounts(1, 2500)
         listed = [card.content for card in cards.newest()]
         assert listed == [TextContent("new")] + [draft.content for draft in reversed(drafts)]
 
@@ -169,7 +169,7 @@ class TestAddMany:
 
     def test_one_id_twice_must_be_one_card(self, cards: CardStore) -> None:
         draft = text("hi")
-        assert cards.add_many([draft, draft]) == Counts(1, 1)
+        assert cards.add_many([draft, draft]) == WriteCounts(1, 1)
         with pytest.raises(CardConflict):
             cards.add_many([again := text("a", card_id="twice"), other(again)])
         assert cards.get_many(["twice"]).cards == []
@@ -192,8 +192,8 @@ class TestAddMany:
 
     def test_twice_within_one_transaction(self, cards: CardStore) -> None:
         with cards.database.transaction():
-            assert cards.add_many([text("a")]) == Counts(1, 0)
-            assert cards.add_many([text("b")]) == Counts(1, 0)
+            assert cards.add_many([text("a")]) == WriteCounts(1, 0)
+            assert cards.add_many([text("b")]) == WriteCounts(1, 0)
 
 
 class TestLifetime:

@@ -12,15 +12,15 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.gc import Collector, Dangling, Rubbish
+from cardbox_cli.store.gc import DanglingBox, GarbageCollector, PurgeCounts
 from tests.conftest import PROJECT
 
 Write = Callable[..., None]
 
 
 @pytest.fixture
-def collector(database: Database) -> Collector:
-    return Collector(database, PROJECT)
+def collector(database: Database) -> GarbageCollector:
+    return GarbageCollector(database, PROJECT)
 
 
 @pytest.fixture
@@ -41,54 +41,54 @@ def left(cards: CardStore) -> list[str]:
     return [card_id for (card_id,) in rows]
 
 
-def test_expired_cards_go_and_no_other(cards: CardStore, collector: Collector, write: Write) -> None:
+def test_expired_cards_go_and_no_other(cards: CardStore, collector: GarbageCollector, write: Write) -> None:
     write("e1", "e2", ttl=0)
     write("later", ttl=3600)
     write("ever", "deleted")
     write("both", ttl=0)
     cards.delete(["deleted", "both"])
-    assert collector.find(deleted=False) == collector.purge(deleted=False) == Rubbish(expired=2)
+    assert collector.find(deleted=False) == collector.purge(deleted=False) == PurgeCounts(expired=2)
     assert left(cards) == ["both", "deleted", "ever", "later"]
-    assert collector.purge(deleted=False) == Rubbish()
+    assert collector.purge(deleted=False) == PurgeCounts()
 
 
-def test_the_clock_is_the_databases(cards: CardStore, collector: Collector, write: Write) -> None:
+def test_the_clock_is_the_databases(cards: CardStore, collector: GarbageCollector, write: Write) -> None:
     write("later", ttl=3600)
-    assert collector.purge(deleted=False) == Rubbish()
+    assert collector.purge(deleted=False) == PurgeCounts()
     cards.database.connection.execute("SELECT set_config('cbx.clock_offset', '2 hours', false)")
-    assert collector.purge(deleted=False) == Rubbish(expired=1)
+    assert collector.purge(deleted=False) == PurgeCounts(expired=1)
 
 
-def test_deleted_cards_go_when_asked_to(cards: CardStore, collector: Collector, write: Write) -> None:
+def test_deleted_cards_go_when_asked_to(cards: CardStore, collector: GarbageCollector, write: Write) -> None:
     write("a", "b", "c")
     write("both", ttl=0)
     write("e", ttl=0)
     cards.delete(["a", "c", "both"])
-    assert collector.find(deleted=True) == collector.purge(deleted=True) == Rubbish(expired=1, deleted=3)
+    assert collector.find(deleted=True) == collector.purge(deleted=True) == PurgeCounts(expired=1, deleted=3)
     assert left(cards) == ["b"]
 
 
 def test_another_project_keeps_its_own(
-    cards: CardStore, collector: Collector, database: Database, write: Write
+    cards: CardStore, collector: GarbageCollector, database: Database, write: Write
 ) -> None:
     other = CardStore(database, "q")
     write("mine", ttl=0)
     write("theirs", "deleted", ttl=0, into=other)
     other.delete(["deleted"])
-    assert collector.purge(deleted=True) == Rubbish(expired=1)
+    assert collector.purge(deleted=True) == PurgeCounts(expired=1)
     assert left(other) == ["deleted", "theirs"]
-    assert gc.projects(database) == ["q"]
+    assert gc.projects_with_rows(database) == ["q"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_batches_of_any_size_purge_all(
-    size: int, cards: CardStore, collector: Collector, write: Write
+    size: int, cards: CardStore, collector: GarbageCollector, write: Write
 ) -> None:
     write(*(f"e{number}" for number in range(7)), ttl=0)
     write(*(f"d{number}" for number in range(7)))
     cards.delete([f"d{number}" for number in range(7)])
     batches: list[int] = []
-    assert collector.purge(deleted=True, batch_size=size, advance=batches.append) == Rubbish(7, 7)
+    assert collector.purge(deleted=True, batch_size=size, advance=batches.append) == PurgeCounts(7, 7)
     assert left(cards) == []
     of_one_kind = [size] * (7 // size) + ([7 % size] if 7 % size else [])
     assert batches == of_one_kind * 2
@@ -100,7 +100,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_stopped_in_the_middle_it_has_done_whole_batches(
-    deleted: bool, cards: CardStore, collector: Collector, write: Write, target: Target
+    deleted: bool, cards: CardStore, collector: GarbageCollector, write: Write, target: Target
 ) -> None:
     write(*(f"{number}" for number in range(10)), ttl=None if deleted else 0)
     if deleted:
@@ -122,7 +122,7 @@ def test_stopped_in_the_middle_it_has_done_whole_batches(
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_it_passes_over_what_a_writer_holds(
-    deleted: bool, cards: CardStore, collector: Collector, write: Write, target: Target
+    deleted: bool, cards: CardStore, collector: GarbageCollector, write: Write, target: Target
 ) -> None:
     write("a", "held", "z", ttl=None if deleted else 0)
     if deleted:
@@ -136,14 +136,14 @@ def test_it_passes_over_what_a_writer_holds(
 
 
 def test_a_card_that_is_brought_back_meanwhile_stays(
-    cards: CardStore, collector: Collector, write: Write, target: Target
+    cards: CardStore, collector: GarbageCollector, write: Write, target: Target
 ) -> None:
     write("a", "back")
     cards.delete(["a", "back"])
     with Database.open_target(target) as writer, writer.transaction():
         CardStore(writer, PROJECT).add(draft_card("x", "x", card_id="back"), repair=True)
-        assert collector.purge(deleted=True) == Rubbish(deleted=1)
-    assert collector.purge(deleted=True) == Rubbish()
+        assert collector.purge(deleted=True) == PurgeCounts(deleted=1)
+    assert collector.purge(deleted=True) == PurgeCounts()
     assert left(cards) == ["back"]
 
 
@@ -153,7 +153,7 @@ def test_two_at_once_purge_everything_once(cards: CardStore, target: Target, wri
 
     def purge() -> None:
         with Database.open_target(target) as database:
-            purged.append(Collector(database, PROJECT).purge(deleted=True, batch_size=10).expired)
+            purged.append(GarbageCollector(database, PROJECT).purge(deleted=True, batch_size=10).expired)
 
     workers = [threading.Thread(target=purge) for _ in range(4)]
     for worker in workers:
@@ -165,7 +165,7 @@ def test_two_at_once_purge_everything_once(cards: CardStore, target: Target, wri
 
 class TestDanglingReferences:
     def test_each_box_says_how_many_places_lead_nowhere(
-        self, cards: CardStore, boxes: BoxStore, collector: Collector, write: Write
+        self, cards: CardStore, boxes: BoxStore, collector: GarbageCollector, write: Write
     ) -> None:
         write("e", ttl=0)
         write("kept", "deleted")
@@ -183,28 +183,30 @@ class TestDanglingReferences:
         collector.purge(deleted=False)
         assert counts() == [(many, 3), (few, 1)]
         collector.purge(deleted=True)
-        assert collector.dangling() == [Dangling(PROJECT, many, 3), Dangling(PROJECT, few, 2)]
+        assert collector.dangling() == [DanglingBox(PROJECT, many, 3), DanglingBox(PROJECT, few, 2)]
         assert boxes.get(few).card_ids == ["kept", "e", "deleted"]
 
-    def test_no_more_boxes_are_looked_into_than_is_said(self, boxes: BoxStore, collector: Collector) -> None:
+    def test_no_more_boxes_are_looked_into_than_is_said(
+        self, boxes: BoxStore, collector: GarbageCollector
+    ) -> None:
         old, new = (boxes.create(["lost"], allow_dangling=True).box_id for _ in range(2))
         assert [box.box_id for box in collector.dangling(latest=1)] == [new]
         assert {box.box_id for box in collector.dangling(latest=None)} == {old, new}
 
     def test_lists_that_are_none_have_no_references(
-        self, boxes: BoxStore, collector: Collector, database: Database
+        self, boxes: BoxStore, collector: GarbageCollector, database: Database
     ) -> None:
         box_id = boxes.create([]).box_id
         for odd in (None, '{"a": 1}', '"a"'):
             database.connection.execute("UPDATE card_boxes SET card_ids = %s", [odd])
             assert collector.dangling() == []
         database.connection.execute("UPDATE card_boxes SET card_ids = '[1, null]'")
-        assert collector.dangling() == [Dangling(PROJECT, box_id, 2)]
+        assert collector.dangling() == [DanglingBox(PROJECT, box_id, 2)]
 
 
 class TestBoxInfo:
     def test_what_is_known_of_a_box_that_is_gone_goes(
-        self, boxes: BoxStore, collector: Collector, database: Database
+        self, boxes: BoxStore, collector: GarbageCollector, database: Database
     ) -> None:
         kept = boxes.create([], title="kept").box_id
         for _ in range(3):
@@ -212,20 +214,20 @@ class TestBoxInfo:
         BoxStore(database, "q").create([], title="theirs")
         # As another program does, which knows nothing of box_info.
         database.connection.execute("DELETE FROM card_boxes WHERE box_id <> %s", [kept])
-        assert gc.projects(database) == [PROJECT, "q"]
+        assert gc.projects_with_rows(database) == [PROJECT, "q"]
         batches: list[int] = []
         found = collector.find(deleted=False)
         assert found == collector.purge(deleted=False, batch_size=2, advance=batches.append)
-        assert (found, batches) == (Rubbish(box_info=3), [2, 1])
+        assert (found, batches) == (PurgeCounts(box_info=3), [2, 1])
         assert boxes.get(kept).title == "kept"
-        assert gc.projects(database) == [PROJECT, "q"]
+        assert gc.projects_with_rows(database) == [PROJECT, "q"]
 
     def test_a_box_that_comes_back_meanwhile_keeps_its_title(
-        self, boxes: BoxStore, collector: Collector, database: Database, target: Target
+        self, boxes: BoxStore, collector: GarbageCollector, database: Database, target: Target
     ) -> None:
         box_id = boxes.create([], title="old").box_id
         database.connection.execute("DELETE FROM card_boxes")
         with Database.open_target(target) as writer, writer.transaction():
             BoxStore(writer, PROJECT).create([], box_id=box_id, title="new")
-            assert collector.purge(deleted=False) == Rubbish()
+            assert collector.purge(deleted=False) == PurgeCounts()
         assert boxes.get(box_id).title == "new"

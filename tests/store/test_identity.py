@@ -10,7 +10,7 @@ from cardbox_cli.model.identity import NO_PARAMETERS, Agent, Tool
 from cardbox_cli.store.connection import project_store
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import ProjectsStore, ensure_project, is_known
-from cardbox_cli.store.roster import AgentFilter, RosterStore
+from cardbox_cli.store.roster import AgentFilter, AgentStore
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT
 
@@ -50,7 +50,7 @@ class TestProjects:
 
     def test_where_there_is_no_such_table_nothing_is_kept(self, database: Database) -> None:
         database.script("DROP TABLE public.projects")
-        database.forget_tables()
+        database.clear_table_cache()
         ensure_project(database, PROJECT, "sys.one")
         assert not is_known(database, PROJECT)
 
@@ -66,7 +66,7 @@ class TestProjects:
             projects.update("other", title="Two")
 
     def test_a_list_reads_page_by_page(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(project_store, "PAGE", 2)
+        monkeypatch.setattr(project_store, "PAGE_SIZE", 2)
         projects = ProjectsStore(database)
         for name in "edcba":
             projects.create(name, title=name, owner_id="me")
@@ -80,8 +80,8 @@ class TestRoster:
     def test_a_list_reads_page_by_page_and_shows_its_own(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(project_store, "PAGE", 2)
-        ours, theirs = RosterStore(database, PROJECT), RosterStore(database, "other")
+        monkeypatch.setattr(project_store, "PAGE_SIZE", 2)
+        ours, theirs = AgentStore(database, PROJECT), AgentStore(database, "other")
         for name in "edcba":
             ours.add(agent(name, worker_target="gpu" if name in "bd" else "w", tags=["x", name]))
             theirs.add(agent(name, worker_target="theirs"))
@@ -94,14 +94,14 @@ class TestRoster:
         assert ours.further(AgentFilter(worker_target="gpu"), listed[1]).count == 1
 
     def test_an_agent_is_added_once(self, database: Database) -> None:
-        roster = RosterStore(database, PROJECT)
+        roster = AgentStore(database, PROJECT)
         assert roster.add(agent("one")) is not None
         assert roster.add(agent("one", worker_target="gpu")) is None
         assert roster.get("one").worker_target == "w"
-        assert RosterStore(database, "other").find("one") is None
+        assert AgentStore(database, "other").find("one") is None
 
     def test_a_change_merges_metadata_and_leaves_the_status(self, database: Database) -> None:
-        roster = RosterStore(database, PROJECT)
+        roster = AgentStore(database, PROJECT)
         made = roster.add(agent("one", metadata={"spawned_by": "x", "depth": 1}))
         assert made is not None
         database.script("UPDATE resource.project_agents SET status = 'inactive'")
@@ -110,7 +110,7 @@ class TestRoster:
         assert (changed.metadata, changed.status) == ({"spawned_by": "x", "depth": 2}, "inactive")
 
     def test_rows_that_hold_other_json_than_they_should_are_read(self, database: Database) -> None:
-        roster = RosterStore(database, PROJECT)
+        roster = AgentStore(database, PROJECT)
         roster.add(agent("one"))
         database.script(
             "UPDATE resource.project_agents SET tags = '\"a,b\"', metadata = '[1]', created_at = NULL"
@@ -134,7 +134,7 @@ class TestRoster:
     def test_a_head_is_begun_only_by_an_agent_that_never_did_anything(
         self, database: Database, history: str, made: bool
     ) -> None:
-        roster = RosterStore(database, PROJECT)
+        roster = AgentStore(database, PROJECT)
         roster.add(agent("one"))
         database.script(history)
         roster.begin_head(agent("one"))
@@ -144,7 +144,7 @@ class TestRoster:
             assert (head.status, head.turn_epoch, head.profile_box_id) == ("idle", 0, BOX)
 
     def test_a_head_that_is_there_stays(self, database: Database) -> None:
-        roster = RosterStore(database, PROJECT)
+        roster = AgentStore(database, PROJECT)
         roster.add(agent("one"))
         roster.begin_head(agent("one"))
         database.script("UPDATE state.agent_state_head SET turn_epoch = 7, status = 'running'")

@@ -11,7 +11,7 @@ OFTEN = 8
 def plans_kept(database: Database) -> int:
     """How many plans there are after a question was asked often; each is generic from the first time on."""
     for _ in range(OFTEN):
-        CardStore(database, PROJECT).absent(["x"])
+        CardStore(database, PROJECT).missing_ids(["x"])
     found = database.connection.execute(
         "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE '%cards%'"
     ).fetchall()

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable, UsageError
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import LONGEST, Listener, Waker, notify, payload, wanted
+from cardbox_cli.store.connection.notifications import (
+    MAX_PAYLOAD_BYTES,
+    Listener,
+    Waker,
+    format_payload,
+    notify,
+    payload_filter,
+)
 from cardbox_cli.store.connection.target import Target, find_listen_target
 from tests.conftest import PROJECT
 from tests.databases import Databases
@@ -38,7 +45,7 @@ def listen(target: Target, announced: list[str]) -> Iterator[Listen]:
     made = []
 
     def make(project_id: str | None = PROJECT, targets: tuple[str, ...] | None = ("writers",)) -> Listener:
-        listener = Listener(target, wanted(project_id, targets), announced.append)
+        listener = Listener(target, payload_filter(project_id, targets), announced.append)
         made.append(listener)
         assert listener.wait(PATIENCE), "the first wait says that it listens"
         return listener
@@ -136,21 +143,23 @@ class TestWhoHears:
 
 class TestPayload:
     def test_it_is_readable_up_to_the_limit(self) -> None:
-        target = "w" * (LONGEST - len("p/"))
-        assert payload("p", target) == f"p/{target}"
-        assert payload("p", target + "w").startswith("sha256:")
+        target = "w" * (MAX_PAYLOAD_BYTES - len("p/"))
+        assert format_payload("p", target) == f"p/{target}"
+        assert format_payload("p", target + "w").startswith("sha256:")
 
-    @given(st.text(), st.text() | st.text(min_size=LONGEST), st.text())
+    @given(st.text(), st.text() | st.text(min_size=MAX_PAYLOAD_BYTES), st.text())
     def test_whoever_is_meant_wants_it_and_it_is_short(self, project: str, target: str, more: str) -> None:
-        said = payload(project, target)
-        assert len(said.encode()) <= LONGEST
+        said = format_payload(project, target)
+        assert len(said.encode()) <= MAX_PAYLOAD_BYTES
         for projects in (project, None):
             for targets in ([target, more], None):
-                assert wanted(projects, targets)(said)
+                assert payload_filter(projects, targets)(said)
 
     @given(st.text(), st.text(), st.text(), st.text())
     def test_an_exact_listener_wants_nothing_else(self, project: str, target: str, a: str, b: str) -> None:
-        assert wanted(project, {target})(payload(a, b)) == (f"{project}/{target}" == f"{a}/{b}")
+        assert payload_filter(project, {target})(format_payload(a, b)) == (
+            f"{project}/{target}" == f"{a}/{b}"
+        )
 
 
 class TestALostConnection:
@@ -188,7 +197,7 @@ class TestWhereToListen:
 
     def test_one_that_leads_nowhere_is_announced_without_its_password(self, announced: list[str]) -> None:
         target = Target("host=127.0.0.1 port=1 user=u password=hunter2", "CBX_LISTEN_URL", Path())
-        listener = Listener(target, wanted("p", None), announced.append)
+        listener = Listener(target, payload_filter("p", None), announced.append)
         assert not listener.wait(0.3)
         listener.close()
         (said,) = announced

@@ -15,7 +15,7 @@ from cardbox_cli.errors import AmbiguousId
 from cardbox_cli.store.boxes import BoxFilter, BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore, index_text
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.gc import Collector
+from cardbox_cli.store.gc import GarbageCollector
 from cardbox_cli.store.views import completion
 from tests.conftest import PROJECT
 from tests.databases import Databases
@@ -157,7 +157,7 @@ HOT = {
         {"card_boxes_pkey"},
     ),
     "expired cards": (
-        lambda database: Collector(database, PROJECT).find(deleted=False),
+        lambda database: GarbageCollector(database, PROJECT).find(deleted=False),
         "count_expired",
         {"idx_cards_expiry"},
     ),
@@ -186,7 +186,7 @@ def test_a_hot_query_goes_by_its_index(database: Explaining, case: str) -> None:
 BY_ID = {
     "the cards of a box": (of_boxes(lambda boxes: boxes.view(BOX)), "slots_of_box"),
     "a card": (of_cards(lambda cards: cards.get(CARD)), "cards_by_ids"),
-    "cards that may be absent": (of_cards(lambda cards: cards.absent([CARD, "x"])), "absent_card_ids"),
+    "cards that may be absent": (of_cards(lambda cards: cards.missing_ids([CARD, "x"])), "absent_card_ids"),
 }
 
 
@@ -218,7 +218,7 @@ def test_the_ids_of_a_box_are_sorted_and_not_its_cards(database: Explaining) -> 
 def test_a_count_behind_a_list_reads_on_in_its_index(database: Explaining) -> None:
     cards = CardStore(database, PROJECT)
     [last] = cards.newest(limit=1)
-    assert cards.further(CardFilter(), last).count == 10_000
+    assert cards.count_further(CardFilter(), last).count == 10_000
     plan = database.plans["count_further_cards"]
     assert indexes(plan) == {"idx_cards_created"}
     assert not scanned_whole(plan)
@@ -234,6 +234,6 @@ def test_without_statistics_a_turn_is_found_by_its_index(database: Explaining) -
 
 def test_without_statistics_absent_cards_are_looked_for_once(database: Explaining) -> None:
     database.connection.execute("DELETE FROM pg_statistic WHERE starelid = 'cards'::regclass")
-    assert CardStore(database, PROJECT).absent([CARD, "x"]) == ["x"]
+    assert CardStore(database, PROJECT).missing_ids([CARD, "x"]) == ["x"]
     assert "hashed SubPlan" in database.plans["absent_card_ids"]
     assert "Nested Loop" not in database.plans["absent_card_ids"]

@@ -14,7 +14,7 @@ from pglast import ast, parse_sql
 from pglast.visitors import Visitor
 
 from cardbox_cli import store
-from cardbox_cli.model.chats import Archive, Chat, ChatRun, Findable
+from cardbox_cli.model.chats import Archive, Chat, ChatRun, SearchCandidate
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.execution.turns import (
     AuditEntry,
@@ -47,7 +47,7 @@ ROWS: dict[str, type[msgspec.Struct]] = {
     "chat_context": Archive,
     "chat_run": ChatRun,
     "edges_of_turn": Edge,
-    "findable_chat_contexts": Findable,
+    "findable_chat_contexts": SearchCandidate,
     "head": Head,
     "inbox_row": InboxRow,
     "lease": Lease,

@@ -117,7 +117,7 @@ def test_parameters_are_numbered_as_the_server_has_them(alone: bool) -> None:
     """However long a query is: psycopg remembers those of texts of up to 4,096 characters only."""
     for name in NAMES:
         times = queries.clocks(name) if alone else frozenset()
-        text, parameters = queries.sent(name, times)
+        text, parameters = queries.numbered_query(name, times)
         assert "%(" not in text
         assert {int(number) for number in re.findall(r"\$(\d+)", text)} == set(range(1, len(parameters) + 1))
         assert len(set(parameters)) == len(parameters)
@@ -125,7 +125,7 @@ def test_parameters_are_numbered_as_the_server_has_them(alone: bool) -> None:
 
 def test_a_percent_sign_is_one() -> None:
     assert "%%" in queries.query("list_boxes_by_kind")
-    assert "%%" not in queries.sent("list_boxes_by_kind").text
+    assert "%%" not in queries.numbered_query("list_boxes_by_kind").text
 
 
 def test_every_key_begins_with_the_project(connection: psycopg.Connection, schema: Schema) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cardbox_cli.chat.files.reading_and_writing import ChatFiles, Moved, rolled_over
+from cardbox_cli.chat.files.reading_and_writing import ChatFiles, TranscriptFile, roll_over
 from cardbox_cli.chat.files.record_cards import (
     GROWING,
     file_of_card,
@@ -11,11 +11,17 @@ from cardbox_cli.chat.files.record_cards import (
     message_of_card,
     record_of,
 )
-from cardbox_cli.chat.files.records import Archive, Item, Line, Message, is_context
-from cardbox_cli.chat.persona_texts import memory
+from cardbox_cli.chat.files.records import (
+    ArchiveRecord,
+    IndexItem,
+    MessageRecord,
+    TranscriptLine,
+    is_archive_id,
+)
+from cardbox_cli.chat.persona_texts import find_memory
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.chats import Chat
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 
 
 class ExportedChat(msgspec.Struct, frozen=True):
@@ -30,12 +36,12 @@ class ExportedChat(msgspec.Struct, frozen=True):
     unnamed: list[str]
 
 
-def export_chat(stores: Room, chat_key: str) -> ExportedChat:
+def export_chat(stores: ChatStores, chat_key: str) -> ExportedChat:
     """Build the files of a chat in the caller's snapshot. Raises NotFound for an unknown chat."""
     chat = stores.chats.get(chat_key)
     exporter = _Exporter(stores, chat)
     archives, items = exporter.archives()
-    remembered = memory(stores, chat_key)
+    remembered = find_memory(stores, chat_key)
     files = ChatFiles(
         chat_key=chat_key,
         transcript=exporter.transcript(),
@@ -49,17 +55,17 @@ def export_chat(stores: Room, chat_key: str) -> ExportedChat:
 
 
 class _Exporter:
-    def __init__(self, stores: Room, chat: Chat) -> None:
+    def __init__(self, stores: ChatStores, chat: Chat) -> None:
         self._stores = stores
         self._chat = chat
         self.gone: list[str] = []
         self.unnamed: list[str] = []
         self.index_fields: dict[str, object] = {}
 
-    def transcript(self) -> list[Moved]:
+    def transcript(self) -> list[TranscriptFile]:
         """Return the imported lines in their files, followed by later entries."""
-        files: dict[int, list[Line]] = {}
-        more: list[Line] = []
+        files: dict[int, list[TranscriptLine]] = {}
+        more: list[TranscriptLine] = []
         for entry in self._stores.chats.stream_entries(self._chat):
             if entry.card is None:
                 self.gone.append(entry.card_id)
@@ -70,24 +76,24 @@ class _Exporter:
                 more.append(line)
             else:
                 files.setdefault(number, []).append(line)
-        came = [Moved(number or None, lines) for number, lines in files.items()]
-        return rolled_over(came, more) if came or more else []
+        came = [TranscriptFile(number or None, lines) for number, lines in files.items()]
+        return roll_over(came, more) if came or more else []
 
-    def active(self) -> list[Message] | None:
+    def active(self) -> list[MessageRecord] | None:
         """Return the messages of the active context, None if the chat never had one."""
         if self._chat.context_box_id is None and self._chat.reset_by is None:
             return None
         return self._messages(self._chat.context_box_id)
 
-    def _messages(self, box_id: str | None) -> list[Message]:
+    def _messages(self, box_id: str | None) -> list[MessageRecord]:
         return [] if box_id is None else [message_of_card(card) for card in self._cards(box_id)]
 
-    def archives(self) -> tuple[list[Archive], list[Item]]:
+    def archives(self) -> tuple[list[ArchiveRecord], list[IndexItem]]:
         """Return the archived contexts and their index entries."""
         layouts = self._stores.archives.layouts(self._chat.chat_key)
         records, items = [], []
         for archive in self._stores.archives.newest(self._chat.chat_key):
-            if not is_context(archive.context_id):
+            if not is_archive_id(archive.context_id):
                 self.unnamed.append(archive.context_id)
                 continue
             layout = layouts.get(archive.context_id)
@@ -108,7 +114,7 @@ class _Exporter:
         return found
 
 
-def _keeps_order(files: dict[int, list[Line]], number: int) -> bool:
+def _keeps_order(files: dict[int, list[TranscriptLine]], number: int) -> bool:
     """Return whether a line of file `number` may follow the lines so far, as files are read."""
     last = next(reversed(files), None)
     return last is None or number == last or (last != GROWING and (number == GROWING or number > last))

@@ -11,20 +11,20 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
-from cardbox_cli.chat.contexts import archive_active, archive_of, emptied, keep, messages_of
+from cardbox_cli.chat.contexts import archive_active, context_slots, empty_head, new_archive, store_archive
 from cardbox_cli.chat.files import records
 from cardbox_cli.chat.files.reading_and_writing import ChatFiles
 from cardbox_cli.chat.files.record_cards import (
-    draft_of_line,
-    draft_of_message,
+    draft_line,
+    draft_message,
     layout_of,
     line_of_card,
     message_of_card,
     record_of,
-    with_checkpoint,
+    restore_checkpoint,
 )
-from cardbox_cli.chat.files.records import Line, Message, moment_of
-from cardbox_cli.chat.persona_texts import memory, personas, set_memory, set_persona
+from cardbox_cli.chat.files.records import MessageRecord, TranscriptLine, parse_stamp
+from cardbox_cli.chat.persona_texts import find_memory, list_personas, set_memory, set_persona
 from cardbox_cli.errors import NotAccepted
 from cardbox_cli.execution.requests.turn_requests import present_cards
 from cardbox_cli.model import exact_json
@@ -32,11 +32,11 @@ from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.chats import Chat, check_key, entry_id
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.ids import derived_id
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 
 # The outcome for an active context or a text. "absent": there is no file; "unchanged": it equals the file;
 # "imported": it was replaced by the file; "ahead": it continues the file; "kept": it differs and stays.
-Fate = Literal["absent", "unchanged", "imported", "ahead", "kept"]
+ImportOutcome = Literal["absent", "unchanged", "imported", "ahead", "kept"]
 
 _BATCH_SIZE = 5000
 
@@ -50,18 +50,20 @@ class ImportedChat(msgspec.Struct, frozen=True, kw_only=True):
     chat_key: str
     entries: int
     new_entries: int
-    context: Fate
+    context: ImportOutcome
     messages: int
     archives: int
     new_archives: int
     differing: list[str]
-    memory: Fate
+    memory: ImportOutcome
 
 
-def import_persona(stores: Room, name: str, text: str | None, *, replace: bool = False) -> Fate:
+def import_persona(
+    stores: ChatStores, name: str, text: str | None, *, replace: bool = False
+) -> ImportOutcome:
     """Import a persona's text into the project. Raises InvalidInput for an invalid name."""
     with stores.transaction():
-        named = {(each.name or "").casefold(): each.text for each in personas(stores)}
+        named = {(each.name or "").casefold(): each.text for each in list_personas(stores)}
         current = named.get(name.casefold())
         outcome = _text_outcome(current, text, replace=replace)
         if outcome == "imported" and text is not None:
@@ -69,7 +71,7 @@ def import_persona(stores: Room, name: str, text: str | None, *, replace: bool =
     return outcome
 
 
-def _text_outcome(current: str | None, text: str | None, *, replace: bool) -> Fate:
+def _text_outcome(current: str | None, text: str | None, *, replace: bool) -> ImportOutcome:
     """Return the outcome for a text of a file."""
     if text is None:
         return "absent"
@@ -78,14 +80,14 @@ def _text_outcome(current: str | None, text: str | None, *, replace: bool) -> Fa
     return "imported" if current is None or replace else "kept"
 
 
-def import_chat(stores: Room, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
+def import_chat(stores: ChatStores, files: ChatFiles, *, replace: bool = False) -> ImportedChat:
     """Import the files of a chat into the project, in one transaction.
 
     Raises InvalidInput for an invalid chat key, NotAccepted during a run of the chat.
     """
     check_key(files.chat_key)
     with stores.transaction():
-        chat = stores.chats.lock_or_make(files.chat_key)
+        chat = stores.chats.lock_or_create(files.chat_key)
         _check_idle(stores, chat)
         importer = _Importer(stores, chat, files)
         new_entries = importer.transcript()
@@ -110,7 +112,7 @@ def import_chat(stores: Room, files: ChatFiles, *, replace: bool = False) -> Imp
 class _Importer:
     """The import of one chat, whose head is locked."""
 
-    def __init__(self, stores: Room, chat: Chat, files: ChatFiles) -> None:
+    def __init__(self, stores: ChatStores, chat: Chat, files: ChatFiles) -> None:
         self._stores = stores
         self._chat = self._before = chat
         self._files = files
@@ -158,12 +160,12 @@ class _Importer:
                 continue
             card_id = own if delivered is None or delivered in texts else delivered
             texts[card_id] = line.text
-            yield draft_of_line(line, number, card_id)
+            yield draft_line(line, number, card_id)
 
-    def _lines(self) -> Iterator[tuple[int | None, Line]]:
+    def _lines(self) -> Iterator[tuple[int | None, TranscriptLine]]:
         return ((moved.number, line) for moved in self._files.transcript for line in moved.lines)
 
-    def _delivered_as(self, line: Line) -> str | None:
+    def _delivered_as(self, line: TranscriptLine) -> str | None:
         """Return the card id that a platform's delivery of this line has, None without a message id."""
         if line.message_id is UNSET or not line.message_id:
             return None
@@ -190,34 +192,34 @@ class _Importer:
             self._add(record)
         return len(new), differing
 
-    def _messages_of(self, record: records.Archive) -> list[CardDraft]:
+    def _messages_of(self, record: records.ArchiveRecord) -> list[CardDraft]:
         return self._drafts(record.messages, record.context_id)
 
-    def _add(self, record: records.Archive) -> None:
+    def _add(self, record: records.ArchiveRecord) -> None:
         drafts = self._messages_of(record)
         box_id = self._box(drafts)
-        archive = archive_of(
+        archive = new_archive(
             self._chat.chat_key,
             record.context_id,
             box_id,
             drafts,
-            created_at=moment_of(record.created_at),
-            archived_at=moment_of(record.archived_at),
+            created_at=parse_stamp(record.created_at),
+            archived_at=parse_stamp(record.archived_at),
             title=None if record.title is UNSET else record.title,
             reason=None if record.reason is UNSET else record.reason,
         )
         items = self._files.items or []
         item = next((each for each in items if each.context_id == record.context_id), None)
-        keep(
+        store_archive(
             self._stores,
-            with_checkpoint(archive, record),
+            restore_checkpoint(archive, record),
             drafts,
             layout=layout_of(record, item, self._files.index_fields),
         )
 
     # --- the active context
 
-    def context(self, *, replace: bool) -> Fate:
+    def context(self, *, replace: bool) -> ImportOutcome:
         """Make the messages of the file the active context, unless the chat's context differs."""
         wanted = self._files.active
         if wanted is None:
@@ -232,11 +234,11 @@ class _Importer:
         self._make_active(wanted, replaces=not never_any and found[: len(current)] != current)
         return "imported"
 
-    def _make_active(self, messages: Sequence[Message], *, replaces: bool) -> None:
+    def _make_active(self, messages: Sequence[MessageRecord], *, replaces: bool) -> None:
         if replaces:
             archive_active(self._stores, self._chat, self._now)
         if not messages:
-            self._chat = emptied(self._chat, "clear", self._now)
+            self._chat = empty_head(self._chat, "clear", self._now)
             return
         context_id = new_id("ctx")
         drafts = self._drafts(messages, context_id)
@@ -246,7 +248,7 @@ class _Importer:
             self._chat,
             context_id=context_id,
             context_box_id=self._box(drafts),
-            context_created_at=self._now if begun is UNSET else moment_of(begun),
+            context_created_at=self._now if begun is UNSET else parse_stamp(begun),
             loaded_from=None,
             version=self._chat.version + 1,
         )
@@ -254,13 +256,13 @@ class _Importer:
             self._chat = msgspec.structs.replace(self._chat, reset_by="load", reset_at=self._now)
 
     def _active_cards(self) -> list[Card]:
-        return present_cards(messages_of(self._stores, self._chat))
+        return present_cards(context_slots(self._stores, self._chat))
 
     # --- the memory
 
-    def memory(self, *, replace: bool) -> Fate:
+    def memory(self, *, replace: bool) -> ImportOutcome:
         """Set the chat's memory to the text of the file, unless it has another one."""
-        current, text = memory(self._stores, self._chat.chat_key), self._files.memory
+        current, text = find_memory(self._stores, self._chat.chat_key), self._files.memory
         outcome = _text_outcome(None if current is None else current.text, text, replace=replace)
         if outcome == "imported" and text is not None:
             set_memory(self._stores, self._chat.chat_key, text)
@@ -268,9 +270,9 @@ class _Importer:
 
     # --- cards and boxes
 
-    def _drafts(self, messages: Iterable[Message], context_id: str) -> list[CardDraft]:
+    def _drafts(self, messages: Iterable[MessageRecord], context_id: str) -> list[CardDraft]:
         return [
-            draft_of_message(self._chat.chat_key, message, self._id("message", context_id, str(place)))
+            draft_message(self._chat.chat_key, message, self._id("message", context_id, str(place)))
             for place, message in enumerate(messages)
         ]
 
@@ -287,7 +289,7 @@ class _Importer:
         return derived_id(self._stores.project_id, "chat.layout", self._chat.chat_key, *parts).hex
 
 
-def _check_idle(stores: Room, chat: Chat) -> None:
+def _check_idle(stores: ChatStores, chat: Chat) -> None:
     """Raise NotAccepted during a run, which would read the imported messages as new ones."""
     now = stores.database.now()
     if chat.is_busy(now):
@@ -298,10 +300,10 @@ def _check_idle(stores: Room, chat: Chat) -> None:
         )
 
 
-def _canonical_list(messages: Iterable[Message]) -> list[bytes]:
+def _canonical_list(messages: Iterable[MessageRecord]) -> list[bytes]:
     return [_canonical(message) for message in messages]
 
 
-def _canonical(record: Line | Message | records.Archive) -> bytes:
+def _canonical(record: TranscriptLine | MessageRecord | records.ArchiveRecord) -> bytes:
     """Return the canonical JSON of a record."""
-    return exact_json.canonical(exact_json.encode(record.as_json()))
+    return exact_json.canonical(exact_json.encode(record.encode()))

@@ -13,23 +13,23 @@ from pathlib import Path
 
 from cardbox_cli.chat.files import reading_and_writing, records
 from cardbox_cli.errors import Conflict, InvalidInput, NotFound
-from cardbox_cli.files import open_within, replacing, sweep_files
+from cardbox_cli.files import atomic_write, open_regular_file, remove_leftover_files
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import shown
+from cardbox_cli.text import short_repr
 
 _FOLDERS = ("conversations", "contexts", "contexts/archive", "memory")
 _PRIVATE_MODE = 0o700
 
 
-def root_of(folder: Path) -> Path:
+def project_root(folder: Path) -> Path:
     """Return the folder that contains `.ship`: the given one, or its parent if it is `.ship` itself."""
     if folder.name == records.SHIP:
         return folder.parent
     return folder.absolute().parent if folder.absolute().name == records.SHIP else folder
 
 
-def chat_folders(root: Path) -> tuple[dict[str, Path], list[str]]:
+def find_chat_folders(root: Path) -> tuple[dict[str, Path], list[str]]:
     """Return the folders of the chats by chat key, and the other entries next to them, both sorted by name.
 
     Raises NotFound if the project's folder has no `.ship`.
@@ -43,11 +43,11 @@ def chat_folders(root: Path) -> tuple[dict[str, Path], list[str]]:
     found: dict[str, Path] = {}
     others: list[str] = []
     for name in _names(chats):
-        chat_key = records.key_of(name)
+        chat_key = records.folder_chat_key(name)
         if chat_key is not None and _is_folder(chats / name, root):
             found[chat_key] = chats / name
         elif not name.startswith("."):
-            others.append(f"{records.CHATS}/{exact_json.storable_text(name)}")
+            others.append(f"{records.CHATS}/{exact_json.replace_unstorable(name)}")
     return found, others
 
 
@@ -66,14 +66,14 @@ def read_profiles(root: Path) -> dict[str, bytes]:
     folder = root / records.PROFILES
     if not _is_folder(folder, root):
         return {}
-    return {name: data for name, data in _files(folder) if records.persona_of(name) is not None}
+    return {name: data for name, data in _files(folder) if records.persona_name(name) is not None}
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the printable names and contents of a folder's files. Hidden files are skipped."""
     for name in _names(folder):
         if not name.startswith(".") and not os.path.isdir(folder / name):
-            yield exact_json.storable_text(name), _read(folder / name)
+            yield exact_json.replace_unstorable(name), _read(folder / name)
 
 
 def _names(folder: Path) -> list[str]:
@@ -83,7 +83,7 @@ def _names(folder: Path) -> list[str]:
 
 def _read(path: Path) -> bytes:
     most = INPUT_SIZE.value << 20
-    with _input_errors(path), open_within(path) as file:
+    with _input_errors(path), open_regular_file(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise InvalidInput(f"{path} is larger than {INPUT_SIZE}", hint="split the file")
@@ -117,7 +117,7 @@ def _is_folder(path: Path, root: Path) -> bool:
         return path.is_dir()
 
 
-def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: bool) -> dict[str, str]:
+def find_changes(folder: Path, root: Path, files: Mapping[str, str], *, replace: bool) -> dict[str, str]:
     """Return those of `files` that differ from the ones in a folder below `root`. Writes nothing.
 
     Raises Conflict if content would be lost, unless `replace` is set; InvalidInput for a symbolic link.
@@ -126,7 +126,7 @@ def changes_of(folder: Path, root: Path, files: Mapping[str, str], *, replace: b
     changed = {}
     for name, text in files.items():
         current = _read_if_present(folder / name, root)
-        if current is not None and reading_and_writing.is_same(name, current, text):
+        if current is not None and reading_and_writing.is_same_content(name, current, text):
             continue
         if current is not None and not replace:
             _check_loss(folder / name, name, current, files)
@@ -139,7 +139,8 @@ def _check_within(files: Iterable[str]) -> None:
     for name in files:
         if name.startswith("/") or not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise InvalidInput(
-                f"invalid file name {shown(name)}: it leads out of its folder", hint="nothing was written"
+                f"invalid file name {short_repr(name)}: it leads out of its folder",
+                hint="nothing was written",
             )
 
 
@@ -158,7 +159,7 @@ def _read_if_present(path: Path, root: Path) -> bytes | None:
 
 
 def _check_loss(path: Path, name: str, current: bytes, files: Mapping[str, str]) -> None:
-    what = reading_and_writing.lost(name, current, files[name], all_files=files)
+    what = reading_and_writing.describe_loss(name, current, files[name], all_files=files)
     if what is not None:
         raise Conflict(
             f"{str(path)!r} {what}; nothing was written",
@@ -170,8 +171,8 @@ def _write(path: Path, root: Path, text: str) -> None:
     try:
         _make_folders(path.parent)
         _is_folder(path.parent, root)
-        sweep_files(path)
-        with replacing(path) as file:
+        remove_leftover_files(path)
+        with atomic_write(path) as file:
             if path.exists():
                 os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             file.write(text)

@@ -10,14 +10,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from cardbox_cli.chat.files import records
-from cardbox_cli.chat.files.records import Archive, Item, Line, Message, Unfit, moment_of
+from cardbox_cli.chat.files.records import (
+    ArchiveRecord,
+    IndexItem,
+    InvalidRecord,
+    MessageRecord,
+    TranscriptLine,
+    parse_stamp,
+)
 from cardbox_cli.model import exact_json
 
 _Parsed = TypeVar("_Parsed")
 _BOM = b"\xef\xbb\xbf"
 
 
-class Skipped(msgspec.Struct, frozen=True):
+class SkippedRecord(msgspec.Struct, frozen=True):
     """A record that was not read, and why. `line` counts from 1; None means the whole file."""
 
     file: str
@@ -25,11 +32,11 @@ class Skipped(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Moved(msgspec.Struct, frozen=True):
+class TranscriptFile(msgspec.Struct, frozen=True):
     """The lines of one file of a transcript. `number` is the file's; None means the file that grows."""
 
     number: int | None
-    lines: list[Line]
+    lines: list[TranscriptLine]
 
 
 class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,19 +47,19 @@ class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     chat_key: str
-    transcript: list[Moved]
-    active: list[Message] | None
-    archives: list[Archive]
-    items: list[Item] | None
+    transcript: list[TranscriptFile]
+    active: list[MessageRecord] | None
+    archives: list[ArchiveRecord]
+    items: list[IndexItem] | None
     index_fields: dict[str, Any] = {}
     memory: str | None
-    skipped: list[Skipped] = []
+    skipped: list[SkippedRecord] = []
     ignored: list[str] = []
 
 
 def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
     """Read the files of a chat."""
-    skipped: list[Skipped] = []
+    skipped: list[SkippedRecord] = []
     reader = _ChatReader(chat_key, files, skipped)
     archives = reader.archives()
     items, index_fields = reader.index({archive.context_id for archive in archives})
@@ -69,13 +76,13 @@ def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
     )
 
 
-def read_text(name: str, data: bytes, skipped: list[Skipped]) -> str | None:
+def read_text(name: str, data: bytes, skipped: list[SkippedRecord]) -> str | None:
     """Return the text of a file that people write; None if it is blank, or invalid and thus `skipped`."""
     try:
         text = data.removeprefix(_BOM).decode()
         exact_json.check_storable(text)
     except (UnicodeDecodeError, exact_json.Unstorable) as exc:
-        skipped.append(Skipped(name, None, _reason(exc)))
+        skipped.append(SkippedRecord(name, None, _reason(exc)))
         return None
     return text if text.strip() else None
 
@@ -83,71 +90,75 @@ def read_text(name: str, data: bytes, skipped: list[Skipped]) -> str | None:
 class _ChatReader:
     """The reader of one chat's files. It appends what it skips to `skipped`."""
 
-    def __init__(self, chat_key: str, files: Mapping[str, bytes], skipped: list[Skipped]) -> None:
+    def __init__(self, chat_key: str, files: Mapping[str, bytes], skipped: list[SkippedRecord]) -> None:
         self._chat_key = chat_key
         self._files = files
         self._skipped = skipped
 
-    def transcript(self) -> list[Moved]:
-        numbers = sorted(number for name in self._files if (number := records.number_of(name)) is not None)
-        moved = [Moved(number, self._lines(records.rolled(number))) for number in numbers]
+    def transcript(self) -> list[TranscriptFile]:
+        numbers = sorted(
+            number for name in self._files if (number := records.rolled_file_number(name)) is not None
+        )
+        moved = [TranscriptFile(number, self._lines(records.rolled_file(number))) for number in numbers]
         return (
-            [*moved, Moved(None, self._lines(records.HISTORY))] if records.HISTORY in self._files else moved
+            [*moved, TranscriptFile(None, self._lines(records.HISTORY))]
+            if records.HISTORY in self._files
+            else moved
         )
 
-    def _lines(self, name: str) -> list[Line]:
+    def _lines(self, name: str) -> list[TranscriptLine]:
         return self._records(name, self._line)
 
-    def _line(self, value: object) -> Line:
-        line = Line.of(value)
+    def _line(self, value: object) -> TranscriptLine:
+        line = TranscriptLine.parse(value)
         self._check_key(line.chat_key)
         return line
 
-    def active(self) -> list[Message] | None:
+    def active(self) -> list[MessageRecord] | None:
         if records.ACTIVE not in self._files:
             return None
-        return self._records(records.ACTIVE, Message.of_line)
+        return self._records(records.ACTIVE, MessageRecord.parse_line)
 
-    def archives(self) -> list[Archive]:
+    def archives(self) -> list[ArchiveRecord]:
         """Return the archived contexts, the oldest first."""
         found = [each for name in sorted(self._files) if (each := self._archive(name)) is not None]
-        return sorted(found, key=lambda each: (moment_of(each.archived_at), each.context_id))
+        return sorted(found, key=lambda each: (parse_stamp(each.archived_at), each.context_id))
 
-    def _archive(self, name: str) -> Archive | None:
-        context_id = records.context_of(name)
+    def _archive(self, name: str) -> ArchiveRecord | None:
+        context_id = records.archived_context_id(name)
         if context_id is None:
             return None
         try:
-            archive, refused = Archive.of(_value(self._files[name]))
+            archive, refused = ArchiveRecord.parse(_value(self._files[name]))
             self._check_key(archive.chat_key)
             if archive.context_id != context_id:
-                raise Unfit(f"contextId {archive.context_id[:80]!r} is not the file's name")
-        except Unfit as exc:
+                raise InvalidRecord(f"contextId {archive.context_id[:80]!r} is not the file's name")
+        except InvalidRecord as exc:
             self._skip(name, None, str(exc))
             return None
         for number, reason in refused:
             self._skip(name, None, f"message {number}: {reason}")
         return archive
 
-    def index(self, taken: Collection[str]) -> tuple[list[Item] | None, dict[str, Any]]:
+    def index(self, taken: Collection[str]) -> tuple[list[IndexItem] | None, dict[str, Any]]:
         if records.INDEX not in self._files:
             return None, {}
         try:
             value = msgspec.convert(_value(self._files[records.INDEX]), dict[str, Any])
             listed = msgspec.convert(value.get("items"), list[Any])
-        except (Unfit, msgspec.ValidationError) as exc:
+        except (InvalidRecord, msgspec.ValidationError) as exc:
             self._skip(records.INDEX, None, str(exc))
             return [], {}
         found = (self._item(number, each, taken) for number, each in enumerate(listed, 1))
         items = [item for item in found if item is not None]
         return items, {key: each for key, each in value.items() if key not in ("v", "items")}
 
-    def _item(self, number: int, value: object, taken: Collection[str]) -> Item | None:
+    def _item(self, number: int, value: object, taken: Collection[str]) -> IndexItem | None:
         try:
-            item = Item.of(value)
+            item = IndexItem.parse(value)
             if item.context_id not in taken:
-                raise Unfit(f"unknown archive {item.context_id[:80]!r}")
-        except Unfit as exc:
+                raise InvalidRecord(f"unknown archive {item.context_id[:80]!r}")
+        except InvalidRecord as exc:
             self._skip(records.INDEX, None, f"item {number}: {exc}")
             return None
         return item
@@ -161,21 +172,23 @@ class _ChatReader:
         for number, line in _numbered(self._files[name]):
             try:
                 found.append(take(_value(line)))
-            except Unfit as exc:
+            except InvalidRecord as exc:
                 self._skip(name, number, str(exc))
         return found
 
     def _check_key(self, found: str) -> None:
         if found != self._chat_key:
-            raise Unfit(f"chatKey {found[:80]!r} is not the folder's")
+            raise InvalidRecord(f"chatKey {found[:80]!r} is not the folder's")
 
     def _skip(self, name: str, line: int | None, reason: str) -> None:
-        self._skipped.append(Skipped(name, line, reason))
+        self._skipped.append(SkippedRecord(name, line, reason))
 
 
 def _is_known(name: str) -> bool:
     known = name in (records.HISTORY, records.ACTIVE, records.INDEX, records.MEMORY)
-    return known or records.number_of(name) is not None or records.context_of(name) is not None
+    return (
+        known or records.rolled_file_number(name) is not None or records.archived_context_id(name) is not None
+    )
 
 
 def _numbered(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -189,7 +202,7 @@ def _value(data: bytes) -> Any:
     try:
         return exact_json.read(data.removeprefix(_BOM).decode())
     except ValueError as exc:
-        raise Unfit(_reason(exc)) from None
+        raise InvalidRecord(_reason(exc)) from None
 
 
 def _reason(exc: ValueError) -> str:
@@ -203,27 +216,27 @@ def _reason(exc: ValueError) -> str:
 # --- writing, and what a replaced file would lose
 
 # The number of lines above which the older half of a transcript's file moves to a new file.
-MOST_LINES = 1000
+MAX_LINES = 1000
 
 
-def files_of(chat: ChatFiles) -> dict[str, str]:
+def encode_files(chat: ChatFiles) -> dict[str, str]:
     """Return the texts of a chat's files by name. A reader during the writing misses least in this order."""
     files = {
-        records.archive_file(archive.context_id): _document(archive.as_json()) for archive in chat.archives
+        records.archive_file(archive.context_id): _document(archive.encode()) for archive in chat.archives
     }
     if chat.items is not None:
         files[records.INDEX] = _document(_index(chat.items, chat.index_fields))
     for moved in chat.transcript:
-        name = records.HISTORY if moved.number is None else records.rolled(moved.number)
-        files[name] = _lines(line.as_json() for line in moved.lines)
+        name = records.HISTORY if moved.number is None else records.rolled_file(moved.number)
+        files[name] = _lines(line.encode() for line in moved.lines)
     if chat.active is not None:
-        files[records.ACTIVE] = _lines(message.as_json() for message in chat.active)
+        files[records.ACTIVE] = _lines(message.encode() for message in chat.active)
     if chat.memory is not None:
         files[records.MEMORY] = chat.memory
     return files
 
 
-def rolled_over(files: list[Moved], more: Iterable[Line]) -> list[Moved]:
+def roll_over(files: list[TranscriptFile], more: Iterable[TranscriptLine]) -> list[TranscriptFile]:
     """Append `more` lines to the last file of a transcript. Whenever it exceeds `MOST_LINES`, its older half
     moves to a new file."""
     behind = [each for each in files if each.number is not None]
@@ -231,14 +244,14 @@ def rolled_over(files: list[Moved], more: Iterable[Line]) -> list[Moved]:
     last = behind[-1].number or 0 if behind else 0
     for line in more:
         lines.append(line)
-        if len(lines) > MOST_LINES:
+        if len(lines) > MAX_LINES:
             last, half = last + 1, len(lines) // 2
-            behind.append(Moved(last, lines[:half]))
+            behind.append(TranscriptFile(last, lines[:half]))
             lines = lines[half:]
-    return [*behind, Moved(None, lines)]
+    return [*behind, TranscriptFile(None, lines)]
 
 
-def is_same(name: str, current: bytes, text: str) -> bool:
+def is_same_content(name: str, current: bytes, text: str) -> bool:
     """Return whether a file equals `text`. Two encodings of the same JSON are equal."""
     if name.endswith(".jsonl"):
         return _values(current) == _values(text.encode())
@@ -247,7 +260,7 @@ def is_same(name: str, current: bytes, text: str) -> bool:
     )
 
 
-def lost(name: str, current: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
+def describe_loss(name: str, current: bytes, text: str, *, all_files: Mapping[str, str]) -> str | None:
     """Describe what is lost if `text` replaces a file, None if nothing is. The phrase follows its name.
 
     A line of a transcript is not lost if any of `all_files` has it.
@@ -299,10 +312,10 @@ def _canonical(line: bytes) -> bytes:
         return line
 
 
-def _index(items: Iterable[Item], index_fields: Mapping[str, Any]) -> dict[str, Any]:
+def _index(items: Iterable[IndexItem], index_fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the index, newest item first."""
-    newest = sorted(items, key=lambda item: (moment_of(item.archived_at), item.context_id), reverse=True)
-    return {"v": 1, **index_fields, "items": [item.as_json() for item in newest]}
+    newest = sorted(items, key=lambda item: (parse_stamp(item.archived_at), item.context_id), reverse=True)
+    return {"v": 1, **index_fields, "items": [item.encode() for item in newest]}
 
 
 def _lines(values: Iterable[dict[str, Any]]) -> str:

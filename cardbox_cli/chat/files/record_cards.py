@@ -13,10 +13,17 @@ import msgspec
 from msgspec import UNSET
 
 from cardbox_cli.chat.files import records
-from cardbox_cli.chat.files.records import MOST_FILES, Item, Line, Message, Unfit, milliseconds
+from cardbox_cli.chat.files.records import (
+    MAX_FILES,
+    IndexItem,
+    InvalidRecord,
+    MessageRecord,
+    TranscriptLine,
+    milliseconds,
+)
 from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
-from cardbox_cli.model.chats import ROLES, Archive, entry_draft, key_parts, said_at, told_of
+from cardbox_cli.model.chats import ROLES, Archive, chat_metadata, entry_draft, key_parts, message_time
 
 # The metadata key of the preserved fields.
 LAYOUT = "layout"
@@ -27,7 +34,7 @@ GROWING = 0
 _DEFAULT_CHANNEL = "cbx"
 
 
-def draft_of_line(line: Line, number: int | None, card_id: str) -> CardDraft:
+def draft_line(line: TranscriptLine, number: int | None, card_id: str) -> CardDraft:
     """Return the entry for a line of a transcript. `number` is its file's; None means the file that grows."""
     told = {
         "channel": line.channel,
@@ -48,9 +55,9 @@ def draft_of_line(line: Line, number: int | None, card_id: str) -> CardDraft:
     )
 
 
-def line_of_card(chat_key: str, card: Card) -> Line:
+def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
     """Return the line of a transcript for an entry."""
-    told, parts = told_of(card), key_parts(chat_key)
+    told, parts = chat_metadata(card), key_parts(chat_key)
     value = {
         "v": 1,
         "ts": _said_milliseconds(card),
@@ -64,26 +71,26 @@ def line_of_card(chat_key: str, card: Card) -> Line:
         "meta": _mapping(told, "meta"),
     }
     given = {key: each for key, each in value.items() if each is not None}
-    with suppress(Unfit):  # the preserved fields were edited
-        return Line.of({**(_mapping(_layout_of(card), "extra") or {}), **given})
-    return Line.of(given)
+    with suppress(InvalidRecord):  # the preserved fields were edited
+        return TranscriptLine.parse({**(_mapping(_layout_of(card), "extra") or {}), **given})
+    return TranscriptLine.parse(given)
 
 
 def file_of_card(card: Card) -> int | None:
     """Return the number of the file that an entry was imported from, None if it was not imported."""
     number = _layout_of(card).get("file")
-    is_one = isinstance(number, int) and not isinstance(number, bool) and GROWING <= number <= MOST_FILES
+    is_one = isinstance(number, int) and not isinstance(number, bool) and GROWING <= number <= MAX_FILES
     return number if is_one else None
 
 
-def draft_of_message(chat_key: str, message: Message, card_id: str) -> CardDraft:
+def draft_message(chat_key: str, message: MessageRecord, card_id: str) -> CardDraft:
     """Return the card of a context for a message record."""
     key = "text" if message.content is UNSET else "content"
-    rest = {name: value for name, value in message.as_json().items() if name not in ("role", key)}
+    rest = {name: value for name, value in message.encode().items() if name not in ("role", key)}
     return entry_draft(
         chat_key,
         message.role,
-        message.said,
+        message.body,
         author_id=IMPORTER,
         card_id=card_id,
         told={} if message.ts is UNSET else {"ts": message.ts},
@@ -91,23 +98,23 @@ def draft_of_message(chat_key: str, message: Message, card_id: str) -> CardDraft
     )
 
 
-def message_of_card(card: Card) -> Message:
+def message_of_card(card: Card) -> MessageRecord:
     """Return the message record for a card of a context."""
     layout = _layout_of(card)
     key = "text" if layout.get("key") == "text" else "content"
     said = {"role": "assistant" if card.role == "assistant" else "user", key: card_text(card.content)}
     rest = _mapping(layout, "rest")
     if rest is not None:
-        with suppress(Unfit):  # the preserved fields were edited
-            return Message.of({**rest, **said})
-    meta = _mapping(told_of(card), "meta")
+        with suppress(InvalidRecord):  # the preserved fields were edited
+            return MessageRecord.parse({**rest, **said})
+    meta = _mapping(chat_metadata(card), "meta")
     rest = {"v": 1, "ts": _said_milliseconds(card), **({} if meta is None else {"meta": meta})}
-    return Message.of({**rest, **said})
+    return MessageRecord.parse({**rest, **said})
 
 
 def _said_milliseconds(card: Card) -> int:
     """Return the time of a message in milliseconds since 1970."""
-    return milliseconds(said_at(card) or EARLIEST + timedelta(days=1))
+    return milliseconds(message_time(card) or EARLIEST + timedelta(days=1))
 
 
 def _layout_of(card: Card) -> Mapping[str, Any]:
@@ -135,13 +142,15 @@ _MAX_PREVIEW = 400
 _MAX_INDEX = 2**31 - 1
 
 
-def layout_of(record: records.Archive, item: Item | None, index_fields: Mapping[str, Any]) -> dict[str, Any]:
+def layout_of(
+    record: records.ArchiveRecord, item: IndexItem | None, index_fields: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the preserved fields of an archive's file, of its index entry, and of the index itself."""
-    rest = {key: value for key, value in record.as_json().items() if key not in _COLUMNS}
-    return {"file": rest, "item": None if item is None else item.as_json(), "beside": dict(index_fields)}
+    rest = {key: value for key, value in record.encode().items() if key not in _COLUMNS}
+    return {"file": rest, "item": None if item is None else item.encode(), "beside": dict(index_fields)}
 
 
-def with_checkpoint(archive: Archive, record: records.Archive) -> Archive:
+def restore_checkpoint(archive: Archive, record: records.ArchiveRecord) -> Archive:
     """Return the archived context with its file's checkpoint, if the file has one."""
     named = {} if record.checkpoint is UNSET else record.checkpoint
     index, preview = named.get("lastAssistantIndex"), named.get("lastAssistantPreview")
@@ -156,7 +165,9 @@ def _is_index(value: object) -> bool:
     return isinstance(value, int) and 0 <= value <= _MAX_INDEX
 
 
-def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any] | None) -> records.Archive:
+def record_of(
+    archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any] | None
+) -> records.ArchiveRecord:
     """Return the record of an archived context."""
     messages = [message_of_card(card) for card in cards]
     said = {"title": archive.title, "reason": archive.reason}
@@ -165,23 +176,23 @@ def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any]
         "chatKey": archive.chat_key,
         "contextId": archive.context_id,
         **{key: text for key, text in said.items() if text is not None},
-        "messages": [message.as_json() for message in messages],
+        "messages": [message.encode() for message in messages],
     }
     kept = None if layout is None else layout.get("file", {})
     if isinstance(kept, dict):
-        with suppress(Unfit):  # the preserved fields were edited
+        with suppress(InvalidRecord):  # the preserved fields were edited
             return _record({**kept, **columns})
     return _record({**_further_fields(archive, messages), **columns})
 
 
-def _record(value: dict[str, Any]) -> records.Archive:
-    record, refused = records.Archive.of(value)
+def _record(value: dict[str, Any]) -> records.ArchiveRecord:
+    record, refused = records.ArchiveRecord.parse(value)
     if refused:
-        raise Unfit(f"message {refused[0][0]}: {refused[0][1]}")
+        raise InvalidRecord(f"message {refused[0][0]}: {refused[0][1]}")
     return record
 
 
-def _further_fields(archive: Archive, messages: Sequence[records.Message]) -> dict[str, Any]:
+def _further_fields(archive: Archive, messages: Sequence[records.MessageRecord]) -> dict[str, Any]:
     """Return the further fields of an archived context that was not imported."""
     rest: dict[str, Any] = {
         "createdAt": milliseconds(archive.created_at),
@@ -192,18 +203,18 @@ def _further_fields(archive: Archive, messages: Sequence[records.Message]) -> di
             "lastAssistantIndex": archive.checkpoint_index,
             "lastAssistantPreview": archive.checkpoint_preview or "",
         }
-    texts = (archive.title, archive.reason, *(message.said for message in messages))
+    texts = (archive.title, archive.reason, *(message.body for message in messages))
     return {**rest, "searchText": "\n".join(text for text in texts if text)[:_MAX_SEARCH_TEXT]}
 
 
-def item_of(record: records.Archive, layout: Mapping[str, Any] | None) -> Item:
+def item_of(record: records.ArchiveRecord, layout: Mapping[str, Any] | None) -> IndexItem:
     """Return the index entry of an archived context: the imported one, if there was one."""
     described = None if layout is None else layout.get("item")
     if described is not None:
-        with suppress(Unfit):
-            return Item.of(described)
+        with suppress(InvalidRecord):
+            return IndexItem.parse(described)
     preview = UNSET if record.search_text is UNSET else record.search_text[:_MAX_PREVIEW]
-    return Item(
+    return IndexItem(
         v=1,
         context_id=record.context_id,
         title=record.title,

@@ -24,7 +24,7 @@ Text = str | UnsetType
 Stamp = int | str
 
 
-class Unfit(ValueError):
+class InvalidRecord(ValueError):
     """A value that is not a record of the expected type; the message says why."""
 
 
@@ -41,19 +41,19 @@ class _LineFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     meta: dict[str, Any] | UnsetType = UNSET
 
 
-class Line(_LineFields, frozen=True, kw_only=True):
+class TranscriptLine(_LineFields, frozen=True, kw_only=True):
     """A line of a transcript. `ts` is in milliseconds since 1970."""
 
     extra: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, value: object) -> "Line":
+    def parse(cls, value: object) -> "TranscriptLine":
         """Parse a JSON value. Raises Unfit."""
         fields, extra = _fields(value, _LineFields)
-        moment_of(fields.ts)
+        parse_stamp(fields.ts)
         return cls(**msgspec.structs.asdict(fields), extra=extra)
 
-    def as_json(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """Return the JSON object that was parsed."""
         return _set_fields(self, _LineFields) | self.extra
 
@@ -67,13 +67,13 @@ class _MessageFields(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] | UnsetType = UNSET
 
 
-class Message(_MessageFields, frozen=True, kw_only=True):
+class MessageRecord(_MessageFields, frozen=True, kw_only=True):
     """A message of a chat context. Older files store its content as `text`."""
 
     extra: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, value: object) -> "Message":
+    def parse(cls, value: object) -> "MessageRecord":
         """Parse a message of an archive, with or without version and time. Raises Unfit."""
         aside = {}
         if isinstance(value, dict) and "content" in value and "text" in value:
@@ -81,28 +81,28 @@ class Message(_MessageFields, frozen=True, kw_only=True):
             value = {key: item for key, item in value.items() if key != "text"}
         fields, extra = _fields(value, _MessageFields)
         if fields.content is UNSET and fields.text is UNSET:
-            raise Unfit("Object missing required field `content`")
+            raise InvalidRecord("Object missing required field `content`")
         if fields.ts is not UNSET:
-            moment_of(fields.ts)
+            parse_stamp(fields.ts)
         return cls(**msgspec.structs.asdict(fields), extra={**aside, **extra})
 
     @classmethod
-    def of_line(cls, value: object) -> "Message":
+    def parse_line(cls, value: object) -> "MessageRecord":
         """Parse a line of the active context, which needs a version and a time. Raises Unfit."""
-        message = cls.of(value)
+        message = cls.parse(value)
         for name in ("v", "ts"):
             if getattr(message, name) is UNSET:
-                raise Unfit(f"Object missing required field `{name}`")
+                raise InvalidRecord(f"Object missing required field `{name}`")
         return message
 
     @property
-    def said(self) -> str:
+    def body(self) -> str:
         """The content, under either of its two keys."""
         content = self.text if self.content is UNSET else self.content
         assert isinstance(content, str)
         return content
 
-    def as_json(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """Return the JSON object that was parsed."""
         return _set_fields(self, _MessageFields) | self.extra
 
@@ -125,35 +125,35 @@ class _ArchiveFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     search_text: Text = UNSET
 
 
-class Archive(_ArchiveFields, frozen=True, kw_only=True):
+class ArchiveRecord(_ArchiveFields, frozen=True, kw_only=True):
     """An archived context."""
 
-    messages: list[Message]
+    messages: list[MessageRecord]
     extra: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, value: object) -> "tuple[Archive, list[tuple[int, str]]]":
+    def parse(cls, value: object) -> "tuple[ArchiveRecord, list[tuple[int, str]]]":
         """Parse an archive. Also returns the messages in it that are invalid, numbered from 1, and why.
 
         Raises Unfit.
         """
         fields, extra = _fields(value, _ArchiveFields)
-        moment_of(fields.created_at)
-        moment_of(fields.archived_at)
+        parse_stamp(fields.created_at)
+        parse_stamp(fields.archived_at)
         if fields.checkpoint is not UNSET:
             _fields(fields.checkpoint, _CheckpointFields)
         taken, refused = [], []
         for number, each in enumerate(fields.messages, 1):
             try:
-                taken.append(Message.of(each))
-            except Unfit as exc:
+                taken.append(MessageRecord.parse(each))
+            except InvalidRecord as exc:
                 refused.append((number, str(exc)))
         return cls(**{**msgspec.structs.asdict(fields), "messages": taken}, extra=extra), refused
 
-    def as_json(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """Return the JSON object that was parsed, without its invalid messages."""
         fields = _set_fields(self, _ArchiveFields)
-        return fields | {"messages": [message.as_json() for message in self.messages]} | self.extra
+        return fields | {"messages": [message.encode() for message in self.messages]} | self.extra
 
 
 class _ItemFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -166,25 +166,25 @@ class _ItemFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     search_text_preview: Text = UNSET
 
 
-class Item(_ItemFields, frozen=True, kw_only=True):
+class IndexItem(_ItemFields, frozen=True, kw_only=True):
     """The index entry of an archived context. `turns` counts its messages."""
 
     extra: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, value: object) -> "Item":
+    def parse(cls, value: object) -> "IndexItem":
         """Parse a JSON value as an index entry. Raises Unfit."""
         fields, extra = _fields(value, _ItemFields)
-        moment_of(fields.created_at)
-        moment_of(fields.archived_at)
+        parse_stamp(fields.created_at)
+        parse_stamp(fields.archived_at)
         return cls(**msgspec.structs.asdict(fields), extra=extra)
 
-    def as_json(self) -> dict[str, Any]:
+    def encode(self) -> dict[str, Any]:
         """Return the JSON object that was parsed."""
         return _set_fields(self, _ItemFields) | self.extra
 
 
-def moment_of(stamp: Stamp) -> datetime:
+def parse_stamp(stamp: Stamp) -> datetime:
     """Convert a stamp to an instant. Raises Unfit if it is invalid or Postgres cannot store it."""
     try:
         if isinstance(stamp, int):
@@ -192,10 +192,10 @@ def moment_of(stamp: Stamp) -> datetime:
         else:
             moment = datetime.fromisoformat(stamp)
     except (ValueError, OverflowError):
-        raise Unfit(invalid_message("time", str(stamp))) from None
+        raise InvalidRecord(invalid_message("time", str(stamp))) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if not EARLIEST < moment < LATEST:
-        raise Unfit(invalid_message("time", str(stamp)))
+        raise InvalidRecord(invalid_message("time", str(stamp)))
     return moment
 
 
@@ -210,7 +210,7 @@ def _fields(value: object, kind: type[_Fields]) -> tuple[_Fields, dict[str, Any]
         exact_json.check_storable(value)
         fields = msgspec.convert(value, kind)
     except (exact_json.Unstorable, msgspec.ValidationError) as exc:
-        raise Unfit(str(exc)) from None
+        raise InvalidRecord(str(exc)) from None
     assert isinstance(value, dict)
     known = kind.__struct_encode_fields__
     return fields, {key: item for key, item in value.items() if key not in known}
@@ -239,14 +239,14 @@ _ARCHIVE = re.compile(r"contexts/archive/(ctx_[A-Za-z0-9_.-]+)\.json")
 _PROFILE = re.compile(r"([^/]+)\.md")
 
 # The largest number of a file of rolled-over lines.
-MOST_FILES = 999_999_999
+MAX_FILES = 999_999_999
 _MAX_NAME_BYTES = 255
 
 # The characters that ECMAScript's encodeURIComponent does not escape, in addition to letters and digits.
 _UNESCAPED = "-_.!~*'()"
 
 
-def folder_of(chat_key: str) -> str | None:
+def chat_folder(chat_key: str) -> str | None:
     """Return the name of a chat's folder: its key as encodeURIComponent encodes it. None if it is not a valid
     name."""
     try:
@@ -256,21 +256,21 @@ def folder_of(chat_key: str) -> str | None:
     return None if name in ("", ".", "..") or len(name) > _MAX_NAME_BYTES else name
 
 
-def key_of(folder: str) -> str | None:
+def folder_chat_key(folder: str) -> str | None:
     """Return the key of the chat with this folder, None if no chat has it."""
     try:
         chat_key = unquote(folder, errors="strict")
     except UnicodeDecodeError:
         return None
-    return chat_key if folder_of(chat_key) == folder else None
+    return chat_key if chat_folder(chat_key) == folder else None
 
 
-def rolled(number: int) -> str:
+def rolled_file(number: int) -> str:
     """Return the name of the file with the `number`th part of the transcript's older lines."""
     return f"conversations/archive-{number}.jsonl"
 
 
-def number_of(name: str) -> int | None:
+def rolled_file_number(name: str) -> int | None:
     """Return the number of a file of older lines, None for any other file."""
     found = _ROLLED.fullmatch(name)
     return int(found[1]) if found else None
@@ -281,13 +281,13 @@ def archive_file(context_id: str) -> str:
     return f"contexts/archive/{context_id}.json"
 
 
-def is_context(context_id: str) -> bool:
+def is_archive_id(context_id: str) -> bool:
     """Return whether an archived context's id makes a file name that is also read."""
     name = archive_file(context_id)
-    return context_of(name) == context_id and len(name.rpartition("/")[2]) <= _MAX_NAME_BYTES
+    return archived_context_id(name) == context_id and len(name.rpartition("/")[2]) <= _MAX_NAME_BYTES
 
 
-def context_of(name: str) -> str | None:
+def archived_context_id(name: str) -> str | None:
     """Return the id of the archived context in a file of this name, None for any other file."""
     found = _ARCHIVE.fullmatch(name)
     return found[1] if found else None
@@ -302,7 +302,7 @@ def is_file_name(name: str) -> bool:
     return "/" not in name and not name.startswith(".") and len(name.encode()) <= _MAX_NAME_BYTES
 
 
-def persona_of(name: str) -> str | None:
+def persona_name(name: str) -> str | None:
     """Return the name of the persona whose text this file holds, None for any other file."""
     found = _PROFILE.fullmatch(name)
     return found[1] if found else None

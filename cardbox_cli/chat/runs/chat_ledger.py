@@ -6,28 +6,28 @@ Each step first reads new messages. Its request is composed, stored and verified
 from collections.abc import Sequence
 from typing import Any
 
-from cardbox_cli.chat.context_tools import CHAT_TOOLS, answer
+from cardbox_cli.chat.context_tools import CHAT_TOOLS, run_chat_tool
 from cardbox_cli.chat.runs import rounds
 from cardbox_cli.chat.runs.run_requests import AGENT
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import CbxError
-from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
+from cardbox_cli.execution.requests.step_snapshots import SNAPSHOT_KEY, snapshot_of
 from cardbox_cli.execution.requests.turn_requests import TurnBoxes, offered_tools, present_cards, source_of
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import (
     Author,
     ToolCall,
-    ended_by_last_calls,
-    fault_of_arguments,
-    fault_of_size,
+    argument_problem,
+    end_status_of_last_calls,
     pending_calls,
     result_card,
+    size_problem,
 )
-from cardbox_cli.execution.worker.command_output import keep_log, told
-from cardbox_cli.execution.worker.command_processes import Ran
-from cardbox_cli.execution.worker.ledger import BegunStep, RunState, hold_call_ids
-from cardbox_cli.execution.worker.step_answers import Answer, AnswerRules, BadAnswer, read_answer
-from cardbox_cli.execution.worker.step_requests import compose_step, keep_request
+from cardbox_cli.execution.worker.command_output import redact_message, store_log
+from cardbox_cli.execution.worker.command_processes import CommandOutcome
+from cardbox_cli.execution.worker.ledger import BegunStep, RunState, lock_call_ids
+from cardbox_cli.execution.worker.step_answers import AnswerRules, InvalidAnswer, StepAnswer, read_answer
+from cardbox_cli.execution.worker.step_requests import compose_step, store_request
 from cardbox_cli.execution.worker.worker_program import ToolCommands
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.cards import CardDraft, card_text
@@ -36,16 +36,16 @@ from cardbox_cli.model.execution.turns import (
     COMPLETED,
     LLM_DONE,
     STEP_ANSWERED,
-    End,
     EndStatus,
     Fence,
     Step,
+    TurnEnd,
     new_id,
 )
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, PROJECT
 from cardbox_cli.store.boxes import BoxStore
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.tools import ToolStore
 
 
@@ -75,10 +75,10 @@ class ChatLedger:
         with stores.snapshot():
             chat = stores.chats.get(self._fence.chat_key)
             if chat.fence != self._fence:
-                raise stores.chats.stale(self._fence, chat)
-            return self._state(stores, rounds.run_at(stores, self._fence))
+                raise stores.chats.stale_error(self._fence, chat)
+            return self._state(stores, rounds.get_run(stores, self._fence))
 
-    def _state(self, stores: Room, run: ChatRun) -> ChatState:
+    def _state(self, stores: ChatStores, run: ChatRun) -> ChatState:
         answered = [
             step for step in stores.runs.steps(run.chat_key, run.run_id) if step.status in STEP_ANSWERED
         ]
@@ -92,14 +92,14 @@ class ChatLedger:
             step_id=answered[-1].step_id if answered else None,
         )
 
-    def _tools(self, stores: Room, boxes: TurnBoxes) -> list[Tool]:
+    def _tools(self, stores: ChatStores, boxes: TurnBoxes) -> list[Tool]:
         """Return the chat tools, and the registered tools that the profile allows and a command answers."""
         own = [each.tool for each in CHAT_TOOLS.values()]
         registered = ToolStore(stores.database, stores.project_id).all()
         here = [
             tool
             for tool in registered
-            if tool.tool_name not in CHAT_TOOLS and self._commands.of(tool) is not None
+            if tool.tool_name not in CHAT_TOOLS and self._commands.find(tool) is not None
         ]
         return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), here)]
 
@@ -114,7 +114,7 @@ class ChatLedger:
         """Read new messages into the run, and begin a step."""
         stores = _stores(runtime)
         while True:
-            run = rounds.take_in(stores, self._fence)
+            run = rounds.update_run(stores, self._fence)
             with stores.snapshot():
                 now = self._state(stores, run)
             asked, settings = compose_step(runtime, now, format=format, options=options)
@@ -126,27 +126,29 @@ class ChatLedger:
                 stores.runs.begin_step(
                     run,
                     step_id,
-                    request_box_id=keep_request(runtime, asked, settings, step_id),
-                    metadata={REQUEST: snapshot_of(asked.request, asked.body, now.boxes, format)},
+                    request_box_id=store_request(runtime, asked, settings, step_id),
+                    metadata={SNAPSHOT_KEY: snapshot_of(asked.request, asked.body, now.boxes, format)},
                     now=stores.database.now(),
                 )
             return BegunStep(step_id=step_id, asked=asked, written=len(now.boxes.own))
 
     def understand(
         self, runtime: Runtime, state: ChatState, step: BegunStep, stdout: bytes, rules: AnswerRules
-    ) -> Answer | BadAnswer:
+    ) -> StepAnswer | InvalidAnswer:
         """Parse the cards that the command printed. If it has sent a reply itself, it may print nothing."""
-        if not stdout.strip() and rounds.run_at(_stores(runtime), self._fence).reply_card_ids:
-            return Answer(cards=[], calls=[])
+        if not stdout.strip() and rounds.get_run(_stores(runtime), self._fence).reply_card_ids:
+            return StepAnswer(cards=[], calls=[])
         return read_answer(stdout, self._author(step.step_id), runtime.turns.held_tool_call_ids, rules)
 
-    def store_answer(self, runtime: Runtime, state: ChatState, step: BegunStep, answer: Answer) -> End | None:
+    def store_answer(
+        self, runtime: Runtime, state: ChatState, step: BegunStep, answer: StepAnswer
+    ) -> TurnEnd | None:
         """Append the answer to the output box. Returns the end of the run if the answer calls no tool."""
         stores = _stores(runtime)
         with runtime.transaction():
             stores.chats.hold(self._fence)
-            box = stores.boxes.lock(rounds.run_at(stores, self._fence).output_box_id)
-            hold_call_ids(runtime, answer.cards, box.card_ids)
+            box = stores.boxes.lock(rounds.get_run(stores, self._fence).output_box_id)
+            lock_call_ids(runtime, answer.cards, box.card_ids)
             self._append(stores, answer.cards)
             calls = pending_calls(answer.cards)
             stores.runs.move_step(
@@ -159,7 +161,7 @@ class ChatLedger:
             )
             return None if calls else self._end(stores, "success", answer=_text_of(answer.cards))
 
-    def complete_step(self, runtime: Runtime, state: ChatState) -> End | None:
+    def complete_step(self, runtime: Runtime, state: ChatState) -> TurnEnd | None:
         """Complete the last step. Returns the end of the run if a tool result ends it."""
         stores = _stores(runtime)
         with runtime.transaction():
@@ -167,8 +169,8 @@ class ChatLedger:
             if state.step_id is not None:
                 now = stores.database.now()
                 stores.runs.move_step(self._fence.chat_key, state.step_id, COMPLETED, now=now)
-            own = present_cards(stores.boxes.slots(rounds.run_at(stores, self._fence).output_box_id))
-            status = ended_by_last_calls(own)
+            own = present_cards(stores.boxes.slots(rounds.get_run(stores, self._fence).output_box_id))
+            status = end_status_of_last_calls(own)
             if status is None:
                 return None
             return self._end(stores, status, error=None if status == "success" else "a tool result ended it")
@@ -183,17 +185,17 @@ class ChatLedger:
         """Execute a call of a chat tool. The next step uses the changed context."""
         stores = _stores(runtime)
         author = self.author(state)
-        fault = fault_of_size(call) or fault_of_arguments(call)
+        fault = size_problem(call) or argument_problem(call)
         if fault is not None:
             return result_card(call, author, failure=("invalid_arguments", fault))
         try:
             with stores.transaction():
                 stores.chats.hold(self._fence)
-                result = answer(stores, self._fence.chat_key, call.tool_name, call.input)
+                result = run_chat_tool(stores, self._fence.chat_key, call.tool_name, call.input)
         except CbxError as exc:
             if exc.exit_code not in (3, 4, 5) or exc.code == "stale-epoch":
                 raise
-            return result_card(call, author, failure=(exc.code, told(exc.message)))
+            return result_card(call, author, failure=(exc.code, redact_message(exc.message)))
         return result_card(call, author, result=result)
 
     def add_result(self, runtime: Runtime, state: ChatState, draft: CardDraft) -> None:
@@ -213,9 +215,9 @@ class ChatLedger:
         """Unreachable: chats offer no tools that are answered later."""
         raise AssertionError(f"chats never suspend: {[call.tool_name for call in calls]}")
 
-    def _append(self, stores: Room, drafts: Sequence[CardDraft]) -> None:
+    def _append(self, stores: ChatStores, drafts: Sequence[CardDraft]) -> None:
         """Append the cards that the output box does not hold yet, because the loop may retry this."""
-        box = stores.boxes.lock(rounds.run_at(stores, self._fence).output_box_id)
+        box = stores.boxes.lock(rounds.get_run(stores, self._fence).output_box_id)
         for draft in drafts:
             stores.cards.add(draft)
         new = [draft.card_id for draft in drafts if draft.card_id not in box.card_ids]
@@ -232,7 +234,7 @@ class ChatLedger:
         error_code: str,
         message: str,
         details: dict[str, Any],
-    ) -> End:
+    ) -> TurnEnd:
         """End the run. Replies that its command has sent remain."""
         return self._end(_stores(runtime), status, error_code=error_code, error=message)
 
@@ -240,9 +242,11 @@ class ChatLedger:
         """Cancel the run and leave the message unanswered."""
         self._end(_stores(runtime), "canceled", error_code="canceled", error="the run was stopped")
 
-    def _end(self, stores: Room, status: EndStatus, **more: str | None) -> End:
-        run = rounds.end(stores, self._fence, "failed" if status == "partial" else status, **more)
-        return End(agent_turn_id=run.run_id, end_status=run.status, deliverable_card_id=run.answer_card_id)
+    def _end(self, stores: ChatStores, status: EndStatus, **more: str | None) -> TurnEnd:
+        run = rounds.end_run(stores, self._fence, "failed" if status == "partial" else status, **more)
+        return TurnEnd(
+            agent_turn_id=run.run_id, end_status=run.status, deliverable_card_id=run.answer_card_id
+        )
 
     # --- commands
 
@@ -250,7 +254,7 @@ class ChatLedger:
         self,
         runtime: Runtime,
         *,
-        ran: Ran,
+        ran: CommandOutcome,
         log_id: str,
         step_id: str,
         call: ToolCall | None,
@@ -258,7 +262,7 @@ class ChatLedger:
     ) -> None:
         """Store a command's log in `cbx.logs` under the run's id."""
         fence = Fence(self._fence.chat_key, self._fence.run_id, self._fence.epoch)
-        keep_log(
+        store_log(
             runtime,
             lambda: _stores(runtime).chats.hold(self._fence),
             fence=fence,
@@ -303,5 +307,5 @@ def _text_of(cards: Sequence[CardDraft]) -> str | None:
     return texts[-1] if texts else None
 
 
-def _stores(runtime: Runtime) -> Room:
-    return Room(runtime.database, runtime.project_id, runtime.settings)
+def _stores(runtime: Runtime) -> ChatStores:
+    return ChatStores(runtime.database, runtime.project_id, runtime.settings)

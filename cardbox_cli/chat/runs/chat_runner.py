@@ -16,18 +16,18 @@ import msgspec
 import uuid6
 
 from cardbox_cli.chat.runs.chat_ledger import ChatLedger
-from cardbox_cli.chat.runs.rounds import end, take
-from cardbox_cli.chat.transcript import unanswered
+from cardbox_cli.chat.runs.rounds import begin_run, end_run
+from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.errors import CbxError, ChatBusy, NotFound
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.command_output import Once
-from cardbox_cli.execution.worker.connections import Connection, Connections
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.command_output import DeduplicatedWarnings
+from cardbox_cli.execution.worker.connections import WorkerConnection, WorkerConnectionPool
+from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutcome
 from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
-from cardbox_cli.store.chats import Room
-from cardbox_cli.text import argument
+from cardbox_cli.store.chats import ChatStores
+from cardbox_cli.text import quote_argument
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 _POLL_SECONDS = 0.2
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a message: the run that answered it, its status and its reply.
 
     `by_other`: the run of another process answered it as a correction.
@@ -58,7 +58,7 @@ class ChatRunner:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: WorkerConnectionPool,
         project_id: str,
         program: Program,
         *,
@@ -70,7 +70,7 @@ class ChatRunner:
         self._program = program
         self._profile = profile
         self._tell = tell
-        self._warn = Once(tell)
+        self._warn = DeduplicatedWarnings(tell)
         self._cancellation = CancellationToken()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
 
@@ -78,13 +78,13 @@ class ChatRunner:
         """Stop and leave the message unanswered. Safe in a signal handler."""
         self._cancellation.cancel()
 
-    def answer(self, chat_key: str, *, wait: bool = True) -> Answered:
+    def answer(self, chat_key: str, *, wait: bool = True) -> ChatAnswer:
         """Answer the newest unanswered message of a chat, after waiting for another run that has the chat.
 
         Raises NotFound if all messages are answered, ChatBusy without `wait`, KeyboardInterrupt if it was
         cancelled while it waited, DatabaseUnavailable if the database does not let a run begin.
         """
-        with self._connections.own(self._cancellation.cancelled.is_set) as connection:
+        with self._connections.open_own(self._cancellation.cancelled.is_set) as connection:
             asked = self._attempt(
                 connection, lambda stores: _newest_unanswered(stores, chat_key), insist=False
             )
@@ -96,12 +96,12 @@ class ChatRunner:
             if asked is None:
                 raise NotFound(
                     f"chat {chat_key!r} has no unanswered message",
-                    hint=f"add one with `cbx chat send {argument(chat_key)} TEXT`",
+                    hint=f"add one with `cbx chat send {quote_argument(chat_key)} TEXT`",
                 )
             return self._attempt(connection, lambda stores: _read_last_answer(stores, chat_key))
 
-    def _begin_run(self, connection: Connection, chat_key: str, *, wait: bool) -> ChatRun | None:
-        begin = partial(take, chat_key=chat_key, owner=self.owner, profile=self._profile)
+    def _begin_run(self, connection: WorkerConnection, chat_key: str, *, wait: bool) -> ChatRun | None:
+        begin = partial(begin_run, chat_key=chat_key, owner=self.owner, profile=self._profile)
         waits_for = None
         while True:
             try:
@@ -116,7 +116,7 @@ class ChatRunner:
                 raise KeyboardInterrupt
             time.sleep(_POLL_SECONDS)
 
-    def _run(self, connection: Connection, run: ChatRun) -> None:
+    def _run(self, connection: WorkerConnection, run: ChatRun) -> None:
         over = Event()
         beats = Thread(target=self._send_heartbeats, args=(over, run), name="heartbeat", daemon=True)
         beats.start()
@@ -130,26 +130,26 @@ class ChatRunner:
             over.set()
             beats.join()
 
-    def _loop(self, connection: Connection, ledger: ChatLedger) -> Outcome:
+    def _loop(self, connection: WorkerConnection, ledger: ChatLedger) -> RunOutcome:
         def attempt(action: Callable[[Runtime], _T]) -> _T:
             return connection.attempt(self._project_id, action)
 
         run = Run(attempt, ledger, self._program, self._cancellation, tell=self._tell, warn=self._warn)
         return run.run()
 
-    def _give_up(self, connection: Connection, run: ChatRun, exc: BaseException) -> None:
+    def _give_up(self, connection: WorkerConnection, run: ChatRun, exc: BaseException) -> None:
         """End the run so that the next one can begin. If that fails, its lease expires."""
         message = exc.message if isinstance(exc, CbxError) else f"unexpected {type(exc).__name__}"
         try:
             self._attempt(
                 connection,
-                lambda stores: end(stores, run.fence, "failed", error_code="failure", error=message),
+                lambda stores: end_run(stores, run.fence, "failed", error_code="failure", error=message),
             )
         except CbxError:
             self._tell(f"warning: cannot end run {run.run_id}; it ends when its lease expires")
 
     def _send_heartbeats(self, over: Event, run: ChatRun) -> None:
-        with self._connections.own(over.is_set) as connection:
+        with self._connections.open_own(over.is_set) as connection:
             settings = connection.attempt(self._project_id, lambda runtime: runtime.settings)
             while not over.wait(settings.heartbeat):
                 try:
@@ -161,27 +161,29 @@ class ChatRunner:
                     self._cancellation.cancel(lost=True)
                     return
 
-    def _attempt(self, connection: Connection, action: Callable[[Room], _T], *, insist: bool = True) -> _T:
+    def _attempt(
+        self, connection: WorkerConnection, action: Callable[[ChatStores], _T], *, insist: bool = True
+    ) -> _T:
         return connection.attempt(
             self._project_id,
-            lambda runtime: action(Room(runtime.database, runtime.project_id, runtime.settings)),
+            lambda runtime: action(ChatStores(runtime.database, runtime.project_id, runtime.settings)),
             insist=insist,
         )
 
 
-def _extend_lease(stores: Room, run: ChatRun) -> bool:
+def _extend_lease(stores: ChatStores, run: ChatRun) -> bool:
     with stores.transaction():
         return stores.chats.extend_lease(run.fence, stores.database.now() + stores.settings.lease_time)
 
 
-def _newest_unanswered(stores: Room, chat_key: str) -> int | None:
+def _newest_unanswered(stores: ChatStores, chat_key: str) -> int | None:
     """Return the position of the newest unanswered message, None if all are answered."""
     chat = stores.chats.get(chat_key)
-    waiting = unanswered(stores, chat, chat.answered)
+    waiting = unanswered_messages(stores, chat, chat.answered)
     return waiting[-1].position if waiting else None
 
 
-def _read_last_answer(stores: Room, chat_key: str) -> Answered:
+def _read_last_answer(stores: ChatStores, chat_key: str) -> ChatAnswer:
     """Read the outcome of a chat's last run, which belongs to another process."""
     last = stores.runs.last(chat_key, 1)
     if not last:
@@ -189,11 +191,11 @@ def _read_last_answer(stores: Room, chat_key: str) -> Answered:
     return _read_answer(stores, chat_key, last[0].run_id, by_other=True)
 
 
-def _read_answer(stores: Room, chat_key: str, run_id: str, *, by_other: bool) -> Answered:
+def _read_answer(stores: ChatStores, chat_key: str, run_id: str, *, by_other: bool) -> ChatAnswer:
     run = stores.runs.get(chat_key, run_id)
     card_ids = [] if run.answer_card_id is None else [run.answer_card_id]
     cards = stores.cards.get_many(card_ids).cards
-    return Answered(
+    return ChatAnswer(
         chat_key=chat_key,
         run_id=run_id,
         status=run.status,

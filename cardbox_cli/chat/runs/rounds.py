@@ -10,29 +10,29 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.chat.contexts import with_round
+from cardbox_cli.chat.contexts import append_round
 from cardbox_cli.chat.runs.run_requests import (
     AGENT,
-    asked_of,
     context_parts,
-    corrected_box,
-    corrected_message,
-    output_box,
+    create_box,
+    create_corrected_box,
+    create_corrected_message,
+    create_output_box,
     profile_card,
-    written,
+    select_messages,
 )
-from cardbox_cli.chat.transcript import unanswered
+from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.errors import CbxError, ChatBusy
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import Chat, ChatFence, ChatRun, Entry, RunStatus, entry_draft
 from cardbox_cli.model.execution.turns import COMPLETED, FAILED, new_id
-from cardbox_cli.store.chats import Room
+from cardbox_cli.store.chats import ChatStores
 
 LOST = "its lease expired"
 
 
-def take(
-    stores: Room, chat_key: str, *, owner: str, profile: Mapping[str, Any] | None = None
+def begin_run(
+    stores: ChatStores, chat_key: str, *, owner: str, profile: Mapping[str, Any] | None = None
 ) -> ChatRun | None:
     """Begin a run that answers the newest unanswered message of the chat. None if there is no such message.
 
@@ -44,7 +44,7 @@ def take(
         if chat.is_busy(now):
             raise _busy(chat, now)
         head = chat if chat.run_id is None else _end_lost_run(stores, chat, chat.run_id, now)
-        waiting = unanswered(stores, head, head.answered)
+        waiting = unanswered_messages(stores, head, head.answered)
         run = _new_run(stores, head, waiting, owner, profile, now) if waiting else None
         head = head if run is None else _claim(head, run, now + stores.settings.lease_time)
         if head is not chat:
@@ -61,7 +61,7 @@ def _busy(chat: Chat, now: datetime) -> ChatBusy:
 
 
 def _new_run(
-    stores: Room,
+    stores: ChatStores,
     chat: Chat,
     waiting: Sequence[Entry],
     owner: str,
@@ -69,7 +69,7 @@ def _new_run(
     now: datetime,
 ) -> ChatRun:
     run_id = new_id("run")
-    card_ids = asked_of(chat, waiting)
+    card_ids = select_messages(chat, waiting)
     run = ChatRun(
         run_id=run_id,
         chat_key=chat.chat_key,
@@ -80,17 +80,19 @@ def _new_run(
         merged=chat.entries,
         version=chat.version,
         user_card_ids=card_ids,
-        profile_box_id=written(stores, [profile_card(chat.chat_key, run_id, profile)], f"what {run_id} is"),
+        profile_box_id=create_box(
+            stores, [profile_card(chat.chat_key, run_id, profile)], f"what {run_id} is"
+        ),
         context_box_id=_context_box(stores, chat, run_id, waiting[-1].position, card_ids),
-        output_box_id=output_box(stores, run_id),
+        output_box_id=create_output_box(stores, run_id),
         started_at=now,
     )
     stores.runs.begin(run)
     return run
 
 
-def _context_box(stores: Room, chat: Chat, run_id: str, position: int, asked: Sequence[str]) -> str:
-    return written(stores, context_parts(stores, chat, position, asked), f"context of {run_id}")
+def _context_box(stores: ChatStores, chat: Chat, run_id: str, position: int, asked: Sequence[str]) -> str:
+    return create_box(stores, context_parts(stores, chat, position, asked), f"context of {run_id}")
 
 
 def _claim(chat: Chat, run: ChatRun, expires_at: datetime) -> Chat:
@@ -99,7 +101,7 @@ def _claim(chat: Chat, run: ChatRun, expires_at: datetime) -> Chat:
     )
 
 
-def take_in(stores: Room, fence: ChatFence) -> ChatRun:
+def update_run(stores: ChatStores, fence: ChatFence) -> ChatRun:
     """Update the run before its next step.
 
     New messages are appended to the last one that it answers as corrections. If the context was replaced, the
@@ -107,8 +109,8 @@ def take_in(stores: Room, fence: ChatFence) -> ChatRun:
     """
     with stores.transaction():
         chat = stores.chats.hold(fence)
-        run = run_at(stores, fence)
-        arrived = unanswered(stores, chat, run.merged)
+        run = get_run(stores, fence)
+        arrived = unanswered_messages(stores, chat, run.merged)
         if not arrived and run.version == chat.version:
             return run
         if run.version != chat.version:
@@ -116,7 +118,7 @@ def take_in(stores: Room, fence: ChatFence) -> ChatRun:
                 run,
                 version=chat.version,
                 user_card_ids=run.user_card_ids[-1:],
-                output_box_id=output_box(stores, run.run_id),
+                output_box_id=create_output_box(stores, run.run_id),
             )
             box_id = _context_box(stores, chat, run.run_id, run.position, run.user_card_ids)
             run = msgspec.structs.replace(run, context_box_id=box_id)
@@ -126,23 +128,23 @@ def take_in(stores: Room, fence: ChatFence) -> ChatRun:
         return run
 
 
-def _merge_corrections(stores: Room, chat: Chat, run: ChatRun, arrived: Sequence[Entry]) -> ChatRun:
-    card_id = corrected_message(stores, run, arrived).card_id
+def _merge_corrections(stores: ChatStores, chat: Chat, run: ChatRun, arrived: Sequence[Entry]) -> ChatRun:
+    card_id = create_corrected_message(stores, run, arrived).card_id
     return msgspec.structs.replace(
         run,
         merged=chat.entries,
         user_card_ids=[*run.user_card_ids[:-1], card_id],
-        context_box_id=corrected_box(stores, run, card_id),
+        context_box_id=create_corrected_box(stores, run, card_id),
     )
 
 
-def run_at(stores: Room, fence: ChatFence) -> ChatRun:
+def get_run(stores: ChatStores, fence: ChatFence) -> ChatRun:
     """Return the run of a valid fence. Raises NotFound if its row was deleted."""
     return stores.runs.get(fence.chat_key, fence.run_id)
 
 
-def end(
-    stores: Room,
+def end_run(
+    stores: ChatStores,
     fence: ChatFence,
     status: RunStatus,
     *,
@@ -155,7 +157,7 @@ def end(
         chat = stores.chats.hold(fence)
         now = stores.database.now()
         run = msgspec.structs.replace(
-            run_at(stores, fence), status=status, error_code=error_code, error=error, ended_at=now
+            get_run(stores, fence), status=status, error_code=error_code, error=error, ended_at=now
         )
         chat, run = _append_reply(stores, chat, run, answer, now)
         stores.chats.write(_release(chat), now)
@@ -164,7 +166,7 @@ def end(
         return run
 
 
-def _end_lost_run(stores: Room, chat: Chat, run_id: str, now: datetime) -> Chat:
+def _end_lost_run(stores: ChatStores, chat: Chat, run_id: str, now: datetime) -> Chat:
     """End a run whose lease has expired, if its row exists. Returns the head, which the caller writes."""
     found = stores.runs.find(chat.chat_key, run_id)
     if found is None:
@@ -181,7 +183,7 @@ def _release(chat: Chat) -> Chat:
 
 
 def _append_reply(
-    stores: Room, chat: Chat, run: ChatRun, answer: str | None, now: datetime
+    stores: ChatStores, chat: Chat, run: ChatRun, answer: str | None, now: datetime
 ) -> tuple[Chat, ChatRun]:
     """Append the reply of a run to the chat. A failed run without a reply answers nothing."""
     if run.reply_card_ids:
@@ -197,13 +199,13 @@ def _append_reply(
     chat = msgspec.structs.replace(chat, answered=max(chat.answered, run.merged))
     try:
         with stores.transaction():
-            chat = with_round(stores, chat, [*run.user_card_ids, card_id], now)
+            chat = append_round(stores, chat, [*run.user_card_ids, card_id], now)
     except CbxError as exc:
         return chat, msgspec.structs.replace(run, error=f"the context lacks the round: {exc.message}")
     return chat, msgspec.structs.replace(run, answer_card_id=card_id)
 
 
-def _reply_card(stores: Room, run: ChatRun) -> str:
+def _reply_card(stores: ChatStores, run: ChatRun) -> str:
     """Return the card of the replies that a run's command has sent; several are joined into one."""
     if len(run.reply_card_ids) == 1:
         return run.reply_card_ids[0]

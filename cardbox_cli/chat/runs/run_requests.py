@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cardbox_cli.chat.context_tools import CHAT_TOOLS
-from cardbox_cli.chat.contexts import messages_of
-from cardbox_cli.chat.persona_texts import memory, personas
-from cardbox_cli.chat.transcript import window
+from cardbox_cli.chat.contexts import context_slots
+from cardbox_cli.chat.persona_texts import find_memory, list_personas
+from cardbox_cli.chat.transcript import window_entries
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.execution.queue import turn_ends
-from cardbox_cli.execution.requests.turn_requests import Source
+from cardbox_cli.execution.requests.turn_requests import BoxSource
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CHAT_WINDOW, PROFILE
-from cardbox_cli.model.cards import CardDraft, card_of, card_text, draft_card
+from cardbox_cli.model.cards import CardDraft, card_text, draft_as_card, draft_card
 from cardbox_cli.model.chats import CHAT, CHAT_AGENT, Chat, ChatRun, Entry, entry_draft, key_parts
 from cardbox_cli.model.content import JsonContent
-from cardbox_cli.store.chats import Room
-from cardbox_cli.text import indented
+from cardbox_cli.store.chats import ChatStores
+from cardbox_cli.text import indent_lines
 
 _INDENT = "  "
 _CORRECTIONS_HEADING = "[Corrections: the user sent this in the meantime]"
@@ -50,10 +50,10 @@ def window_text(entries: Sequence[Entry]) -> str:
 
 
 def _indent_rest(text: str) -> str:
-    return indented(text, _INDENT).removeprefix(_INDENT)
+    return indent_lines(text, _INDENT).removeprefix(_INDENT)
 
 
-def corrected(text: str, corrections: Iterable[str]) -> str:
+def append_corrections(text: str, corrections: Iterable[str]) -> str:
     """Append corrections to a user's message."""
     return "\n\n".join([text, "\n".join([_CORRECTIONS_HEADING, *(f"- {each}" for each in corrections)])])
 
@@ -62,7 +62,7 @@ AGENT = CHAT_AGENT
 _ALL_TOOLS: Mapping[str, Any] = {"allowed_tools": None}
 
 
-Part = str | CardDraft
+BoxItem = str | CardDraft
 """An item of a box: the id of a card, or a draft that is not written yet."""
 
 
@@ -72,7 +72,9 @@ def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) 
     Without a profile, the run offers every tool with a command. The four chat tools are always offered.
     `must_end_with` does not apply to chats.
     """
-    given = {name: value for name, value in (profile or _ALL_TOOLS).items() if name != turn_ends.KEY}
+    given = {
+        name: value for name, value in (profile or _ALL_TOOLS).items() if name != turn_ends.MUST_END_WITH_KEY
+    }
     own = text_at(given, "system_prompt") or text_at(given, "system_prompt_template")
     allowed = given.get("allowed_tools", [])
     given |= {
@@ -83,24 +85,24 @@ def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) 
     return draft_card(PROFILE, JsonContent(given), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
 
 
-def context_parts(stores: Room, chat: Chat, position: int, asked: Sequence[str]) -> list[Part]:
+def context_parts(stores: ChatStores, chat: Chat, position: int, asked: Sequence[str]) -> list[BoxItem]:
     """Return the items of a run's context box: personas, memory, history, and the messages to answer.
 
     The history is the active context, or if that is empty, the transcript before `position` as one message.
     """
-    remembered = memory(stores, chat.chat_key)
-    texts = [each.card_id for each in (*personas(stores), *([remembered] if remembered else []))]
-    held: list[Part] = [slot.card_id for slot in messages_of(stores, chat)]
+    remembered = find_memory(stores, chat.chat_key)
+    texts = [each.card_id for each in (*list_personas(stores), *([remembered] if remembered else []))]
+    held: list[BoxItem] = [slot.card_id for slot in context_slots(stores, chat)]
     return [*texts, *(held or _window(stores, chat, position)), *asked]
 
 
-def _window(stores: Room, chat: Chat, position: int) -> list[Part]:
-    said = window_text(window(stores, chat, position))
+def _window(stores: ChatStores, chat: Chat, position: int) -> list[BoxItem]:
+    said = window_text(window_entries(stores, chat, position))
     told = {CHAT: {"key": chat.chat_key}}
     return [draft_card(CHAT_WINDOW, said, author_id=AGENT, metadata=told)] if said else []
 
 
-def written(stores: Room, parts: Sequence[Part], title: str) -> str:
+def create_box(stores: ChatStores, parts: Sequence[BoxItem], title: str) -> str:
     """Create a box of these items, and return its id."""
     drafts = [part for part in parts if isinstance(part, CardDraft)]
     for draft in drafts:
@@ -109,21 +111,21 @@ def written(stores: Room, parts: Sequence[Part], title: str) -> str:
     return stores.boxes.create(card_ids, title=title, allow_dangling=True).box_id
 
 
-def as_source(stores: Room, parts: Sequence[Part]) -> Source:
+def unsaved_source(stores: ChatStores, parts: Sequence[BoxItem]) -> BoxSource:
     """Return these items as a source, without creating a box."""
     ids = [part for part in parts if isinstance(part, str)]
-    known = stores.boxes.known(ids)
+    known = stores.boxes.cards_with_states(ids)
 
-    def slot(position: int, part: Part) -> Slot:
+    def slot(position: int, part: BoxItem) -> Slot:
         if isinstance(part, CardDraft):
-            return Slot(position, part.card_id, card_of(part, stores.project_id), "present")
+            return Slot(position, part.card_id, draft_as_card(part, stores.project_id), "present")
         found = known.get(part)
         return Slot(position, part, None, "dangling") if found is None else Slot(position, part, *found)
 
-    return Source("", [slot(position, part) for position, part in enumerate(parts)])
+    return BoxSource("", [slot(position, part) for position, part in enumerate(parts)])
 
 
-def asked_of(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
+def select_messages(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
     """Select the unanswered messages that a run answers.
 
     With an active context these are all of them. Without one, only the newest: the window holds the others.
@@ -132,24 +134,24 @@ def asked_of(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
     return [entry.card_id for entry in asked]
 
 
-def output_box(stores: Room, run_id: str) -> str:
+def create_output_box(stores: ChatStores, run_id: str) -> str:
     """Create the output box of a run, and return its id."""
-    return written(stores, [], f"output of {run_id}")
+    return create_box(stores, [], f"output of {run_id}")
 
 
-def corrected_box(stores: Room, run: ChatRun, card_id: str) -> str:
+def create_corrected_box(stores: ChatStores, run: ChatRun, card_id: str) -> str:
     """Create the context box of a run whose last message was replaced by a card, and return its id."""
     before = stores.boxes.get(run.context_box_id).card_ids[:-1]
-    return written(stores, [*before, card_id], f"context of {run.run_id}")
+    return create_box(stores, [*before, card_id], f"context of {run.run_id}")
 
 
-def corrected_message(stores: Room, run: ChatRun, corrections: Sequence[Entry]) -> CardDraft:
+def create_corrected_message(stores: ChatStores, run: ChatRun, corrections: Sequence[Entry]) -> CardDraft:
     """Write a card of the run's last message with its corrections."""
     [card] = stores.cards.get_many(run.user_card_ids[-1:], include_deleted=True).cards
     draft = entry_draft(
         run.chat_key,
         "user",
-        corrected(card_text(card.content), [entry.text for entry in corrections]),
+        append_corrections(card_text(card.content), [entry.text for entry in corrections]),
         metadata={"corrected": [card.card_id, *(entry.card_id for entry in corrections)]},
     )
     stores.cards.add(draft)

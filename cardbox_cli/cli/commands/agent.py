@@ -12,8 +12,8 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import AGENT_COLUMNS
-from cardbox_cli.cli.terminal.list_output import Listing, filtered, nothing_here, show_list
-from cardbox_cli.cli.terminal.table_layout import chosen
+from cardbox_cli.cli.terminal.list_output import Listing, empty_project_note, filter_readers, show_list
+from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
@@ -98,15 +98,17 @@ def list_agents(
     columns: Annotated[str | None, column_option("agent,status,profile")] = None,
 ) -> None:
     """List the agents of the project with their states, sorted by id."""
-    from cardbox_cli.store.roster import AgentFilter, RosterStore
+    from cardbox_cli.store.roster import AgentFilter, AgentStore
 
-    shown = chosen(AGENT_COLUMNS, columns)
+    shown = choose_columns(AGENT_COLUMNS, columns)
     where = AgentFilter(worker_target=worker_target, tag=tag)
     with open_database() as database:
-        roster = RosterStore(database, session().project_id)
+        roster = AgentStore(database, session().project_id)
         what = "such agents" if worker_target or tag else "agents"
-        empty = nothing_here(database, what, "create one with `cbx agent provision AGENT --profile NAME`")
-        reading = filtered(roster.list, roster.further, where)
+        empty = empty_project_note(
+            database, what, "create one with `cbx agent provision AGENT --profile NAME`"
+        )
+        reading = filter_readers(roster.list, roster.further, where)
         listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.agent_id, empty=empty)
         show_list(listing, database)
 
@@ -123,10 +125,10 @@ AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 )
 def show_agent(agent: AgentId) -> None:
     """Show an agent and its state."""
-    from cardbox_cli.store.roster import RosterStore
+    from cardbox_cli.store.roster import AgentStore
 
     with open_database() as database, database.snapshot():
-        entry = RosterStore(database, session().project_id).entry(agent)
+        entry = AgentStore(database, session().project_id).entry(agent)
     output.emit(entry, table=lambda: _print_agent(entry), ids=[entry.agent_id])
 
 

@@ -19,9 +19,9 @@ from cardbox_cli.cli.options.value_types import TURN, OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.list_columns import AUDIT_COLUMNS
-from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.table_layout import chosen
-from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_readers, show_list
+from cardbox_cli.cli.terminal.table_layout import choose_columns
+from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def list_audit_entries(
     from cardbox_cli.store.audit import AuditFilter, AuditStore
 
     start, end = parse_span(since, until)
-    pause = between_looks(watch, interval)
-    shown = chosen(AUDIT_COLUMNS, columns)
+    pause = poll_interval(watch, interval)
+    shown = choose_columns(AUDIT_COLUMNS, columns)
     with open_database() as database:
         turn_id = None if turn is None else _turn(database, turn)
         where = AuditFilter(agent_id=agent, agent_turn_id=turn_id, action=action, since=start, until=end)
         audit = AuditStore(database, session().project_id)
-        reading = filtered(audit.newest, audit.further, where)
-        empty = none_of("audit rows", narrowed=where != AuditFilter())
+        reading = filter_readers(audit.newest, audit.further, where)
+        empty = empty_note("audit rows", narrowed=where != AuditFilter())
         listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.audit_id, empty=empty)
         show_list(listing, database, interval=pause)
 

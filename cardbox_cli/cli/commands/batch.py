@@ -24,13 +24,13 @@ from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch
 from cardbox_cli.cli.terminal.list_columns import BATCH_COLUMNS
-from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.table_layout import chosen
-from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_readers, show_list
+from cardbox_cli.cli.terminal.table_layout import choose_columns
+from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Conflict
 from cardbox_cli.model.execution.batches import BATCH_STATUSES
-from cardbox_cli.settings import settings_from
+from cardbox_cli.settings import read_settings
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -61,18 +61,18 @@ def list_batches(
 
     first, last = parse_span(since, until)
     where = BatchFilter(status=status, since=first, until=last)
-    pause = between_looks(watch, interval)
-    shown = chosen(BATCH_COLUMNS, columns)
+    pause = poll_interval(watch, interval)
+    shown = choose_columns(BATCH_COLUMNS, columns)
     with open_database() as database:
         batches = resolving_batches(database, session().project_id)
-        read, further = filtered(batches.newest, batches.further, where)
+        read, further = filter_readers(batches.newest, batches.further, where)
         listing = Listing(
             read,
             further,
             limit,
             shown,
             item_id=lambda batch: batch.batch_id,
-            empty=none_of("batches", narrowed=where != BatchFilter()),
+            empty=empty_note("batches", narrowed=where != BatchFilter()),
         )
         show_list(listing, database, interval=pause)
 
@@ -90,7 +90,7 @@ def show_batch(batch: BatchId) -> None:
 
     with open_database() as database, database.snapshot():
         views = resolving_batches(database, session().project_id)
-        seen = BatchReader(views, settings_from()).read(batch)
+        seen = BatchReader(views, read_settings()).read(batch)
     print_batch(seen)
 
 

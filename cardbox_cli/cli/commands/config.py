@@ -58,12 +58,12 @@ def show_config(
     "card list" = "id,created,preview".
     """
     if name is not None:
-        one = _in_force(_named(name))
+        one = _effective_setting(_find_variable(name))
         if one.refused is not None:
             raise one.refused
         output.emit(_described(one), table=lambda: output.print_text(one.text), ids=[one.variable.name])
         return
-    every = [*map(_in_force, settings.SETTINGS), *_columns()]
+    every = [*map(_effective_setting, settings.SETTINGS), *_columns()]
     output.emit_items(
         map(_described, every),
         table=lambda: print_table(_SETTING, every),
@@ -72,10 +72,10 @@ def show_config(
     for each in every:
         if each.refused is not None:
             raise each.refused
-    settings.settings_from()
+    settings.read_settings()
 
 
-def _named(given: str) -> settings.Variable:
+def _find_variable(given: str) -> settings.Variable:
     wanted = given.upper().replace("-", "_")
     for variable in settings.SETTINGS:
         if wanted in (variable.name, variable.name.removeprefix("CBX_")):
@@ -103,8 +103,8 @@ def _configured(variable: settings.Variable) -> Configured | None:
     return None if config is None else config.get(variable)
 
 
-def _in_force(variable: settings.Variable) -> EffectiveSetting:
-    found, configured = variable.found(), _configured(variable)
+def _effective_setting(variable: settings.Variable) -> EffectiveSetting:
+    found, configured = variable.find(), _configured(variable)
     source = found[0] if found else configured.place if configured else DEFAULT
     try:
         return EffectiveSetting(variable, *_looked_up(variable, source))

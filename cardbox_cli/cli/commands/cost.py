@@ -201,4 +201,4 @@ def read_prices(given: str | None) -> "Prices | None":
     from cardbox_cli.model.handwritten.prices import parse_prices
 
     currency, models = parse_prices(read_text(path), source_name(path))
-    return Prices.of_models(currency, models)
+    return Prices.for_models(currency, models)

@@ -16,12 +16,12 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import Column, print_below, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.limits import BOXES_LOOKED_INTO
+from cardbox_cli.limits import MAX_BOXES_SEARCHED
 from cardbox_cli.text import format_bytes, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
-    from cardbox_cli.store.gc import Dangling, Rubbish
+    from cardbox_cli.store.gc import DanglingBox, PurgeCounts
     from cardbox_cli.store.views.database_status import ProjectSize
 
 
@@ -115,7 +115,7 @@ def _index_line(there: bool) -> str:
 _TABLE_NAMES = {"size_bytes": "size"}
 
 
-_SHOWN: dict[str, Callable[[Any], str | None]] = {
+_DISPLAYED_LENGTH: dict[str, Callable[[Any], str | None]] = {
     "tables": lambda names: (
         f"{len(names)}, listed below" if names else "none; create them with `cbx db init --yes`"
     ),
@@ -140,8 +140,8 @@ _SHOWN: dict[str, Callable[[Any], str | None]] = {
 def _shown_status(key: str, value: Any) -> str | None:
     if value is None:
         return None
-    if key in _SHOWN:
-        return _SHOWN[key](value)
+    if key in _DISPLAYED_LENGTH:
+        return _DISPLAYED_LENGTH[key](value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -304,7 +304,7 @@ def collect_garbage(
     batch_size: Annotated[
         int, Option(metavar="N", min=1, help="Purge N rows per transaction.", show_default=True)
     ] = 1000,
-    latest: Latest = BOXES_LOOKED_INTO.value,
+    latest: Latest = MAX_BOXES_SEARCHED.value,
     dry_run: Annotated[bool, Option("--dry-run", help="Print what would be purged, purge nothing.")] = False,
     yes: Yes = False,
 ) -> None:
@@ -313,16 +313,16 @@ def collect_garbage(
     It works in small transactions that do not block writers. If it is stopped, run it again to finish. Boxes
     do not change: dangling references are reported, for the most recently changed boxes of each project.
     """
-    from cardbox_cli.cli.terminal.list_output import looked_into
+    from cardbox_cli.cli.terminal.list_output import searched_boxes_note
     from cardbox_cli.cli.terminal.progress_bar import bar
     from cardbox_cli.store.boxes import BoxStore
-    from cardbox_cli.store.gc import Collector, Rubbish, projects
+    from cardbox_cli.store.gc import GarbageCollector, PurgeCounts, projects_with_rows
 
     with open_database() as database:
-        names = projects(database) if all_projects else [session().project_id]
-        collectors = [Collector(database, name) for name in names]
+        names = projects_with_rows(database) if all_projects else [session().project_id]
+        collectors = [GarbageCollector(database, name) for name in names]
         finds = [each.find(deleted=purge, latest=latest or None) for each in collectors]
-        found = sum(finds, Rubbish())
+        found = sum(finds, PurgeCounts())
         if dry_run or not found.total:
             purged = found
         else:
@@ -337,7 +337,7 @@ def collect_garbage(
                 purges = (
                     each.purge(deleted=purge, batch_size=batch_size, advance=advance) for each in collectors
                 )
-                purged = sum(purges, Rubbish())
+                purged = sum(purges, PurgeCounts())
         dangling = [
             box
             for each in collectors
@@ -345,7 +345,7 @@ def collect_garbage(
                 latest=latest or None, without_expired=dry_run, without_deleted=dry_run and purge
             )
         ]
-        is_cut = bool(latest) and any(BoxStore(database, name).are_more_than(latest) for name in names)
+        is_cut = bool(latest) and any(BoxStore(database, name).has_more_than(latest) for name in names)
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
     summary = f"{'would purge' if dry_run else 'purged'} {_describe_rubbish(purged, deleted=purge)}"
     summary = summary if found.total else "nothing to purge"
@@ -358,10 +358,10 @@ def collect_garbage(
             f" see `cbx box verify {dangling[0].box_id}`"
         )
     if is_cut:
-        announce(looked_into(latest))
+        announce(searched_boxes_note(latest))
 
 
-def _print_rubbish(summary: str, dangling: "Sequence[Dangling]") -> None:
+def _print_rubbish(summary: str, dangling: "Sequence[DanglingBox]") -> None:
     output.print_text(summary)
     if dangling:
         print_table(_DANGLING_BOXES, dangling)
@@ -374,7 +374,7 @@ _DANGLING_BOXES = (
 )
 
 
-def _describe_rubbish(rubbish: "Rubbish", *, deleted: bool) -> str:
+def _describe_rubbish(rubbish: "PurgeCounts", *, deleted: bool) -> str:
     parts = [format_count(rubbish.expired, "expired card")]
     if deleted:
         parts.append(format_count(rubbish.deleted, "deleted card"))

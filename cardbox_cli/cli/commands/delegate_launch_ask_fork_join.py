@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import Caller
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.model.handwritten.tasks import ForkJoin, Task
-    from cardbox_cli.orchestration.batch_creation import Created
+    from cardbox_cli.orchestration.batch_creation import BatchCreation
 
 
 CallerName = Annotated[
@@ -60,14 +60,14 @@ def caller_named(run: "Runtime", name: str | None) -> "Caller":
 
 def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
     """Return the task of the options of the command `name`. Raises BadRequest with all problems."""
-    from cardbox_cli.model.handwritten.documents import document_of
+    from cardbox_cli.model.handwritten.documents import document_from_value
     from cardbox_cli.model.handwritten.tasks import Task
     from cardbox_cli.model.handwritten.validation import fit
 
     if context_box is not None:
         boxes = resolving_boxes(run.database, run.project_id)
         said["context_box_id"] = resolved_or_given(boxes.resolve, context_box)
-    return fit(Task, document_of(said, name), refuse_with=BadRequest)
+    return fit(Task, document_from_value(said, name), refuse_with=BadRequest)
 
 
 STRATEGIES = ("new", "reuse", "clone")
@@ -226,7 +226,7 @@ def fork_join_tasks(
 
     with runtime() as run:
         asked = _task_specs(run, file, fail_fast, deadline)
-        with run.rehearsal() if dry_run else run.transaction():
+        with run.rolled_back() if dry_run else run.transaction():
             created = create_batch(run, caller_named(run, caller), asked)
         if not dry_run:
             remember_made(batch_id=created.batch.batch_id)
@@ -273,13 +273,13 @@ def _is_lines(text: str) -> bool:
     return isinstance(task, dict) and "tasks" not in task
 
 
-def _announce_batch(created: "Created") -> None:
+def _announce_batch(created: "BatchCreation") -> None:
     for index, notes in created.notes.items():
         for note in notes:
             announce(f"note: tasks[{index}]: {note}; cbx would refuse this for a model")
 
 
-def _print_created(run: "Runtime", created: "Created") -> None:
+def _print_created(run: "Runtime", created: "BatchCreation") -> None:
     from cardbox_cli.inspect.batches import view_batch
 
     with run.database.snapshot():

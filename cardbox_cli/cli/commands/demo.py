@@ -18,7 +18,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.settings import POLL, PROJECT, UNCLAIMED
-from cardbox_cli.shipped import shipped
+from cardbox_cli.shipped import shipped_path
 
 # The comment, and the commands: `NAME=$(…)` keeps what it prints, `$NAME` uses it.
 _STEPS = (
@@ -63,7 +63,7 @@ def run_demo() -> None:
     It runs in the project 'demo'. Running it again adds only a new context and turn. The worker's command
     answers without a model.
     """
-    values = {"EXAMPLES": str(shipped("examples"))}
+    values = {"EXAMPLES": str(shipped_path("examples"))}
     with _environment(values):
         _print_text(f"$ export CBX_PROJECT=demo CBX_UNCLAIMED=1 CBX_POLL=1 EXAMPLES={values['EXAMPLES']}")
         for comment, *commands in _STEPS:

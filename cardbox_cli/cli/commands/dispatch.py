@@ -124,7 +124,7 @@ def dispatch_turn(
         request = DispatchRequest(
             target_agent_id=agent,
             context_box_id=_box(run, context_box),
-            handover=_with_boxes(run, packing),
+            handover=_resolve_boxes(run, packing),
             channel_id=channel,
             source_agent_id=source_agent,
             output_box_id=_box(run, output_box),
@@ -197,7 +197,7 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
     return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments, turn=own_turn())
 
 
-def _with_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
+def _resolve_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
     """Return the same with full box ids among its arguments."""
 
     if packing is None:

@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from cardbox_cli.cli.options.input_files import all_of
-from cardbox_cli.cli.options.recipe_arguments import load_recipe, warn_of
+from cardbox_cli.cli.options.input_files import combine_failures
+from cardbox_cli.cli.options.recipe_arguments import announce_recipe_warnings, load_recipe
 from cardbox_cli.cli.options.shared_options import column_option
 from cardbox_cli.cli.options.value_types import RECIPE
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.table_layout import Column, chosen
+from cardbox_cli.cli.terminal.table_layout import Column, choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
 from cardbox_cli.text import format_count
@@ -22,7 +22,7 @@ def list_recipes(columns: Annotated[str | None, column_option("name,description"
     """List the recipes that `--recipe NAME` finds: in ./handovers, in CBX_HANDOVERS, and in cbx itself."""
     from cardbox_cli.packing import recipe_files
 
-    shown = chosen(_RECIPE_COLUMNS, columns)
+    shown = choose_columns(_RECIPE_COLUMNS, columns)
 
     def as_json(recipe: recipe_files.ListedRecipe) -> dict[str, Any]:
         return {
@@ -89,11 +89,11 @@ def validate_recipes(
     failures: list[CbxError] = []
     for name in recipes:
         try:
-            warn_of(load_recipe(name))
+            announce_recipe_warnings(load_recipe(name))
         except (InvalidRecipe, NotFound) as exc:
             failures.append(exc)
     if failures:
-        raise all_of(failures)
+        raise combine_failures(failures)
     valid = format_count(len(recipes), "valid recipe")
     output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)
 

@@ -28,17 +28,17 @@ from cardbox_cli.cli.project_database import open_inbox
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import INBOX_COLUMNS
-from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.table_layout import Column, Shown, chosen
+from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_readers, show_list
+from cardbox_cli.cli.terminal.table_layout import Column, Shown, choose_columns
 from cardbox_cli.cli.terminal.turn_report import refuse
-from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
 from cardbox_cli.settings import OWNER
-from cardbox_cli.text import argument, conflict_message, format_time
+from cardbox_cli.text import conflict_message, format_time, quote_argument
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -130,11 +130,11 @@ def list_inbox_rows(
     if dead and status not in (None, ERROR):
         raise UsageError(conflict_message("--dead", f"--status {status}"), hint=f"--dead is --status {ERROR}")
     where = InboxFilter(agent_id=agent, status=ERROR if dead else status, message_type=message_type)
-    pause = between_looks(watch, interval)
-    shown = chosen(INBOX_COLUMNS, columns)
+    pause = poll_interval(watch, interval)
+    shown = choose_columns(INBOX_COLUMNS, columns)
     with open_inbox() as inbox:
-        reading = filtered(inbox.newest, inbox.further, where)
-        empty = none_of("inbox rows", narrowed=where != InboxFilter())
+        reading = filter_readers(inbox.newest, inbox.further, where)
+        empty = empty_note("inbox rows", narrowed=where != InboxFilter())
         listing = Listing(*reading, limit, shown, item_id=lambda row: row.inbox_id, empty=empty)
         show_list(listing, inbox.database, interval=pause)
 
@@ -293,7 +293,7 @@ def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
         if row.status != "queued":
             raise Conflict(
                 f"the inbox row {row.inbox_id} is {row.status}, not queued",
-                hint=f"to end the turn in any state: `cbx turn stop {argument(row.turn_id)}`",
+                hint=f"to end the turn in any state: `cbx turn stop {quote_argument(row.turn_id)}`",
             )
         fixes.stop(run, row.turn_id, actor=actor(run.database), reason=reason)
         row = run.inbox.get(row.inbox_id)

@@ -11,7 +11,7 @@ from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.settings import settings_from
+from cardbox_cli.settings import read_settings
 
 
 @verb("mcp", "cbx mcp", "cbx --project shop mcp", reads=True)
@@ -29,12 +29,14 @@ def serve_mcp(
 
     if find_spec("mcp") is None:
         raise UsageError("the library mcp is not installed", hint="pip install 'cardbox-cli[mcp]'")
-    from cardbox_cli.serve.mcp import Reader, lending_of, make_server
+    from cardbox_cli.serve.mcp import ToolRunner, make_connection_pool, make_server
 
-    with closing(lending_of(database_target(), longest=statement_timeout)) as lending:
+    with closing(make_connection_pool(database_target(), longest=statement_timeout)) as lending:
         with lending.snapshot():
             pass  # report an unusable database at once
-        read = Reader(lending, session().project_id, settings=settings_from(), usual=session().usual_project)
+        read = ToolRunner(
+            lending, session().project_id, settings=read_settings(), usual=session().usual_project
+        )
         # A thread waits for stdin, and an interrupt does not wake it.
         with ended_by_interrupt():
             make_server(read).run("stdio")

@@ -32,13 +32,13 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import preview
-from cardbox_cli.model.tokens import ESTIMATE, Tokenizer, card_tokens
+from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
 from cardbox_cli.text import format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.context.repair.fit import Fitted
-    from cardbox_cli.packing.pack import Packed
+    from cardbox_cli.packing.pack import PackResult
     from cardbox_cli.store.connection.database import Database
 
 
@@ -123,7 +123,7 @@ class _PackedCards:
 
     def __init__(self, *, shows: bool) -> None:
         self.shows = shows
-        self.tokenizer = ESTIMATE
+        self.tokenizer = ESTIMATING_TOKENIZER
         self.tokens = 0
         self.cards: dict[str, Card | CardDraft] = {}
 
@@ -160,13 +160,13 @@ def _fit(
     return fit(request, budget.most, budget.strategy, provider=provider, author_id=OPERATOR)
 
 
-def _remember(packed: "Packed") -> None:
+def _remember(packed: "PackResult") -> None:
     if packed.context_box_id is not None:
         new = [draft.card_id for draft in packed.plan.drafts]
         remember_made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
 
 
-def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
+def _tokenizer(database: "Database", packed: "PackResult") -> Tokenizer:
     """Return the tokenizer of the profile's model."""
     from cardbox_cli.providers.models import tokenizer_for
     from cardbox_cli.store.profiles import ProfileStore
@@ -175,7 +175,7 @@ def _tokenizer(database: "Database", packed: "Packed") -> Tokenizer:
     return tokenizer_for(model_of(profile_of([card] if card else [])))
 
 
-def _print(packed: "Packed", seen: _PackedCards) -> None:
+def _print(packed: "PackResult", seen: _PackedCards) -> None:
     answer: dict[str, Any] = {
         "context_box_id": packed.context_box_id,
         "profile_box_id": packed.profile_box_id,
@@ -209,7 +209,7 @@ def _line(place: PlannedCard, seen: _PackedCards) -> dict[str, Any]:
     }
 
 
-def _print_text(packed: "Packed", seen: _PackedCards) -> None:
+def _print_text(packed: "PackResult", seen: _PackedCards) -> None:
     places = packed.plan.cards
     tokens = format_tokens(seen.tokens, exact=seen.tokenizer.exact)
     output.facts(
@@ -233,7 +233,7 @@ _LEFT_OUT = (
 )
 
 
-def _columns(packed: "Packed", seen: _PackedCards) -> Sequence[Column]:
+def _columns(packed: "PackResult", seen: _PackedCards) -> Sequence[Column]:
     """Return the columns of planned cards. Items are pairs of a position and a card."""
 
     def of_card(text: Callable[[Card | CardDraft], str], without: str = NOTHING) -> Callable[[Any], str]:

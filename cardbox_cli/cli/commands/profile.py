@@ -7,7 +7,7 @@ from typer import Argument
 
 from cardbox_cli.cli.actor import audit
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.options.input_files import all_of, read_text, source_name
+from cardbox_cli.cli.options.input_files import combine_failures, read_text, source_name
 from cardbox_cli.cli.options.shared_options import Limit, column_option
 from cardbox_cli.cli.options.value_types import FILE, PROFILE
 from cardbox_cli.cli.project_database import open_database
@@ -15,8 +15,8 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import PROFILE_COLUMNS
-from cardbox_cli.cli.terminal.list_output import Listing, held_whole, nothing_here, show_list
-from cardbox_cli.cli.terminal.table_layout import Column, chosen, print_table
+from cardbox_cli.cli.terminal.list_output import Listing, empty_project_note, list_in_memory, show_list
+from cardbox_cli.cli.terminal.table_layout import Column, choose_columns, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
@@ -37,7 +37,7 @@ def import_profiles(
 
     A profile that did not change creates no new box.
     """
-    from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
+    from cardbox_cli.model.handwritten.profiles import parse_profile, profile_warnings
     from cardbox_cli.model.identity import allowed_handlers
     from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.boxes import BoxStore
@@ -49,7 +49,7 @@ def import_profiles(
         store = ProfileStore(database, session().project_id)
         tools = ToolStore(database, session().project_id).names()
         for profile in profiles:
-            for warning in [*doubts(profile, tools), *HANDLERS.warnings(allowed_handlers(profile))]:
+            for warning in [*profile_warnings(profile, tools), *HANDLERS.warnings(allowed_handlers(profile))]:
                 announce(f"warning: profile {profile['name']!r}: {warning}")
         with database.transaction():
             imported = [_save_profile(store, profile) for profile in profiles]
@@ -104,11 +104,11 @@ def list_profiles(
     """List the profiles of the project, sorted by name."""
     from cardbox_cli.store.profiles import ProfileStore
 
-    shown = chosen(PROFILE_COLUMNS, columns)
+    shown = choose_columns(PROFILE_COLUMNS, columns)
     with open_database() as database:
         entries = ProfileStore(database, session().project_id).all()
-        empty = nothing_here(database, "profiles", "import one with `cbx profile import FILE.yaml`")
-        reading = held_whole(entries, limit)
+        empty = empty_project_note(database, "profiles", "import one with `cbx profile import FILE.yaml`")
+        reading = list_in_memory(entries, limit)
         listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.profile_box_id, empty=empty)
         show_list(listing, database)
 
@@ -177,20 +177,20 @@ def validate_profiles(
         except (InvalidInput, NotFound) as exc:
             failures.append(exc)
     if failures:
-        raise all_of(failures)
+        raise combine_failures(failures)
     valid = format_count(len(files), "valid profile")
     output.emit({"valid": files, "problems": []}, table=lambda: output.print_text(valid), ids=files)
 
 
 def _profile_name(file: str) -> str:
     """Return the case-folded name of the profile in a file; announce warnings about it."""
-    from cardbox_cli.model.handwritten.profiles import doubts, parse_profile
+    from cardbox_cli.model.handwritten.profiles import parse_profile, profile_warnings
     from cardbox_cli.model.identity import allowed_handlers
     from cardbox_cli.orchestration.handlers import HANDLERS
 
     profile = parse_profile(read_text(file), source_name(file))
     # Only a project knows its tools, so the named ones count as registered.
     named = profile.get("must_end_with", [])
-    for warning in [*doubts(profile, named), *HANDLERS.warnings(allowed_handlers(profile))]:
+    for warning in [*profile_warnings(profile, named), *HANDLERS.warnings(allowed_handlers(profile))]:
         announce(f"warning: {source_name(file)}: {warning}")
     return str(profile["name"]).casefold()

@@ -14,7 +14,7 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import PROJECT_COLUMNS
 from cardbox_cli.cli.terminal.list_output import Listing, show_list
-from cardbox_cli.cli.terminal.table_layout import chosen
+from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR
@@ -191,7 +191,7 @@ def list_projects(
     """List the projects of the database, sorted by id."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    shown = chosen(PROJECT_COLUMNS, columns)
+    shown = choose_columns(PROJECT_COLUMNS, columns)
     with open_database() as database:
         projects = ProjectsStore(database)
         listing = Listing(

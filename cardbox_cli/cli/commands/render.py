@@ -290,7 +290,7 @@ def render_request(
             else:
                 shown = requests.read_boxes(box or [], by_model=check or is_page)
             if budget is not None:
-                shown = _fitted(shown, budget)
+                shown = _fit_budget(shown, budget)
             answer = (
                 _page(requests, shown, of_turn)
                 if is_page
@@ -322,7 +322,7 @@ def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None
 
 
 def _check_by(shown: "InspectedRequest", *, provider: str | None) -> None:
-    from cardbox_cli.cli.terminal.lint_report import answer
+    from cardbox_cli.cli.terminal.lint_report import print_findings
     from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.providers.models import unknown_models
 
@@ -330,7 +330,7 @@ def _check_by(shown: "InspectedRequest", *, provider: str | None) -> None:
     # A host has models of its own.
     unknown = unknown_models([shown.request.model]) if provider is None else None
     _announce_notes([] if unknown is None else [unknown])
-    answer(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
+    print_findings(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
 def _request(
@@ -344,7 +344,7 @@ def _request(
     return partial(show, shown)
 
 
-def _fitted(shown: "InspectedRequest", budget: compose_options.TokenBudget) -> "InspectedRequest":
+def _fit_budget(shown: "InspectedRequest", budget: compose_options.TokenBudget) -> "InspectedRequest":
     """The request within the budget. Raises UsageError for a step that has been sent."""
     from cardbox_cli.context.repair.fit import fit
 

@@ -14,11 +14,11 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.settings import settings_from
+from cardbox_cli.settings import read_settings
 
 if TYPE_CHECKING:
     from cardbox_cli.serve.options import ServeOptions
-    from cardbox_cli.store.connection.connection_pool import Lending
+    from cardbox_cli.store.connection.connection_pool import ConnectionPool
 
 
 @verb(
@@ -69,7 +69,7 @@ def serve_project(
     """
     _require_packages()
     from cardbox_cli.serve.app import make_app
-    from cardbox_cli.serve.http.server import listen, serve
+    from cardbox_cli.serve.http.server import open_socket, serve
     from cardbox_cli.serve.options import ServeOptions, is_loopback
 
     names = allowed_host or []
@@ -79,7 +79,7 @@ def serve_project(
         )
     options = ServeOptions(
         target=database_target(),
-        settings=settings_from(),
+        settings=read_settings(),
         usual_project=session().usual_project,
         project=session().project_id,
         host=host,
@@ -96,7 +96,7 @@ def serve_project(
     app = make_app(options)
     with closing(app.state.lending) as lending:
         _check_database(lending, options)
-        with closing(listen(options)) as listening:
+        with closing(open_socket(options)) as listening:
             chosen = listening.getsockname()[1]
             address = options.address if port else options.address.replace(":0/", f":{chosen}/")
             output.print_text(f"{address}inspect/{quote(session().project_id, safe='')}")
@@ -119,7 +119,7 @@ def _require_packages() -> None:
         )
 
 
-def _check_database(lending: "Lending", options: "ServeOptions") -> None:
+def _check_database(lending: "ConnectionPool", options: "ServeOptions") -> None:
     """Raise now what connecting raises, instead of showing it on a page."""
     with lending.snapshot() as database:
         if options.asks_for_tokens:

@@ -18,8 +18,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.model.todo import TodoItem, find_item, new_item, settled, todo_items
-from cardbox_cli.text import conflict_message, flat
+from cardbox_cli.model.todo import TodoItem, find_item, new_item, replacement_card, todo_items
+from cardbox_cli.text import conflict_message, flatten
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -62,7 +62,7 @@ class TodoList:
         remember_made(card_id=drafts[-1].card_id)
 
 
-def settle(box: str, given: Sequence[str], *, done: bool) -> None:
+def mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
     with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
@@ -72,7 +72,10 @@ def settle(box: str, given: Sequence[str], *, done: bool) -> None:
         old = cards.get_many([item.card_id for item in chosen.values() if item.done != done]).cards
         if old:
             todo.write(
-                [settled(card, done=done, author_id=todo.author, agent_turn_id=todo.turn) for card in old]
+                [
+                    replacement_card(card, done=done, author_id=todo.author, agent_turn_id=todo.turn)
+                    for card in old
+                ]
             )
             items = todo.items()
     for note in news:
@@ -90,7 +93,7 @@ _ITEM_COLUMNS = (
     Column("#", lambda item: str(item.number), right=True),
     Column("ID", lambda item: short_id(item.first_card_id)),
     Column("STATE", lambda item: "done" if item.done else "open"),
-    Column("TEXT", lambda item: flat(item.text)),
+    Column("TEXT", lambda item: flatten(item.text)),
 )
 
 
@@ -128,13 +131,13 @@ def add_items(
 @verb("done", "cbx todo done 8b1f22c0 1 3", "cbx todo done $CBX_OUTPUT_BOX 5f0c2a91")
 def complete_items(box: BoxId, items: Items) -> None:
     """Mark items as done. Items that are already done do not change."""
-    settle(box, items, done=True)
+    mark_items(box, items, done=True)
 
 
 @verb("reopen", "cbx todo reopen 8b1f22c0 3")
 def reopen_items(box: BoxId, items: Items) -> None:
     """Mark items as not done. Items that are already open do not change."""
-    settle(box, items, done=False)
+    mark_items(box, items, done=False)
 
 
 @verb(

@@ -13,7 +13,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import TOKEN_COLUMNS
-from cardbox_cli.cli.terminal.table_layout import chosen
+from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.text import format_time, invalid_message, parse_duration
@@ -71,7 +71,7 @@ def list_tokens(columns: Annotated[str | None, column_option("id,state,expires")
     """List the tokens of the project, oldest first, including revoked and expired ones."""
     from cardbox_cli.store.api_tokens import ApiTokenStore
 
-    shown = chosen(TOKEN_COLUMNS, columns)
+    shown = choose_columns(TOKEN_COLUMNS, columns)
     with open_database() as database:
         found = ApiTokenStore(database, session().project_id).all()
     output.emit_list(

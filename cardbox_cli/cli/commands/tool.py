@@ -16,8 +16,8 @@ from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import TOOL_COLUMNS
-from cardbox_cli.cli.terminal.list_output import Listing, held_whole, nothing_here, show_list
-from cardbox_cli.cli.terminal.table_layout import chosen
+from cardbox_cli.cli.terminal.list_output import Listing, empty_project_note, list_in_memory, show_list
+from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
@@ -26,14 +26,14 @@ from cardbox_cli.model.identity import NO_PARAMETERS, Tool
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
-    from cardbox_cli.store.tools import Added
+    from cardbox_cli.store.tools import ToolRegistration
 
 
 def command_of(tool: Tool) -> str | None:
     """Return the tool's command without secrets, for the audit; None if calls wait for a report."""
-    from cardbox_cli.execution.worker.command_output import redacted
+    from cardbox_cli.execution.worker.command_output import redact
 
-    return None if tool.command is None else redacted(tool.command)
+    return None if tool.command is None else redact(tool.command)
 
 
 @verb(
@@ -92,7 +92,7 @@ def add_tool(
     )
 
 
-def _audit_added(database: "Database", done: "Added") -> None:
+def _audit_added(database: "Database", done: "ToolRegistration") -> None:
     before = {} if done.before is None else {"command_before": command_of(done.before)}
     name, command = done.tool.tool_name, command_of(done.tool)
     audit(database, "tool add", tool_name=name, did=done.action, command=command, **before)
@@ -114,11 +114,11 @@ def list_tools(
     """List the tools of the project, sorted by name."""
     from cardbox_cli.store.tools import ToolStore
 
-    shown = chosen(TOOL_COLUMNS, columns)
+    shown = choose_columns(TOOL_COLUMNS, columns)
     with open_database() as database:
         tools = ToolStore(database, session().project_id).all()
-        empty = nothing_here(database, "tools", "add one with `cbx tool add`")
-        reading = held_whole(tools, limit)
+        empty = empty_project_note(database, "tools", "add one with `cbx tool add`")
+        reading = list_in_memory(tools, limit)
         listing = Listing(*reading, limit, shown, item_id=lambda tool: tool.tool_name, empty=empty)
         show_list(listing, database)
 

@@ -13,8 +13,8 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
-from cardbox_cli.settings import settings_from
-from cardbox_cli.text import command_line, conflict_message, flat, format_count, format_time, spelled
+from cardbox_cli.settings import read_settings
+from cardbox_cli.text import command_line, conflict_message, escape_line, flatten, format_count, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, Survey
@@ -59,7 +59,7 @@ def explain_turn(
     with open_database() as database:
         for note in lag_note(database):
             announce(note)
-        diagnoser = Diagnoser(database, session().project_id, settings_from(), HANDLERS)
+        diagnoser = Diagnoser(database, session().project_id, read_settings(), HANDLERS)
         if all_:
             survey = diagnoser.survey()
             if not (survey.problems or survey.looked_at):
@@ -78,7 +78,7 @@ def _print_diagnosis(diagnosis: "Diagnosis") -> None:
 
     answer, names = why_answer(diagnosis, session().project_option), [diagnosis.turn or diagnosis.agent]
     output.emit(answer, table=lambda: _print_page(diagnosis), ids=names)
-    if diagnosis.well:
+    if diagnosis.is_well:
         return
     # The page begins with the verdict: an error message would print it twice.
     if session().output in ("table", "wide"):
@@ -125,14 +125,14 @@ _PROBLEM = (
 _EVIDENCE = (
     Column("TABLE", lambda evidence: evidence.table),
     Column("ROW", lambda evidence: evidence.row),
-    Column("SHOWS", lambda evidence: flat(evidence.shows)),
+    Column("SHOWS", lambda evidence: flatten(evidence.shows)),
 )
 
 
 def _print_page(diagnosis: "Diagnosis") -> None:
     from cardbox_cli.diagnosis.diagnoser import fix_line
 
-    colour = "" if diagnosis.well else "red"
+    colour = "" if diagnosis.is_well else "red"
     output.print_painted([(colour, _headline(diagnosis))])
     output.print_text(diagnosis.proves)
     print_below(_EVIDENCE, diagnosis.evidence)
@@ -152,4 +152,4 @@ def _headline(diagnosis: "Diagnosis") -> str:
 
 def _subject(diagnosis: "Diagnosis") -> str:
     what, name = ("agent", diagnosis.agent) if diagnosis.turn is None else ("turn", diagnosis.turn)
-    return f"{what} {spelled(name)}"
+    return f"{what} {escape_line(name)}"

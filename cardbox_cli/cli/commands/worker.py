@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from cardbox_cli.cli.boundary import INTERRUPTED
-from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals, wired
+from cardbox_cli.cli.command_runtime import connecting, make_runtime, stopped_by_signals
 from cardbox_cli.cli.common_options import FORMATS
 from cardbox_cli.cli.options import compose_options, model_program
 from cardbox_cli.cli.options.value_types import Seconds
@@ -23,13 +23,13 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.pairing import PREVIEW
-from cardbox_cli.settings import MAX_STEPS, Settings, settings_from
+from cardbox_cli.settings import MAX_STEPS, Settings, read_settings
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.text import conflict_message, format_age, format_count, format_time, one_line
+from cardbox_cli.text import conflict_message, excerpt, format_age, format_count, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
-    from cardbox_cli.execution.worker.runner import Outcome
+    from cardbox_cli.execution.worker.runner import RunOutcome
     from cardbox_cli.execution.worker.worker import WorkerPlan
     from cardbox_cli.model.execution.turns import WorkerEntry
 
@@ -62,7 +62,7 @@ class Journal:
         with self._writing():
             announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
 
-    def ended(self, project_id: str, outcome: "Outcome") -> None:
+    def write_outcome(self, project_id: str, outcome: "RunOutcome") -> None:
         deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""
         code = f" ({outcome.error_code})" if outcome.error_code else ""
         end = f" {outcome.end.end_status}" if outcome.end else ""
@@ -94,7 +94,7 @@ class Journal:
             output.emit(self._outcomes, table=lambda: None)
 
 
-def _shown_outcome(project_id: str, outcome: "Outcome") -> dict[str, Any]:
+def _shown_outcome(project_id: str, outcome: "RunOutcome") -> dict[str, Any]:
     return {
         "project_id": project_id,
         "agent_turn_id": outcome.agent_turn_id,
@@ -175,13 +175,13 @@ def run_worker(
     worker. SIGTERM and Ctrl-C let running turns finish; a second one returns them to the queue.
     """
     _check_options(target, once=once, drain=drain)
-    from cardbox_cli.cli.options.model_program import environment_of, one_command, program_of, staying
+    from cardbox_cli.cli.options.model_program import environment_of, keep_running, make_program, one_command
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
-    settings = settings_from(max_steps=max_steps)
+    settings = read_settings(max_steps=max_steps)
     where = database_target()
     option, answering = one_command(exec_, serve, restart_after)
-    program = program_of(
+    program = make_program(
         answering,
         where,
         settings,
@@ -194,7 +194,7 @@ def run_worker(
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
-    with staying(program, restart_after) if serve is not None else nullcontext(program) as program:
+    with keep_running(program, restart_after) if serve is not None else nullcontext(program) as program:
         plan = WorkerPlan(
             target=target,
             program=program,
@@ -224,7 +224,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
             plan,
             settings,
             connect=connecting(target),
-            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            make_runtime=lambda database, project_id: make_runtime(database, project_id, settings, wakeups),
             journal=journal,
             listener=listener,
         )
@@ -285,5 +285,5 @@ _WORKER_COLUMNS = (
     Column("PROJECT", lambda worker: worker.project_id or "all"),
     Column("STARTED", lambda worker: format_time(worker.started_at) or NOTHING, spare=2),
     Column("HEARD", lambda worker: format_age(worker.heartbeat_at), right=True),
-    Column("CANNOT WORK", lambda worker: one_line(worker.last_error or NOTHING, PREVIEW)),
+    Column("CANNOT WORK", lambda worker: excerpt(worker.last_error or NOTHING, PREVIEW)),
 )

@@ -16,7 +16,7 @@ from cardbox_cli.model.layers import (
     KNOWLEDGE,
     LAYOUTS,
     PROCESS_NAMES,
-    Asked,
+    LayerRequest,
     Layout,
     ProcessName,
     check_layer,
@@ -119,7 +119,9 @@ def options(
     return chosen
 
 
-def _requested_layers(layers: Sequence[str], *, experience: bool, knowledge_query: str | None) -> Asked:
+def _requested_layers(
+    layers: Sequence[str], *, experience: bool, knowledge_query: str | None
+) -> LayerRequest:
     texts: dict[str, str] = {}
     to_collect = {EXPERIENCE} if experience else set()
     for option in layers:
@@ -136,7 +138,7 @@ def _requested_layers(layers: Sequence[str], *, experience: bool, knowledge_quer
         raise UsageError(
             conflict_message("--knowledge-query", f"--layer {KNOWLEDGE}=…"), hint="remove one of them"
         )
-    return Asked(texts=texts, to_collect=frozenset(to_collect), knowledge=words)
+    return LayerRequest(texts=texts, to_collect=frozenset(to_collect), knowledge=words)
 
 
 def _not_blank(text: str, option: str) -> str:

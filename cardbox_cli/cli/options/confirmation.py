@@ -8,7 +8,7 @@ from typer import Option
 
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import UsageError
-from cardbox_cli.text import printable
+from cardbox_cli.text import escape_invisible
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
@@ -19,7 +19,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{question} Cannot ask for confirmation without a terminal", hint="pass --yes")
-    if not click.confirm(printable(question), err=True):
+    if not click.confirm(escape_invisible(question), err=True):
         decline("canceled")
 
 

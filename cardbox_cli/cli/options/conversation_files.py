@@ -9,14 +9,14 @@ from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-from cardbox_cli.cli.options.input_files import opened, path_text, source_name
+from cardbox_cli.cli.options.input_files import open_input, path_text, source_name
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
 from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
 from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.conversations.drafting import LeftOut
+    from cardbox_cli.conversations.drafting import SkippedConversations
 
 
 _BLOCK = 1 << 16
@@ -34,12 +34,12 @@ def open_file(path: str) -> Iterator[BinaryIO]:
 
     from cardbox_cli.conversations.containers import packed_files
 
-    if path != "-" and packed_files.is_of_events(path):
+    if path != "-" and packed_files.is_event_folder(path):
         with TemporaryFile() as copy:
-            _write(packed_files.folder_chunks(path), copy, source_name(path))
+            _write(packed_files.read_event_folder(path), copy, source_name(path))
             yield cast(BinaryIO, copy)
         return
-    with opened(path) as file:
+    with open_input(path) as file:
         if _is_regular(file):
             with _unpacked(file, source_name(path)) as plain:
                 yield plain
@@ -54,7 +54,9 @@ def is_packed(file: BinaryIO | IO[bytes]) -> bool:
     """Return whether a file is compressed with gzip or Zstandard."""
     from cardbox_cli.conversations.containers import packed_files
 
-    return os.pread(file.fileno(), len(packed_files.MAGIC), 0).startswith((_GZIP, packed_files.MAGIC))
+    return os.pread(file.fileno(), len(packed_files.ZSTD_MAGIC), 0).startswith(
+        (_GZIP, packed_files.ZSTD_MAGIC)
+    )
 
 
 @contextmanager
@@ -77,7 +79,7 @@ def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
                 with gzip.GzipFile(fileobj=file) as packed:
                     _write(_pieces(cast(BinaryIO, packed)), copy, name)
             else:
-                _write(packed_files.unpacked_chunks(file.read, name), copy, name)
+                _write(packed_files.unpack_chunks(file.read, name), copy, name)
         except (EOFError, gzip.BadGzipFile, zlib.error, packed_files.DamagedZstandard) as exc:
             raise InvalidInput(
                 f"cannot decompress {name}: {exc}",
@@ -97,7 +99,7 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
 
     found: list[str] = []
     for path in paths:
-        if path == "-" or not os.path.isdir(path) or packed_files.is_of_events(path):
+        if path == "-" or not os.path.isdir(path) or packed_files.is_event_folder(path):
             found.append(path)
             continue
         within = list(_within(path, suffixes))
@@ -118,7 +120,7 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
     for folder, below, names in os.walk(path):
         below.sort()
         events = Path(folder, packed_files.EVENTS)
-        if packed_files.is_of_events(events) and not events.is_symlink():
+        if packed_files.is_event_folder(events) and not events.is_symlink():
             below.clear()
             yield str(events)
             continue
@@ -197,7 +199,7 @@ class Refused(NamedTuple):
     error: CbxError
 
     @property
-    def shown(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, str]:
         """Return its JSON form."""
         return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
 
@@ -243,7 +245,7 @@ def one_by_one(
     return refused
 
 
-def tell_left_out(left_out: "LeftOut", lead: str) -> None:
+def announce_left_out(left_out: "SkippedConversations", lead: str) -> None:
     """Announce how many conversations of a file have no messages, and the place of the first one."""
     if left_out.number:
         where = left_out.first if left_out.number == 1 else f"the first at {left_out.first}"

@@ -18,7 +18,7 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.settings import EDITOR, TERM
-from cardbox_cli.text import command_line, quoted
+from cardbox_cli.text import command_line, quote_word
 
 if TYPE_CHECKING:
     from cardbox_cli.model.boxes import Box
@@ -33,7 +33,7 @@ class Edited(NamedTuple):
 
 
 @contextmanager
-def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[Edited]:
+def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[Edited]:
     """What the person made of `text`, in a file of this name and suffix.
 
     When the block fails, or the editor, a file that was changed is kept and named. `remedy` are the words of
@@ -49,7 +49,7 @@ def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Itera
         file.write(written.encode())
     try:
         _run(command, path)
-        yield Edited(taken_from(path, text) if _differs(path, written) else text, path)
+        yield Edited(read_edited(path, text) if _differs(path, written) else text, path)
     except BaseException:
         if _differs(path, written):
             announce(f"your text is saved in {path}; {_again([*remedy, path])}")
@@ -59,7 +59,7 @@ def edited(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Itera
     _remove(path)
 
 
-def taken_from(path: str, text: str) -> str:
+def read_edited(path: str, text: str) -> str:
     """What the file at `path`, or standard input for `-`, makes of `text`.
 
     Editors end every file with a line break; one that `text` has not is no part of it.
@@ -78,7 +78,7 @@ def _again(words: Sequence[str]) -> str:
     if url is not None:
         common += ["--database-url", hide_password(url)]
         note = ", with the password in --database-url" if has_password(url) else ""
-    line = " ".join(["cbx", *map(quoted, common), command_line(words).removeprefix("cbx ")])
+    line = " ".join(["cbx", *map(quote_word, common), command_line(words).removeprefix("cbx ")])
     return f"continue with `{line}`{note}"
 
 
@@ -166,7 +166,7 @@ def _remove(path: str) -> None:
     Path(path).unlink(missing_ok=True)
 
 
-def changed_meanwhile(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:
+def box_change_notes(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:
     """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
     now = boxes.get_many([box_id]).boxes
     if not now:

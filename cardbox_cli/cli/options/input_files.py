@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound, UsageError
-from cardbox_cli.files import open_to_read, replacing
+from cardbox_cli.files import atomic_write, open_to_read
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import spelled
+from cardbox_cli.text import escape_line
 
 
 def read_text(path: str) -> str:
     """Return the text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
-    with opened(path) as file:
+    with open_input(path) as file:
         return _decoded(_bounded(file, source_name(path)), source_name(path))
 
 
@@ -39,7 +39,7 @@ def _bounded(file: BinaryIO, name: str) -> bytes:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[BinaryIO]:
+def open_input(path: str) -> Iterator[BinaryIO]:
     """Open a file, or standard input for `-`. Raises NotFound and InvalidInput naming it.
 
     Devices and named pipes are refused, because they may block forever. A pipe opened by a shell is allowed.
@@ -79,7 +79,7 @@ def _decoded(data: bytes, name: str) -> str:
 
 def source_name(path: str) -> str:
     """Return the name of a file argument in messages: one line of visible characters."""
-    return "standard input" if path == "-" else spelled(path_text(path))
+    return "standard input" if path == "-" else escape_line(path_text(path))
 
 
 def path_text(path: str) -> str:
@@ -101,7 +101,7 @@ def write_text(path: Path, pieces: Iterable[str]) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[str]) -> None:
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         if path.exists():
             os.fchmod(file.fileno(), path.stat().st_mode)
         file.writelines(pieces)
@@ -120,7 +120,7 @@ def parse_json(text: str, option: str) -> Any:
         raise InvalidInput(f"{option}: {exc}") from exc
 
 
-def all_of(failures: Sequence[CbxError]) -> CbxError:
+def combine_failures(failures: Sequence[CbxError]) -> CbxError:
     """Return one error with all messages: invalid input if any is, else not found."""
     worst = next((each for each in failures if isinstance(each, InvalidInput)), failures[0])
     return type(worst)(

@@ -12,7 +12,7 @@ from typer import Option
 from cardbox_cli.cli.options.input_files import read_text, source_name
 from cardbox_cli.cli.options.value_types import FILE, REQUEST_FORMAT, OneOf, Seconds
 from cardbox_cli.errors import InvalidInput, UsageError
-from cardbox_cli.execution.worker.worker_program import PASSED_ON, passed_on
+from cardbox_cli.execution.worker.worker_program import INHERITED_VARIABLES, command_environment
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import DATABASE_URL, HOME, MAX_STEPS, Settings
 from cardbox_cli.text import conflict_message, invalid_message, unknown_message
@@ -71,7 +71,7 @@ Variables = Annotated[
         metavar="NAME",
         rich_help_panel=_ENVIRONMENT,
         help="Pass this environment variable to the command, for example OPENAI_API_KEY. Repeatable. By "
-        f"default, only {', '.join(PASSED_ON)} are passed.",
+        f"default, only {', '.join(INHERITED_VARIABLES)} are passed.",
     ),
 ]
 ToolsFile = Annotated[
@@ -122,12 +122,12 @@ def one_command(exec_: str | None, serve: str | None, restart_after: int | None)
 
 
 @contextmanager
-def staying(program: "Program", restart_after: int | None) -> "Iterator[Program]":
+def keep_running(program: "Program", restart_after: int | None) -> "Iterator[Program]":
     """Return the program with its command as long-running clients, for the time of the context."""
     from cardbox_cli.execution.worker.command_output import bytes_to_read
-    from cardbox_cli.execution.worker.model_clients import Clients
+    from cardbox_cli.execution.worker.model_clients import ModelClients
 
-    clients = Clients(
+    clients = ModelClients(
         program.command,
         program.environment,
         requests=restart_after,
@@ -137,7 +137,7 @@ def staying(program: "Program", restart_after: int | None) -> "Iterator[Program]
         yield msgspec.structs.replace(program, clients=clients)
 
 
-def program_of(
+def make_program(
     command: str,
     target: "Target",
     settings: Settings,
@@ -192,7 +192,7 @@ def environment_of(names: Iterable[str], target: "Target") -> dict[str, str]:
     environ = {**os.environ, **_places(target)}
     for name in named:
         _check_named("--env", name, environ)
-    return passed_on(named, environ)
+    return command_environment(named, environ)
 
 
 def _places(target: "Target") -> dict[str, str]:
@@ -225,12 +225,12 @@ def read_tool_commands(path: str, target: "Target") -> "dict[str, ToolCommand]":
 
 
 def _entries(path: str) -> dict[str, Any]:
-    from cardbox_cli.model.handwritten.documents import refusal
+    from cardbox_cli.model.handwritten.documents import document_error
     from cardbox_cli.model.handwritten.yaml_files import read_yaml
 
     document = read_yaml(read_text(path), source_name(path))
     if document.problems:
-        raise refusal(InvalidInput, document.source, document.problems)
+        raise document_error(InvalidInput, document.source, document.problems)
     if not isinstance(document.value, dict):
         raise InvalidInput(f"--tools: {document.source} must be a mapping of tools", hint=_EXAMPLE)
     return document.value

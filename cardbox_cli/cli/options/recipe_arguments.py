@@ -45,7 +45,7 @@ ArgumentFiles = Annotated[
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":
     """Return the recipe of a name or path, or of standard input for `-`."""
-    from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, text_of
+    from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, decode_text
     from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe, recipe_folders
 
     if name_or_path != "-":
@@ -53,7 +53,7 @@ def load_recipe(name_or_path: str) -> "LoadedRecipe":
         _announce_override(name_or_path, loaded)
         return loaded
     source = source_name("-")
-    text = text_of(standard_input().read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
+    text = decode_text(standard_input().read(MAX_BYTES + 1), source, refuse_with=InvalidRecipe)
     return LoadedRecipe(parse_recipe(text, source), name="stdin", source=None, text=text)
 
 
@@ -69,7 +69,7 @@ def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
         announce(f"note: recipe {name!r} is {loaded.source}, which overrides the one of cbx")
 
 
-def warn_of(loaded: "LoadedRecipe") -> None:
+def announce_recipe_warnings(loaded: "LoadedRecipe") -> None:
     """Announce what is probably a mistake in a valid recipe."""
     for warning in loaded.recipe.warnings():
         announce(f"warning: recipe {loaded.name!r}: {warning}")
@@ -122,12 +122,12 @@ def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
 
 
 def _read_mapping(path: str) -> dict[str, Any]:
-    from cardbox_cli.model.handwritten.documents import refusal
+    from cardbox_cli.model.handwritten.documents import document_error
     from cardbox_cli.model.handwritten.yaml_files import read_yaml
 
     document = read_yaml(read_text(path), source_name(path))
     if document.problems:
-        raise refusal(InvalidInput, document.source, document.problems)
+        raise document_error(InvalidInput, document.source, document.problems)
     if not isinstance(document.value, dict):
         raise InvalidInput(
             f"{document.source} must be a mapping of arguments", hint="write one KEY: VALUE per line"

@@ -107,7 +107,9 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Callable[[Session, str], Pairs]:
+def _complete_query(
+    query: str, *, short: bool = False, narrowed: bool = False
+) -> Callable[[Session, str], Pairs]:
     """Return the completion of a query of `store.views.completion`.
 
     `short` offers short ids, unless a full one is typed. `narrowed` passes the typed text to the query.
@@ -130,8 +132,8 @@ def _stored(query: str, *, short: bool = False, narrowed: bool = False) -> Calla
     return offer
 
 
-_boxes, _turns = _stored("recent_boxes", short=True), _stored("recent_turns", short=True)
-_agents, _profiles = _stored("agent_ids", narrowed=True), _stored("profile_names")
+_boxes, _turns = _complete_query("recent_boxes", short=True), _complete_query("recent_turns", short=True)
+_agents, _profiles = _complete_query("agent_ids", narrowed=True), _complete_query("profile_names")
 
 
 def _handlers(*_: object) -> Pairs:
@@ -170,24 +172,24 @@ def _strategies() -> Iterable[str]:
     return STRATEGIES
 
 
-def _after_execution() -> Iterable[str]:
+def _execution_pairs() -> Iterable[str]:
     from cardbox_cli.model.identity import AFTER_EXECUTION
 
     return AFTER_EXECUTION
 
 
-AFTER = OneOf(_after_execution, what="value")
+AFTER = OneOf(_execution_pairs, what="value")
 AGENT = Completed("AGENT", _agents)
-BATCH = Completed("BATCH", _stored("recent_batches", short=True))
+BATCH = Completed("BATCH", _complete_query("recent_batches", short=True))
 BOX = Completed("BOX", _boxes)
 BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
-CHAT = Completed("KEY", _stored("chat_keys", narrowed=True))
-CARD = Completed("CARD", _stored("recent_cards", short=True))
+CHAT = Completed("KEY", _complete_query("chat_keys", narrowed=True))
+CARD = Completed("CARD", _complete_query("recent_cards", short=True))
 CARD_TYPE = Completed("TYPE", _card_types)
 FILE = Completed("FILE", files=True)
 FOLDER = Completed("DIR", files=True)
 HANDLER = Completed("HANDLER", _handlers)
-INBOX_ROW = Completed("INBOX", _stored("recent_inbox", short=True))
+INBOX_ROW = Completed("INBOX", _complete_query("recent_inbox", short=True))
 PROFILE = Completed("PROFILE", _profiles)
 PROVIDER = OneOf(_providers, what="provider")
 RECIPE = Completed("FILE|NAME", _recipes, files=True)
@@ -200,5 +202,5 @@ TARGET = Completed(
     "PROFILE|AGENT", lambda session, given: [*_profiles(session, given), *_agents(session, given)]
 )
 STRATEGY = OneOf(_strategies, what="strategy")
-TOOL = Completed("TOOL", _stored("tool_names"))
+TOOL = Completed("TOOL", _complete_query("tool_names"))
 TURN = Completed("TURN", _turns)

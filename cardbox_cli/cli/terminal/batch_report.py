@@ -17,7 +17,7 @@ from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.settings import TERM
-from cardbox_cli.text import argument, flat, format_age, format_count, format_time
+from cardbox_cli.text import flatten, format_age, format_count, format_time, quote_argument
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
@@ -73,16 +73,16 @@ def print_plan(asked: "ForkJoin", batch: "Batch") -> None:
     output.emit(plan, table=table)
 
 
-def _of(key: str) -> Callable[[Any], str]:
-    return lambda task: flat(str(task[key] or NOTHING))
+def _field(key: str) -> Callable[[Any], str]:
+    return lambda task: flatten(str(task[key] or NOTHING))
 
 
 _PLANNED = (
     Column("#", lambda task: str(task["task_index"]), right=True),
-    Column("STRATEGY", _of("target_strategy")),
-    Column("REF", _of("target_ref")),
+    Column("STRATEGY", _field("target_strategy")),
+    Column("REF", _field("target_ref")),
     Column("CONTEXT", lambda task: short_or_nothing(task["context_box_id"]), spare=1),
-    Column("INSTRUCTION", lambda task: flat(task["instruction"])[:PREVIEW], overflow="cut"),
+    Column("INSTRUCTION", lambda task: flatten(task["instruction"])[:PREVIEW], overflow="cut"),
 )
 
 
@@ -100,7 +100,7 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
     try:
         _follow(run, batch_id, timeout)
     except KeyboardInterrupt:
-        named = argument(batch_id)
+        named = quote_argument(batch_id)
         continues = f"batch {batch_id} continues; watch it with `cbx batch watch {named}`"
         raise KeyboardInterrupt(f"{continues}, or end it with `cbx batch cancel {named}`") from None
     ids = [join_box(run, run.batches.get(batch_id))] if joined else None
@@ -113,13 +113,14 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
     if seen.status != "success":
         raise Findings(
             f"batch {batch_id} ended: {seen.status}" + (f": {seen.error['message']}" if seen.error else ""),
-            hint=f"`cbx batch show {argument(batch_id)}` shows each child, `cbx turn show` the story of one",
+            hint=f"`cbx batch show {quote_argument(batch_id)}` shows each child, `cbx turn show` "
+            "the story of one",
             details={"batch_id": batch_id, "status": seen.status},
         )
 
 
 def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
-    from cardbox_cli.orchestration.batch_progress import looks_at
+    from cardbox_cli.orchestration.batch_progress import poll_batch
 
     with ExitStack() as stack, _shown_live() as show:
         entered: list[Callable[[float], None]] = []
@@ -129,7 +130,7 @@ def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
                 entered.append(stack.enter_context(pauses()))
             entered[0](seconds)
 
-        for seen in looks_at(run, batch_id, timeout=timeout, pause=pause):
+        for seen in poll_batch(run, batch_id, timeout=timeout, pause=pause):
             show(seen)
 
 
@@ -153,7 +154,7 @@ def lines_of(seen: "Progress") -> list[str]:
     """A line for each child: its place, state, steps and age."""
     done = sum(task.ended_at is not None for task in seen.tasks)
     how_far = f"{done} of {len(seen.tasks)} ended, {format_age(seen.batch.created_at, seen.now)}"
-    return [f"batch {seen.batch.batch_id}  {how_far}", *(flat(_line(task, seen)) for task in seen.tasks)]
+    return [f"batch {seen.batch.batch_id}  {how_far}", *(flatten(_line(task, seen)) for task in seen.tasks)]
 
 
 def _line(task: "TaskProgress", seen: "Progress") -> str:

@@ -13,7 +13,7 @@ from cardbox_cli.context.cost.answer import Break, Costs, Prices
 from cardbox_cli.context.cost.findings import CostFinding, Mend
 from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import flat, format_tokens, one_line
+from cardbox_cli.text import excerpt, flatten, format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.costs import CostedSeries
@@ -77,11 +77,11 @@ def _print_text(costed: "CostedSeries", found: Costs, page: Page) -> None:
 def _print_picture(costed: "CostedSeries", found: Costs, page: Page) -> None:
     from cardbox_cli.inspect.costs import cost_facts
     from cardbox_cli.pictures.cost_picture import CostPicture, cost_page
-    from cardbox_cli.pictures.request_picture import told
+    from cardbox_cli.pictures.request_picture import token_label
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",
-        facts=cost_facts(found, told),
+        facts=cost_facts(found, token_label),
         account=found.account,
         findings=[(each, _line(each.mend)) for each in found.findings[: page.top]],
     )
@@ -91,7 +91,7 @@ def _print_picture(costed: "CostedSeries", found: Costs, page: Page) -> None:
 _Pair = tuple[StepCost, StepCost | None]
 
 
-def _of_step(text: Callable[[StepCost], str]) -> Callable[[_Pair], str]:
+def _step_column(text: Callable[[StepCost], str]) -> Callable[[_Pair], str]:
     return lambda pair: text(pair[0])
 
 
@@ -102,24 +102,26 @@ def _grew(pair: _Pair) -> str:
 
 # Items are pairs of a step and the one before.
 _STEP = (
-    Column("#", _of_step(lambda step: str(step.number)), right=True),
-    Column("STEP", _of_step(lambda step: short_id(step.step_id) if step.step_id else NOTHING), spare=2),
-    Column("MESSAGES", _of_step(lambda step: str(step.messages)), right=True, spare=3),
-    Column("TOKENS", _of_step(lambda step: format_tokens(step.tokens, exact=not step.estimated)), right=True),
+    Column("#", _step_column(lambda step: str(step.number)), right=True),
+    Column("STEP", _step_column(lambda step: short_id(step.step_id) if step.step_id else NOTHING), spare=2),
+    Column("MESSAGES", _step_column(lambda step: str(step.messages)), right=True, spare=3),
+    Column(
+        "TOKENS", _step_column(lambda step: format_tokens(step.tokens, exact=not step.estimated)), right=True
+    ),
     Column("GREW", _grew, right=True, spare=1),
-    Column("KEPT", _of_step(lambda step: str(step.kept)), right=True),
-    Column("NEW", _of_step(lambda step: str(step.new)), right=True),
-    Column("CACHE", _of_step(lambda step: "broken" if step.breaks else NOTHING)),
+    Column("KEPT", _step_column(lambda step: str(step.kept)), right=True),
+    Column("NEW", _step_column(lambda step: str(step.new)), right=True),
+    Column("CACHE", _step_column(lambda step: "broken" if step.breaks else NOTHING)),
 )
 _CARD = (
     Column("CARD", lambda card: short_id(card.card_id) if card.card_id else NOTHING),
     Column("TYPE", lambda card: card.type),
-    Column("TOOL", lambda card: flat(card.tool), spare=2),
+    Column("TOOL", lambda card: flatten(card.tool), spare=2),
     Column("TOKENS", lambda card: format_tokens(card.tokens, exact=card.tokens_exact), right=True),
     Column("SENT", lambda card: str(card.sends), right=True),
     Column("IN ALL", lambda card: format_tokens(card.total, exact=card.tokens_exact), right=True),
     Column("SHARE", lambda card: f"{card.share:.1%}", right=True, spare=1),
-    Column("PREVIEW", lambda card: one_line(card.preview, 60), overflow="cut"),
+    Column("PREVIEW", lambda card: excerpt(card.preview, 60), overflow="cut"),
 )
 
 
@@ -128,7 +130,7 @@ def _share_columns(by: Grouping, exact: bool) -> Sequence[Column]:
         return lambda share: format_tokens(tokens(share), exact=exact)
 
     return (
-        Column(by.upper(), lambda share: flat(layer_label(share.name) if by == "layer" else share.name)),
+        Column(by.upper(), lambda share: flatten(layer_label(share.name) if by == "layer" else share.name)),
         Column("IN ALL", number(lambda share: share.tokens), right=True),
         Column("SHARE", lambda share: f"{share.share:.1%}", right=True),
         Column("IN THE LAST", number(lambda share: share.last), right=True),
@@ -142,7 +144,7 @@ def _print_break(broken: Break, exact: bool) -> None:
     character = "" if broken.character is None else f", character {broken.character}"
     output.print_text()
     output.print_text(
-        flat(
+        flatten(
             f"the cache breaks first from step {broken.a_step} to {broken.b_step}, at {place}{character}: "
             f"{format_tokens(broken.lost, exact=exact)} tokens are read anew"
         )
@@ -153,14 +155,14 @@ def _print_break(broken: Break, exact: bool) -> None:
             if text is None
             else f"{broken.before}⟨{text}⟩"
         )
-        output.print_text(f"{sign} {one_line(side, 160)}")
+        output.print_text(f"{sign} {excerpt(side, 160)}")
 
 
 def _print_findings(findings: Sequence[CostFinding], exact: bool) -> None:
     for each in findings:
         output.print_text()
         tokens = format_tokens(each.tokens, exact=exact)
-        output.print_painted([("bold", flat(f"{each.code}: {each.message}"))])
+        output.print_painted([("bold", flatten(f"{each.code}: {each.message}"))])
         cards = " ".join(short_id(one.card_id) for one in each.evidence[:8] if one.card_id)
         output.facts(
             ("  tokens", f"{tokens} tokens, {each.share:.1%}"),

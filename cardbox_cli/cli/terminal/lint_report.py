@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintFinding
 
 
-def answer(findings: "Sequence[LintFinding]") -> None:
+def print_findings(findings: "Sequence[LintFinding]") -> None:
     """Print the findings as the answer of a command. Raises Findings if one is an error."""
     show(findings)
     refuse(findings, hint=None)
@@ -32,7 +32,7 @@ def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) ->
     )
 
 
-def tell(findings: "list[LintFinding]") -> None:
+def announce_findings(findings: "list[LintFinding]") -> None:
     """Print the findings on stderr: as JSON if the answer is JSON, else one line per distinct finding."""
     if session().output in ("json", "jsonl"):
         announce(exact_json.encode(findings).decode())
@@ -58,7 +58,7 @@ class Gate:
         self.overruled: list[str] = []
 
     def __call__(self, findings: "list[LintFinding]") -> None:
-        tell(findings)
+        announce_findings(findings)
         if self._force:
             self.overruled = sorted({found.rule for found in findings if found.severity == "error"})
         else:

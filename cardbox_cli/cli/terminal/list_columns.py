@@ -10,20 +10,20 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, replaced
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, replace_texts
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import CHECKPOINT
-from cardbox_cli.model.pairing import PREVIEW, answers, full_text, preview
+from cardbox_cli.model.pairing import PREVIEW, call_reference, full_text, preview
 from cardbox_cli.text import (
-    flat,
+    excerpt,
+    flatten,
     format_age,
     format_duration,
     format_milliseconds,
     format_size,
     format_time,
     format_tokens,
-    one_line,
 )
 
 if TYPE_CHECKING:
@@ -126,12 +126,12 @@ TURN_COLUMNS: Columns = (
 EVENT_COLUMNS: Columns = (
     Column("TIME", lambda event: format_milliseconds(event.at)),
     Column("EVENT", lambda event: event.event),
-    Column("DETAIL", lambda event: flat(event.text)),
+    Column("DETAIL", lambda event: flatten(event.text)),
 )
 
 
 def _why(row: InboxRow) -> str:
-    return one_line(row.trouble or NOTHING, PREVIEW)
+    return excerpt(row.problem or NOTHING, PREVIEW)
 
 
 INBOX_COLUMNS: Columns = (
@@ -164,11 +164,11 @@ _NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
 def _who(entry: AuditEntry) -> str:
     """Return the user name of an actor, or the actor."""
     named = _NAMED.match(entry.actor)
-    return flat(named[1] if named else entry.actor)
+    return flatten(named[1] if named else entry.actor)
 
 
 def _detail(entry: AuditEntry) -> str:
-    return one_line(exact_json.encode(entry.detail).decode(), PREVIEW) if entry.detail else NOTHING
+    return excerpt(exact_json.encode(entry.detail).decode(), PREVIEW) if entry.detail else NOTHING
 
 
 AUDIT_COLUMNS: Columns = (
@@ -176,13 +176,13 @@ AUDIT_COLUMNS: Columns = (
     Column("FULL ID", lambda entry: entry.audit_id, extra=True),
     aged("created_at", spare=0),
     Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
-    Column("ACTION", lambda entry: flat(entry.action)),
+    Column("ACTION", lambda entry: flatten(entry.action)),
     Column("AGENT", lambda entry: entry.agent_id or NOTHING),
     Column("TURN", lambda entry: short_or_nothing(entry.agent_turn_id)),
     Column("EPOCH", _epochs, extra=True),
     Column("WHO", _who),
-    Column("ACTOR", lambda entry: flat(entry.actor), extra=True),
-    Column("REASON", lambda entry: flat(entry.reason or NOTHING)),
+    Column("ACTOR", lambda entry: flatten(entry.actor), extra=True),
+    Column("REASON", lambda entry: flatten(entry.reason or NOTHING)),
     Column("DETAIL", _detail, overflow="cut", spare=1),
 )
 
@@ -190,7 +190,7 @@ AUDIT_COLUMNS: Columns = (
 # --- cards
 
 
-class Place(NamedTuple):
+class BoxPlace(NamedTuple):
     """A place of a box, the rule that added its card, and the tool of its call or result."""
 
     slot: Slot
@@ -201,15 +201,15 @@ class Place(NamedTuple):
 def _tokens(tokenizer: Tokenizer | None = None) -> Callable[[Card], str]:
     """Return a formatter of a card's tokens: an estimate without a tokenizer."""
     exact = tokenizer is not None and tokenizer.exact
-    counted = _counted(tokenizer)
+    counted = _token_counter(tokenizer)
     return lambda card: format_tokens(counted(card), exact=exact)
 
 
-def _counted(tokenizer: Tokenizer | None = None) -> Callable[[Card], int]:
+def _token_counter(tokenizer: Tokenizer | None = None) -> Callable[[Card], int]:
     def counted(card: Card) -> int:
-        from cardbox_cli.model.tokens import ESTIMATE, card_tokens
+        from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, card_tokens
 
-        return card_tokens(card, tokenizer or ESTIMATE)
+        return card_tokens(card, tokenizer or ESTIMATING_TOKENIZER)
 
     return counted
 
@@ -233,9 +233,9 @@ CARD_COLUMNS: Columns = (
     Column("TURN", _metadata("agent_turn_id"), extra=True),
     Column("STEP", _metadata("step_id"), extra=True),
     Column("TRACE", _metadata("trace_id"), extra=True),
-    Column("CALL", lambda card: answers(card) or NOTHING, extra=True),
+    Column("CALL", lambda card: call_reference(card) or NOTHING, extra=True),
     Column("SIZE", lambda card: format_size(full_text(card)), right=True, spare=3, key=_bytes, raw=_bytes),
-    Column("TOKENS", _tokens(), right=True, extra=True, spare=4, key=_counted(), raw=_counted()),
+    Column("TOKENS", _tokens(), right=True, extra=True, spare=4, key=_token_counter(), raw=_token_counter()),
     Column("PREVIEW", preview, overflow="cut", raw=full_text),
 )
 
@@ -243,38 +243,38 @@ CARD_COLUMNS: Columns = (
 # --- the places of a box
 
 
-def _of_card(text: Callable[[Card], str]) -> Callable[[Place], str]:
+def _card_text(text: Callable[[Card], str]) -> Callable[[BoxPlace], str]:
     return lambda place: NOTHING if place.slot.card is None else text(place.slot.card)
 
 
-def _of_place(column: Column) -> Column:
+def _place_column(column: Column) -> Column:
     """Return a column of cards as a column of places, some of which have no card."""
 
     def of_card(value: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
         return value and (lambda place: None if place.slot.card is None else value(place.slot.card))
 
-    return column._replace(text=_of_card(column.text), key=of_card(column.key), raw=of_card(column.raw))
+    return column._replace(text=_card_text(column.text), key=of_card(column.key), raw=of_card(column.raw))
 
 
-def _place_preview(place: Place) -> str:
+def _place_preview(place: BoxPlace) -> str:
     card, state = place.slot.card, place.slot.state
     if card is None:
         return "(dangling: no such card)"
     return preview(card) if state == "present" else f"({state}) {preview(card)}"
 
 
-def _place_text(place: Place) -> str:
+def _place_text(place: BoxPlace) -> str:
     card = place.slot.card
     return _place_preview(place) if card is None or place.slot.state != "present" else full_text(card)
 
 
-def _shown(column: Column, tokenizer: Tokenizer | None) -> Column:
+def _displayed_column(column: Column, tokenizer: Tokenizer | None) -> Column:
     """Return a column of places; TOKENS is always shown."""
     if column.name != "TOKENS":
         return column
-    count = _counted(tokenizer)
+    count = _token_counter(tokenizer)
 
-    def tokens(place: Place) -> int | None:
+    def tokens(place: BoxPlace) -> int | None:
         return None if place.slot.card is None else count(place.slot.card)
 
     return column._replace(extra=False, key=tokens, raw=tokens)
@@ -282,18 +282,18 @@ def _shown(column: Column, tokenizer: Tokenizer | None) -> Column:
 
 def place_columns(tokenizer: Tokenizer | None = None, *, with_rule: bool = False) -> Columns:
     """Return the columns of places, with tokens counted by `tokenizer`, and the rule if `with_rule`."""
-    *of_cards, _ = map(_of_place, CARD_COLUMNS)
-    whole = replaced(
+    *of_cards, _ = map(_place_column, CARD_COLUMNS)
+    whole = replace_texts(
         of_cards,
         ID=lambda place: short_id(place.slot.card_id),
         FULL_ID=lambda place: place.slot.card_id,
-        TOKENS=_of_card(_tokens(tokenizer)),
+        TOKENS=_card_text(_tokens(tokenizer)),
     )
-    tool = Column("TOOL", lambda place: flat(place.tool), extra=True)
+    tool = Column("TOOL", lambda place: flatten(place.tool), extra=True)
     at = next(number for number, column in enumerate(whole) if column.name == "ROLE") + 1
     return (
         Column("#", lambda place: str(place.slot.position), right=True),
-        *(_shown(column, tokenizer) for column in [*whole[:at], tool, *whole[at:]]),
+        *(_displayed_column(column, tokenizer) for column in [*whole[:at], tool, *whole[at:]]),
         Column("RULE", lambda place: place.rule, extra=not with_rule, spare=0 if with_rule else 1),
         Column("PREVIEW", _place_preview, overflow="cut", raw=_place_text),
     )
@@ -314,7 +314,7 @@ BOX_COLUMNS: Columns = (
     Column("UPDATED", lambda box: format_time(box.updated_at) or NOTHING, extra=True),
     Column("PARENTS", _parents, spare=3),
     Column("KIND", lambda box: getattr(box, "kind", None) or NOTHING, extra=True),
-    Column("TITLE", lambda box: flat(box.title or "")),
+    Column("TITLE", lambda box: flatten(box.title or "")),
 )
 
 
@@ -330,7 +330,7 @@ REFERENCE_COLUMNS: Columns = (
     Column("UPDATED", lambda found: format_time(found.updated_at) or NOTHING, extra=True),
     Column("POSITIONS", lambda found: ", ".join(map(str, found.positions)), spare=1),
     Column("TURNS", _turns),
-    Column("TITLE", lambda found: flat(found.title or "")),
+    Column("TITLE", lambda found: flatten(found.title or "")),
 )
 
 
@@ -354,9 +354,9 @@ BATCH_COLUMNS: Columns = (
 )
 
 
-def _said(result: BatchResult) -> str:
+def _result_text(result: BatchResult) -> str:
     error = f"({result.error['code']}) {result.error['message']}" if result.error else ""
-    return one_line(" ".join(filter(None, [result.summary, error])), PREVIEW) or NOTHING
+    return excerpt(" ".join(filter(None, [result.summary, error])), PREVIEW) or NOTHING
 
 
 BATCH_RESULT_COLUMNS: Columns = (
@@ -364,7 +364,7 @@ BATCH_RESULT_COLUMNS: Columns = (
     Column("STATUS", lambda result: result.status),
     Column("TURN", lambda result: short_or_nothing(result.agent_turn_id)),
     Column("OUTPUT", lambda result: short_or_nothing(result.output_box_id), spare=1),
-    Column("SUMMARY", _said, overflow="cut"),
+    Column("SUMMARY", _result_text, overflow="cut"),
 )
 
 
@@ -393,11 +393,11 @@ PROJECT_COLUMNS: Columns = (
     aged("created_at"),
     Column("CREATED", lambda project: format_time(project.created_at) or NOTHING, extra=True),
     Column("UPDATED", lambda project: format_time(project.updated_at) or NOTHING, extra=True),
-    Column("TITLE", lambda project: flat(project.title)),
+    Column("TITLE", lambda project: flatten(project.title)),
 )
 
 
-def _of_head(name: str) -> Callable[[RosterEntry], str]:
+def _head_text(name: str) -> Callable[[RosterEntry], str]:
     def text(entry: RosterEntry) -> str:
         value = None if entry.head is None else getattr(entry.head, name)
         return NOTHING if value is None else str(value)
@@ -407,9 +407,9 @@ def _of_head(name: str) -> Callable[[RosterEntry], str]:
 
 AGENT_COLUMNS: Columns = (
     Column("AGENT", lambda entry: entry.agent_id),
-    Column("STATUS", _of_head("status")),
-    Column("TURN", _of_head("active_agent_turn_id"), extra=True),
-    Column("EPOCH", _of_head("turn_epoch"), right=True, extra=True),
+    Column("STATUS", _head_text("status")),
+    Column("TURN", _head_text("active_agent_turn_id"), extra=True),
+    Column("EPOCH", _head_text("turn_epoch"), right=True, extra=True),
     Column("PROFILE", lambda entry: entry.profile_name or short_id(entry.profile_box_id)),
     Column("PROFILE BOX", lambda entry: short_id(entry.profile_box_id), extra=True),
     Column("WORKER TARGET", lambda entry: entry.worker_target),
@@ -418,7 +418,7 @@ AGENT_COLUMNS: Columns = (
     Column("ROSTER", lambda entry: entry.status, extra=True),
     aged("created_at"),
     Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
-    Column("DISPLAY NAME", lambda entry: flat(entry.display_name or NOTHING), extra=True),
+    Column("DISPLAY NAME", lambda entry: flatten(entry.display_name or NOTHING), extra=True),
 )
 
 
@@ -428,11 +428,11 @@ def _timeout(tool: Tool) -> str:
 
 TOOL_COLUMNS: Columns = (
     Column("NAME", lambda tool: tool.tool_name),
-    Column("COMMAND", lambda tool: flat(tool.command or NOTHING)),
+    Column("COMMAND", lambda tool: flatten(tool.command or NOTHING)),
     Column("TIMEOUT", _timeout, spare=1),
     Column("AFTER", lambda tool: tool.after_execution or NOTHING, spare=2),
     Column("SUBJECT", lambda tool: tool.target_subject or NOTHING, extra=True),
-    Column("DESCRIPTION", lambda tool: flat(tool.description or "")),
+    Column("DESCRIPTION", lambda tool: flatten(tool.description or "")),
 )
 
 
@@ -449,6 +449,6 @@ TOKEN_COLUMNS: Columns = (
     aged("created_at"),
     Column("CREATED", lambda token: format_time(token.created_at) or NOTHING, extra=True),
     Column("EXPIRES", lambda token: format_time(token.expires_at) or NOTHING, spare=2),
-    Column("BY", lambda token: flat(token.created_by), extra=True),
-    Column("LABEL", lambda token: flat(token.label)),
+    Column("BY", lambda token: flatten(token.created_by), extra=True),
+    Column("LABEL", lambda token: flatten(token.label)),
 )

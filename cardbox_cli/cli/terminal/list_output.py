@@ -18,47 +18,47 @@ from cardbox_cli.text import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
-    from cardbox_cli.store.connection.project_store import Further
+    from cardbox_cli.store.connection.project_store import FurtherCount
 
 
 class Listing(NamedTuple):
     """A list: its reader, the count of further items, its columns and ids. `limit` 0 means all."""
 
     read: Callable[[int | None], Iterable[Any]]
-    further: "Callable[[Any], Further]"
+    further: "Callable[[Any], FurtherCount]"
     limit: int
     columns: Shown
     item_id: Callable[[Any], str]
     empty: str
 
 
-def filtered(
-    newest: Callable[..., Iterable[Any]], further: "Callable[[Any, Any], Further]", where: Any
-) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
+def filter_readers(
+    newest: Callable[..., Iterable[Any]], further: "Callable[[Any, Any], FurtherCount]", where: Any
+) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], FurtherCount]]":
     """Return the `read` and `further` callables of a Listing for a filtered query."""
     return lambda size: newest(where, limit=size), lambda last: further(where, last)
 
 
-def held_whole(
+def list_in_memory(
     items: Sequence[Any], limit: int
-) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], Further]]":
+) -> "tuple[Callable[[int | None], Iterable[Any]], Callable[[Any], FurtherCount]]":
     """Return the `read` and `further` callables of a Listing for a list in memory."""
-    from cardbox_cli.store.connection.project_store import Further
+    from cardbox_cli.store.connection.project_store import FurtherCount
 
-    return lambda size: items[:size], lambda _: Further(len(items) - limit, True)
+    return lambda size: items[:size], lambda _: FurtherCount(len(items) - limit, True)
 
 
-def none_of(what: str, *, narrowed: bool) -> str:
+def empty_note(what: str, *, narrowed: bool) -> str:
     """Return the note on an empty list; `narrowed` if a filter applies."""
     return f"no {'such ' if narrowed else ''}{what} in project {session().project_id!r}"
 
 
-def looked_into(latest: int) -> str:
+def searched_boxes_note(latest: int) -> str:
     """Return the note on a project with more boxes than were searched."""
     return f"searched the {format_count(latest, 'most recently changed box')}; --latest 0 searches all"
 
 
-def nothing_here(database: "Database", what: str, hint: str) -> str:
+def empty_project_note(database: "Database", what: str, hint: str) -> str:
     """Return the note on an empty list, or that the project is unknown."""
     from cardbox_cli.store.projects import is_known
 
@@ -77,12 +77,12 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
             _print_cut(listing, _cut(listing, passing.number, passing.last))
         return
 
-    def look() -> "tuple[list[Any], Further | None]":
+    def look() -> "tuple[list[Any], FurtherCount | None]":
         with database.snapshot():
             items = list(listing.read(listing.limit or None))
             return items, _cut(listing, len(items), items[-1] if items else None)
 
-    def show(seen: "tuple[list[Any], Further | None]") -> None:
+    def show(seen: "tuple[list[Any], FurtherCount | None]") -> None:
         _emit(listing, seen[0])
         _print_cut(listing, seen[1])
 
@@ -115,23 +115,23 @@ def _emit(listing: Listing, items: Iterable[Any]) -> None:
 
 def _line(listing: Listing, item: Any) -> str:
     if session().output == "id":
-        return output.on_a_line(listing.item_id(item))
+        return output.require_one_line(listing.item_id(item))
     return exact_json.encode(item).decode()
 
 
-def _cut(listing: Listing, number: int, last: Any) -> "Further | None":
+def _cut(listing: Listing, number: int, last: Any) -> "FurtherCount | None":
     """Return the items after the limit; None if there are none, or if a program set the limit."""
-    if not listing.limit or number < listing.limit or not (session().format.kind == "text" or _by_default()):
+    if not listing.limit or number < listing.limit or not (session().format.kind == "text" or _is_default()):
         return None
     return listing.further(last)
 
 
-def _by_default() -> bool:
+def _is_default() -> bool:
     source = click.get_current_context().get_parameter_source("limit")
     return source is click.core.ParameterSource.DEFAULT
 
 
-def _print_cut(listing: Listing, further: "Further | None") -> None:
+def _print_cut(listing: Listing, further: "FurtherCount | None") -> None:
     if further is None or (further.all_seen and not further.count):
         return
     number = f"{further.count}{'' if further.all_seen else '+'}" if further.count else "perhaps"

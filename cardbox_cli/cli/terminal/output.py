@@ -21,15 +21,15 @@ from cardbox_cli.cli.terminal.table_layout import (
     Columns,
     Shown,
     coloured,
-    painted,
+    paint,
     print_table,
 )
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import breaks_line, flat, json_safe, printable
+from cardbox_cli.text import breaks_line, escape_invisible, escape_json, flatten
 
 if TYPE_CHECKING:
-    from cardbox_cli.model.diff import Piece
+    from cardbox_cli.model.diff import TextPart
 
 # The keys and values of an object. A value that is an iterator is a list, read as it is written.
 Members = Iterable[tuple[str, Any]]
@@ -146,7 +146,7 @@ def _write_array(items: Iterable[Any]) -> None:
 
 def write(text: str, *, end: str = "\n") -> None:
     """Write data: unchanged in a pipe, JSON-escaped on a terminal."""
-    sys.stdout.write((json_safe(text) if sys.stdout.isatty() else text) + end)
+    sys.stdout.write((escape_json(text) if sys.stdout.isatty() else text) + end)
 
 
 def write_id(text: str) -> None:
@@ -154,10 +154,10 @@ def write_id(text: str) -> None:
     if session().null:
         write(text, end="\0")
     else:
-        write(on_a_line(text))
+        write(require_one_line(text))
 
 
-def on_a_line(text: str) -> str:
+def require_one_line(text: str) -> str:
     """Return the id. Raises InvalidInput if it contains a line break."""
     if breaks_line(text):
         hint = "use -o json, or -o id -0, which ends each id with NUL"
@@ -174,7 +174,7 @@ def write_pieces(pieces: Iterable[str]) -> None:
 
 def print_text(text: str = "") -> None:
     """Print text for people, without control characters."""
-    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.write(escape_invisible(text) + "\n")
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -185,13 +185,13 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
     """Print text as `print_text` does, in pieces of a colour, as of `painted`, and a text."""
-    shown = "".join(painted(colour, printable(text)) for colour, text in pieces)
+    shown = "".join(paint(colour, escape_invisible(text)) for colour, text in pieces)
     sys.stdout.write(shown + "\n")
 
 
 def facts(*pairs: tuple[str, str | None]) -> None:
     """Print name and value, a line each, further lines of a value under its first; None is skipped."""
-    shown = [(flat(name), value) for name, value in pairs if value is not None]
+    shown = [(flatten(name), value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         first, *others = value.rstrip("\n").split("\n")
@@ -320,10 +320,10 @@ INDENT = "    "
 
 def compared(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
     """What differs between two texts, as painted pieces; with `full` what is far from any change, too."""
-    from cardbox_cli.model.diff import abridged, text_diff
+    from cardbox_cli.model.diff import abridge, text_diff
 
     pieces = text_diff(before, after)
-    return [("", INDENT), *(_painted(piece) for piece in (pieces if full else abridged(pieces)))]
+    return [("", INDENT), *(_painted(piece) for piece in (pieces if full else abridge(pieces)))]
 
 
 def indented(text: str) -> str:
@@ -331,7 +331,7 @@ def indented(text: str) -> str:
     return INDENT + text.replace("\n", f"\n{INDENT}")
 
 
-def _painted(piece: "Piece") -> tuple[str, str]:
+def _painted(piece: "TextPart") -> tuple[str, str]:
     text = indented(piece.text)[len(INDENT) :]
     if piece.kind == "same":
         return "", text

@@ -15,14 +15,14 @@ from io import TextIOBase
 from typing import TextIO
 
 from cardbox_cli.settings import PAGER, TERM
-from cardbox_cli.text import printable
+from cardbox_cli.text import escape_invisible
 
 # As git sets them where they are not set: quit if it fits, colours, no clearing of the screen.
 _HABITS = {"LESS": "FRX", "LV": "-c"}
 
 
 @contextmanager
-def paged() -> Iterator[None]:
+def page_output() -> Iterator[None]:
     """Within it, what is written to the terminal goes through a pager, which starts with the first text.
 
     Ends when the pager has ended. When the person has left it early, what is within ends early, too, and
@@ -47,7 +47,7 @@ def paged() -> Iterator[None]:
 
 def _command() -> str:
     """The pager's command line; nothing where none is wanted, or where the usual one is not installed."""
-    if found := PAGER.found():
+    if found := PAGER.find():
         named = found[1].strip()
         return "" if named == "cat" else named
     return "less" if shutil.which("less") else ""
@@ -114,7 +114,7 @@ class _Pager:
             self._warn(f"cannot start the pager {self._command!r}: {reason}")
 
     def _warn(self, text: str) -> None:
-        print(printable(f"warning: {text}"), file=self._err, flush=True)
+        print(escape_invisible(f"warning: {text}"), file=self._err, flush=True)
 
 
 class _Stream(TextIOBase):

@@ -11,18 +11,18 @@ from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_nam
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.request import Request
 from cardbox_cli.errors import Findings
-from cardbox_cli.execution.requests.step_snapshots import LOST, UNPROVED
+from cardbox_cli.execution.requests.step_snapshots import LOST_REASON, UNPROVED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.providers.formats import body_of, provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.settings import TERM
-from cardbox_cli.text import flat, format_count, format_tokens, one_line
+from cardbox_cli.text import excerpt, flatten, format_count, format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
-    from cardbox_cli.execution.requests.step_snapshots import Verified
+    from cardbox_cli.execution.requests.step_snapshots import Verification
     from cardbox_cli.inspect.requests import InspectedRequest, Requests
     from cardbox_cli.pictures.request_picture import RequestPicture
 
@@ -94,7 +94,7 @@ _MESSAGE = (
     Column("CHARS", _message(lambda line: str(line.characters)), right=True, spare=5),
     Column("TOKENS", _message(lambda line: format_tokens(line.tokens, exact=line.tokens_exact)), right=True),
     Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING)), spare=1),
-    Column("PREVIEW", _message(lambda line: one_line(line.preview, 60)), overflow="cut"),
+    Column("PREVIEW", _message(lambda line: excerpt(line.preview, 60)), overflow="cut"),
 )
 _LEFT_OUT = (
     Column("LEFT OUT", lambda left: short_id(left.card_id)),
@@ -171,7 +171,7 @@ def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
         raise Findings(f"the requests differ: {_consequence(found)}")
 
 
-def print_verified(turn_id: str, step: Step, verified: "Verified") -> None:
+def print_verified(turn_id: str, step: Step, verified: "Verification") -> None:
     """Print whether the cards still make the request of a step. Raises Findings where they do not.
 
     With -o id: the request box.
@@ -227,7 +227,7 @@ def _print_new(a: str, b: str, found: RequestDiff) -> None:
         ("new", f"{_extent(found.b_after)}: {b} goes on where that ends"),
     )
     for piece in found.new:
-        output.print_painted([("bold", flat(f"+++ {_place(piece)}"))])
+        output.print_painted([("bold", flatten(f"+++ {_place(piece)}"))])
         if _beginning(piece):
             output.print_painted(compared("", _beginning(piece)))
 
@@ -241,7 +241,7 @@ def _print_lost(shown: "InspectedRequest", lost: Container[str]) -> None:
             )
 
 
-def _print_verified(step: Step, verified: "Verified") -> None:
+def _print_verified(step: Step, verified: "Verification") -> None:
     found = verified.difference
     if verified.equal:
         output.print_text(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
@@ -255,9 +255,9 @@ def _print_verified(step: Step, verified: "Verified") -> None:
     _print_uncompared(verified)
 
 
-def _print_uncompared(verified: "Verified") -> None:
+def _print_uncompared(verified: "Verification") -> None:
     for name in verified.lost:
-        output.print_text(f"- the layer {name} was not compared: {LOST}")
+        output.print_text(f"- the layer {name} was not compared: {LOST_REASON}")
     if verified.compared_by == "messages":
         output.print_text(f"- not proved: {UNPROVED}")
 
@@ -266,8 +266,8 @@ def _print_difference(a: str, b: str, found: RequestDiff) -> None:
     """The first pieces that differ: what they are on both sides, and their texts beside each other."""
     assert found.difference is not None
     one, other = found.difference.a, found.difference.b
-    output.print_painted([("bold", flat(f"--- {a}  {_place(one)}"))])
-    output.print_painted([("bold", flat(f"+++ {b}  {_place(other)}"))])
+    output.print_painted([("bold", flatten(f"--- {a}  {_place(one)}"))])
+    output.print_painted([("bold", flatten(f"+++ {b}  {_place(other)}"))])
     if one is not None and other is not None and one.sha256 is None and other.sha256 is None:
         output.print_painted(compared(_told_apart(one), _told_apart(other)))
     elif _beginning(one) or _beginning(other):
@@ -293,7 +293,7 @@ def _place(piece: Piece | None) -> str:
 
 
 def _beginning(piece: Piece | None) -> str:
-    return "" if piece is None else one_line(piece.text, _MAX_SHOWN)
+    return "" if piece is None else excerpt(piece.text, _MAX_SHOWN)
 
 
 def _card_ids(found: RequestDiff) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from cardbox_cli.cli.session import session, session_or_none
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import NO_COLOR, TERM
-from cardbox_cli.text import conflict_message, did_you_mean, invalid_message, spelled
+from cardbox_cli.text import conflict_message, did_you_mean, escape_line, invalid_message
 
 NOTHING = "-"
 
@@ -73,7 +73,7 @@ def print_rows(rows: Rows) -> None:
     if (here := session_or_none()) is None or not here.no_header:
         names = [column.name for column in columns]
         plain = [column._replace(paint=None) for column in columns]
-        sys.stdout.write("".join(painted("bold", line) + "\n" for line in _lines(plain, names, widths)))
+        sys.stdout.write("".join(paint("bold", line) + "\n" for line in _lines(plain, names, widths)))
     for cells in body:
         sys.stdout.write("".join(line + "\n" for line in _lines(columns, cells, widths)))
 
@@ -90,7 +90,7 @@ def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
     return max(_room(_widths(columns, _cells(columns, items))), _MIN_TEXT)
 
 
-def clipped(line: str, columns: int) -> str:
+def clip_line(line: str, columns: int) -> str:
     """Cut a printed line to the width of a terminal."""
     from rich.cells import set_cell_size
 
@@ -103,7 +103,7 @@ def clipped(line: str, columns: int) -> str:
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def folded(text: str, width: int) -> list[str]:
+def fold_text(text: str, width: int) -> list[str]:
     """Fold a text into lines of at most `width` cells, between words if they are short enough."""
     from rich.cells import chop_cells
 
@@ -119,7 +119,7 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
-    return [[spelled(column.text(item)) for column in columns] for item in items]
+    return [[escape_line(column.text(item)) for column in columns] for item in items]
 
 
 def _fitting(
@@ -175,7 +175,7 @@ def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int
     room = _room(widths[:-1])
     beside, below = _last(columns[-1], cells[-1], room)
     before = [
-        folded(cell, width) if cell_width(cell) > width else [cell]
+        fold_text(cell, width) if cell_width(cell) > width else [cell]
         for cell, width in zip(cells[:-1], widths[:-1], strict=True)
     ]
     for texts in zip_longest(*before, beside, fillvalue=""):
@@ -196,7 +196,7 @@ def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
         return [text if cell_width(text) <= least else set_cell_size(text, least - 1) + "…"], []
     if column.overflow == "whole":
         return [""], [text]
-    return (folded(text, room), []) if room >= _MIN_FOLD else ([""], folded(text, _width() - 2 * _GAP))
+    return (fold_text(text, room), []) if room >= _MIN_FOLD else ([""], fold_text(text, _width() - 2 * _GAP))
 
 
 def _aligned(column: Column, text: str, width: int) -> str:
@@ -256,10 +256,10 @@ class Shown(NamedTuple):
 
     def replaced(self, **texts: Callable[[Any], str]) -> "Shown":
         """Return the same with new texts in some columns, named with `_` for a space."""
-        return self._replace(columns=replaced(self.columns, **texts))
+        return self._replace(columns=replace_texts(self.columns, **texts))
 
 
-def chosen(columns: Columns, given: str | None) -> Shown:
+def choose_columns(columns: Columns, given: str | None) -> Shown:
     """Return the columns of `--columns`, else of the config file, else of the format.
 
     The format shows all columns for `-o wide`, CSV and TSV, else all but the extras. Raises UsageError.
@@ -275,16 +275,19 @@ def chosen(columns: Columns, given: str | None) -> Shown:
 
 def _wanted(columns: Columns, given: str | None) -> Columns:
     if given is not None:
-        return [_kept(_named(columns, name, "--columns")) for name in given.split(",")]
+        return [_always_shown(_find_column(columns, name, "--columns")) for name in given.split(",")]
     configured = session().configured_columns()
     if session().format.shows_all:
         return columns
     if configured is not None:
-        return [_kept(_named(columns, name, configured.place)) for name in configured.value.split(",")]
+        return [
+            _always_shown(_find_column(columns, name, configured.place))
+            for name in configured.value.split(",")
+        ]
     return [column for column in columns if not column.extra]
 
 
-def _kept(column: Column) -> Column:
+def _always_shown(column: Column) -> Column:
     """Return a column that is never dropped, because it was requested."""
     return column._replace(spare=0)
 
@@ -297,10 +300,10 @@ def _order(columns: Columns, given: str | None) -> Order | None:
         raise UsageError(
             f"--sort: {invalid_message('order', direction)}", hint=f"use {name}:asc or {name}:desc"
         )
-    return Order(_named(columns, name, "--sort"), direction == "desc")
+    return Order(_find_column(columns, name, "--sort"), direction == "desc")
 
 
-def _named(columns: Columns, given: str, place: str) -> Column:
+def _find_column(columns: Columns, given: str, place: str) -> Column:
     known = {_plain(column.name): column for column in columns}
     if _plain(given) not in known:
         names = [name.replace(" ", "-") for name in known]
@@ -311,13 +314,13 @@ def _named(columns: Columns, given: str, place: str) -> Column:
     return known[_plain(given)]
 
 
-def picked(columns: Columns, *names: str) -> Columns:
+def pick_columns(columns: Columns, *names: str) -> Columns:
     """Return the columns with these names."""
     known = {column.name: column for column in columns}
     return [known[name] for name in names]
 
 
-def replaced(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
+def replace_texts(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
     """Return these columns, some with a new text, named with `_` for a space."""
     return [column._replace(text=texts.get(column.name.replace(" ", "_"), column.text)) for column in columns]
 
@@ -339,7 +342,7 @@ def coloured() -> bool:
     return sys.stdout.isatty() and not NO_COLOR.text() and TERM.text() != "dumb"
 
 
-def painted(colour: str, text: str) -> str:
+def paint(colour: str, text: str) -> str:
     """Return `text` in a colour (red, green, cyan, bold, or "" for none) if colours are used."""
     if not colour or not coloured():
         return text

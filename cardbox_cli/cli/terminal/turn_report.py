@@ -6,18 +6,18 @@ from cardbox_cli.cli.last_ids import remember_made, resolving_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchResult
+    from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchResult
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.inspect.turns import TurnView
     from cardbox_cli.model.cards import Card
-    from cardbox_cli.orchestration.delegation import Delegated
+    from cardbox_cli.orchestration.delegation import DelegationOutcome
     from cardbox_cli.store.views.turn_views import TurnViews
 
 
-def refuse(dispatched: "Dispatched") -> NoReturn:
+def refuse(dispatched: "DispatchOutcome") -> NoReturn:
     """Print the result of a dispatch that was not accepted, and raise its error."""
     from cardbox_cli.execution.dispatch_requests import refusal_error
 
@@ -44,7 +44,7 @@ def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None
     )
 
 
-def print_delegated(run: "Runtime", done: "Delegated", *, wait: bool, timeout: float | None) -> None:
+def print_delegated(run: "Runtime", done: "DelegationOutcome", *, wait: bool, timeout: float | None) -> None:
     """Print the turn that was delegated, or with `wait` what came of it; remember it as the last."""
     for note in done.notes:
         announce(f"note: {note}")
@@ -93,7 +93,7 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
 
     wait_for_end(turns, turn_id, timeout=timeout)
     with turns.database.snapshot():
-        stored = turns.story(turn_id)
+        stored = turns.read_all(turn_id)
         seen = view_turn(stored)
         wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
         cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
@@ -116,7 +116,7 @@ def require_success(seen: "TurnView", error: str | None) -> None:
     if seen.end_status != "success":
         for line in end_of_stderr(seen):
             announce(line)
-        turn = argument(seen.agent_turn_id)
+        turn = quote_argument(seen.agent_turn_id)
         logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if seen.logs else ""
         raise Findings(
             f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
@@ -127,10 +127,10 @@ def require_success(seen: "TurnView", error: str | None) -> None:
 
 def end_of_stderr(seen: "TurnView") -> list[str]:
     """What the command that a turn failed by wrote last on stderr, where the turn ended in no success."""
-    from cardbox_cli.model.execution.turns import last_lines, of_failure
+    from cardbox_cli.model.execution.turns import find_failure_log, last_lines
 
     last_step = seen.steps[-1].step_id if seen.steps else None
-    log = of_failure(seen.logs, last_step) if seen.end_status not in (None, "success") else None
+    log = find_failure_log(seen.logs, last_step) if seen.end_status not in (None, "success") else None
     if log is None or not log.stderr_tail.strip():
         return []
     return [

@@ -17,14 +17,14 @@ from typing import Never, TypeVar
 import click
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.table_layout import clipped
+from cardbox_cli.cli.terminal.table_layout import clip_line
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import TERM
 
 _Seen = TypeVar("_Seen")
 
 
-def between_looks(watch: bool, interval: float) -> float | None:
+def poll_interval(watch: bool, interval: float) -> float | None:
     """Return the seconds between refreshes; None without --watch. Raises UsageError for --interval alone."""
     source = click.get_current_context().get_parameter_source("interval")
     if not watch and source is not click.core.ParameterSource.DEFAULT:
@@ -106,7 +106,7 @@ def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
     lines = canvas.getvalue().splitlines()
     room = max(1, rows - 1)
     fitting = lines[-room:] if end else lines[:room]
-    drawn = "".join(f"{_ERASE_LINE}{clipped(line, columns)}\n" for line in fitting)
+    drawn = "".join(f"{_ERASE_LINE}{clip_line(line, columns)}\n" for line in fitting)
     sys.stdout.write(_HOME + drawn + _ERASE_BELOW)
     sys.stdout.flush()
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, overload
 
 import msgspec
 
-from cardbox_cli.context.composer import with_layers
+from cardbox_cli.context.composer import add_missing_layers
 from cardbox_cli.context.explain import REPLY, TOOLS, Cost, TokenCosts
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import tool_name
@@ -147,7 +147,7 @@ def kept_before_lost(before: Request, request: Request) -> int:
     texts = {name: "" for name in names if before.lost_layers.get(name) != request.lost_layers.get(name)}
     if not texts:
         return len(request.messages)
-    placed = with_layers(request.messages[: start + 1], texts, request.layout)
+    placed = add_missing_layers(request.messages[: start + 1], texts, request.layout)
     return next(place for place, message in enumerate(placed) if message.layer in texts)
 
 
@@ -248,7 +248,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         return sum(step.tokens for step in self.steps)
 
     @property
-    def kept(self) -> int:
+    def cached_tokens(self) -> int:
         """How many of them a prefix cache would have kept."""
         return sum(step.kept for step in self.steps)
 
@@ -299,12 +299,12 @@ class _Ledger:
             # Two models count and cache apart.
             gone, added = before.request.messages, request.messages
             change = SeriesChange(kept=0, gone=gone, added=added, same_frame=False, breaks=True)
-        for part in self._ended(len(self._now) - len(change.gone)):
+        for part in self._dropped_parts(len(self._now) - len(change.gone)):
             self._count(part, -1)
         beginning = len(self._now)
         kept_of = self._beginning(beginning, change, before, request)
         for message in change.added:
-            self._take(message, costs.of_message(message), request)
+            self._take(message, costs.message_cost(message), request)
         self._close(sent, change, costs, kept_of)
 
     def _costs_of(self, sent: Sent) -> TokenCosts:
@@ -318,13 +318,17 @@ class _Ledger:
         if before is None or not length:
             return 0
         length = min(length, kept_before_lost(before.request, request))
-        return sum(part.tokens for part in self._now[:length]) if length < len(self._now) else self._held
+        return (
+            sum(part.tokens for part in self._now[:length])
+            if length < len(self._now)
+            else self._cached_length
+        )
 
     @property
-    def _held(self) -> int:
+    def _cached_length(self) -> int:
         return self._present["layer"].total()
 
-    def _ended(self, length: int) -> list[SentPart]:
+    def _dropped_parts(self, length: int) -> list[SentPart]:
         """The messages behind the first so many, which the next request goes without."""
         ended = self._now[length:]
         del self._now[length:]
@@ -355,7 +359,7 @@ class _Ledger:
             position=None if place is None else place.slot.position,
             layer=message.layer,
             type=NONE if card is None else card.type,
-            tool=NONE if card is None else self._names.of(card) or NONE,
+            tool=NONE if card is None else self._names.tool_names(card) or NONE,
             tokens=cost.tokens,
             estimated=cost.estimated,
             first=len(self.steps),
@@ -363,12 +367,12 @@ class _Ledger:
 
     def _close(self, sent: Sent, change: SeriesChange, costs: TokenCosts, kept_of_messages: int) -> None:
         request = sent.request
-        of_tools = [(tool_name(tool) or NONE, costs.of_tool(tool)) for tool in request.tools]
+        of_tools = [(tool_name(tool) or NONE, costs.tool_cost(tool)) for tool in request.tools]
         reply = costs.reply if request.messages else Cost("", 0, 0)
         tool_tokens = sum(cost.tokens for _, cost in of_tools)
-        tokens = self._held + tool_tokens + reply.tokens
+        tokens = self._cached_length + tool_tokens + reply.tokens
         kept = kept_of_messages + tool_tokens if self.steps and change.same_frame else 0
-        beside = self._beside(of_tools, reply)
+        beside = self._other_counts(of_tools, reply)
         for name, present in self._present.items():
             self._sums[name].update(present)
             self._sums[name].update(beside[name])
@@ -389,7 +393,7 @@ class _Ledger:
             )
         )
 
-    def _beside(self, of_tools: Iterable[tuple[str, Cost]], reply: Cost) -> dict[str, Counter[str]]:
+    def _other_counts(self, of_tools: Iterable[tuple[str, Cost]], reply: Cost) -> dict[str, Counter[str]]:
         """What is counted beside the messages: the definitions of tools, and the beginning of the reply."""
         beside: dict[str, Counter[str]] = {name: Counter() for name in self._present}
         for name, cost in of_tools:
@@ -403,7 +407,7 @@ class _Ledger:
 
     def closed(self) -> list[SentPart]:
         """The messages of the whole series, each with all its sendings."""
-        self._ended(0)
+        self._dropped_parts(0)
         return self._parts
 
     def shares(self, grouping: Grouping) -> list[Share]:

@@ -103,12 +103,12 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
     models: Mapping[str, Price]
 
     @classmethod
-    def of_models(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
+    def for_models(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
         """The prices of these models: of any tokens, and of those in a cache where that is less."""
         known = {name: Price(input=each, cached=cached) for name, (each, cached) in models.items()}
         return cls(currency=currency, models=known)
 
-    def of(self, model: str | None) -> Price | None:
+    def find(self, model: str | None) -> Price | None:
         """The price of a model: of its whole name, else of that without what a gateway puts before it."""
         return self.models.get(model or "") or self.models.get(bare_name(model))
 
@@ -132,7 +132,7 @@ def money(steps: Sequence[StepCost], prices: Prices) -> Money:
     unpriced: dict[str, None] = {}
     is_priced = not steps
     for step in steps:
-        price = prices.of(step.model)
+        price = prices.find(step.model)
         if price is None:
             unpriced[step.model or "unknown"] = None
             continue
@@ -219,8 +219,8 @@ def cost_answer(
         tokenizer=account.tokenizer,
         tokens=account.tokens,
         tokens_exact=account.exact,
-        kept=account.kept,
-        new=account.tokens - account.kept,
+        kept=account.cached_tokens,
+        new=account.tokens - account.cached_tokens,
         largest_request=None if greatest is None else greatest.number,
         of_window=None if greatest is None or window is None else round(greatest.tokens / window, 4),
         steps=steps,

@@ -15,7 +15,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.pairing import Pairer
-from cardbox_cli.text import argument, quoted
+from cardbox_cli.text import quote_argument, quote_word
 
 # --- commands
 
@@ -52,11 +52,11 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
         """The line to be copied; `options` stand in each command of cbx."""
         line = _LINES[self.how].format(
             mend=self,
-            name=quoted(self.name),
-            key=argument(self.name),
-            unwanted=" ".join(f"-e {quoted(card_id)}" for card_id in self.card_ids),
-            steps=" ".join(map(quoted, self.steps)),
-            options=" ".join(map(quoted, options)),
+            name=quote_word(self.name),
+            key=quote_argument(self.name),
+            unwanted=" ".join(f"-e {quote_word(card_id)}" for card_id in self.card_ids),
+            steps=" ".join(map(quote_word, self.steps)),
+            options=" ".join(map(quote_word, options)),
         )
         return " ".join(line.split())
 
@@ -187,7 +187,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
         return [self.caller, self.result] if self.is_alone else [self.result]
 
 
-def said(part: SentPart) -> str:
+def part_text(part: SentPart) -> str:
     return "" if part.card is None else card_text(part.card.content)
 
 
@@ -232,10 +232,10 @@ class CostSubject:
             assert card is not None
             for call in list_of(card.tool_calls):
                 if call_id := text_at(call, "id"):
-                    pairer.called(place, call_id)
+                    pairer.add_call(place, call_id)
                     calls[place, call_id] = call
             if card.type == TOOL_RESULT and card.tool_call_id:
-                pairer.answered(place, card.tool_call_id)
+                pairer.add_result(place, card.tool_call_id)
         uses = [self._use(call, result, calls) for result, call in pairer.pairing().results.items()]
         return [use for use in uses if use is not None]
 
@@ -247,28 +247,28 @@ class CostSubject:
         function = made.get("function") if isinstance(made, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             return None
-        text, provider = said(answer), self.account.series[0].provider
+        text, provider = part_text(answer), self.account.series[0].provider
         # Many imported results say in their text alone that the tool failed.
         failed = provider.is_failed(answer.card) or text.lstrip()[:5].lower() == "error"
         return ToolUse(
             caller=caller,
             result=answer,
             name=function["name"],
-            arguments=_spelled(arguments_text(function.get("arguments"))),
+            arguments=_normalized_arguments(arguments_text(function.get("arguments"))),
             text=text,
             failed=failed,
-            is_alone=len(caller.card.tool_calls or ()) == 1 and not said(caller).strip(),
+            is_alone=len(caller.card.tool_calls or ()) == 1 and not part_text(caller).strip(),
         )
 
     @cached_property
-    def written(self) -> dict[str, tuple[int, int]]:
+    def written_words(self) -> dict[str, tuple[int, int]]:
         """The words that the model wrote, in texts and in arguments, each with the first and the last of the
         places in `parts` where it did."""
         found: dict[str, tuple[int, int]] = {}
         for place, part in enumerate(self.parts):
             if part.message.body.get("role") == "assistant" and part.card is not None:
                 calls = exact_json.encode(part.card.tool_calls).decode() if part.card.tool_calls else ""
-                for word in words(f"{said(part)} {calls}"):
+                for word in words(f"{part_text(part)} {calls}"):
                     found[word] = (found[word][0] if word in found else place, place)
         return found
 
@@ -320,7 +320,7 @@ class CostSubject:
             return None
         last, sent = self.account.steps[-1], self.account.series[-1]
         costs = TokenCosts(sent.provider.facts(sent.request.model))
-        now = last.tokens + sum(costs.of_message(message).tokens for message in sent.behind)
+        now = last.tokens + sum(costs.message_cost(message).tokens for message in sent.behind)
         spared = sum(
             max(part.tokens - _NOTE_TOKENS, 0) for part in {id(part): part for part in parts}.values()
         )
@@ -336,7 +336,7 @@ def words(text: str) -> set[str]:
 
 
 @lru_cache
-def _spelled(arguments: str) -> str:
+def _normalized_arguments(arguments: str) -> str:
     """Arguments in one spelling; those that are no JSON object as they are. Agents call alike, and often."""
     value = arguments_of(arguments)
     return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()

@@ -20,7 +20,7 @@ from cardbox_cli.context.cost.findings import (
     Evidence,
     Mend,
     ToolUse,
-    said,
+    part_text,
     words,
 )
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -77,7 +77,7 @@ class _Known:
     def read_until(self, place: int) -> None:
         """Know the words of the messages before this place, too."""
         for part in self._parts[self._read : place]:
-            found = words(said(part))
+            found = words(part_text(part))
             self.all |= found
             is_result = part.card is not None and part.card.type == TOOL_RESULT
             if not is_result and part.message.body.get("role") != "assistant":
@@ -88,7 +88,7 @@ class _Known:
 def _is_used(subject: CostSubject, brought: set[str], known: _Known, place: int) -> bool:
     """Whether the model wrote a word of a result at `place` that was not known from anybody; or soon, of
     words that it had not written itself, several, or a name with a number that it was not asked with."""
-    of_model = subject.written
+    of_model = subject.written_words
     soon = 0
     for word in brought:
         first, last = of_model.get(word, (-1, -1))
@@ -136,7 +136,7 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
     of_text: dict[str, list[SentPart]] = defaultdict(list)
     for part in subject.parts:
         if part.tokens >= _LEAST_TOKENS and id(part) not in again:
-            of_text[said(part)].append(part)
+            of_text[part_text(part)].append(part)
     pairs = {id(use.result): use for use in subject.uses}
     for text, parts in of_text.items():
         waste = sum(_together(part, parts[-1]) for part in parts[:-1])
@@ -146,11 +146,11 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
                 message=f"{len(parts)} cards say the same: {names}",
                 tokens=waste,
                 parts=parts,
-                mend=_without(subject, parts[:-1], pairs),
+                mend=_removal_fix(subject, parts[:-1], pairs),
             )
 
 
-def _without(subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]) -> Mend | None:
+def _removal_fix(subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]) -> Mend | None:
     # A call goes with its result, and a card that calls is never left alone.
     if any(part.card is not None and part.card.tool_calls for part in parts):
         return subject.fit(parts)

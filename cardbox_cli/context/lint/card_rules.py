@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from cardbox_cli.context.lint.rule import MIN_LONG_TEXT, CardMessage, Hit, Rules, Subject
 from cardbox_cli.context.losses import FILES, losses_of, may_lose
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
-from cardbox_cli.context.parts import answering, as_list, called_function, text_at, tool_name
+from cardbox_cli.context.parts import answering, called_function, ensure_list, text_at, tool_name
 from cardbox_cli.context.request import RequestEntry, no_history
 from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
-from cardbox_cli.model.layers import process_of
+from cardbox_cli.model.layers import find_process
 from cardbox_cli.model.pairing import call_ids
 
 _CARDS_DOC = "cbx, docs/concepts.md"
@@ -28,7 +28,7 @@ UNREADABLE = "unreadable"
 CARDS = Rules()
 
 
-def _in_state(subject: Subject, state: str, words: str) -> Iterator[Hit]:
+def _cards_in_state(subject: Subject, state: str, words: str) -> Iterator[Hit]:
     for entry in subject.gone:
         if entry.slot.state == state:
             yield entry, f"card {entry.slot.card_id!r} {words}"
@@ -41,19 +41,19 @@ def _in_state(subject: Subject, state: str, words: str) -> Iterator[Hit]:
 )
 def _missing_cards(subject: Subject) -> Iterable[Hit]:
     """A box names a card that does not exist."""
-    return _in_state(subject, "dangling", "does not exist, and is left out")
+    return _cards_in_state(subject, "dangling", "does not exist, and is left out")
 
 
 @CARDS.warning("card-deleted", source=_CARDS_DOC, remedy="take the id out of the box (`cbx box edit`)")
 def _deleted_cards(subject: Subject) -> Iterable[Hit]:
     """A box names a card that was deleted."""
-    return _in_state(subject, "deleted", "was deleted, and is left out")
+    return _cards_in_state(subject, "deleted", "was deleted, and is left out")
 
 
 @CARDS.warning("card-expired", source=_CARDS_DOC, remedy="pack the context again, without it")
 def _expired_cards(subject: Subject) -> Iterable[Hit]:
     """A box names a card whose lifetime is over."""
-    return _in_state(subject, "expired", "has expired, and is left out")
+    return _cards_in_state(subject, "expired", "has expired, and is left out")
 
 
 @CARDS.error("role-unknown", remedy="write the card anew with a role: system, user, assistant or tool")
@@ -74,7 +74,7 @@ _ROLES = frozenset(ROLES)
 @CARDS.error("message-unreadable", remedy="write it as that format has it, or name another with --from")
 def _unreadable(subject: Subject) -> Iterator[Hit]:
     """A message of a file that is none of the file's format."""
-    for entry, card in subject.of_type(UNREADABLE_TYPE):
+    for entry, card in subject.cards_by_type(UNREADABLE_TYPE):
         problem = card.metadata.get(UNREADABLE)
         if isinstance(problem, str) and card.role in _ROLES:
             yield entry, problem
@@ -102,7 +102,7 @@ def _empty(subject: Subject) -> Iterator[Hit]:
     """A card that says nothing. A tool result, and a message that calls tools, may be empty."""
     without_parts = [each for each in subject.history.not_text if each[2].body.get("content") == []]
     blank = [(entry, card) for entry, card, _ in (*subject.history.blank, *without_parts)]
-    for entry, card in (*blank, *subject.without_message):
+    for entry, card in (*blank, *subject.cards_without_message):
         known = card_type(card.type)
         if known.becomes != "message" or known.may_be_empty or card.tool_calls:
             continue  # what never is a message, and what other rules are about
@@ -170,7 +170,7 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
 )
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
     """A summary (`context.compression`) beside cards that it covers."""
-    summaries = subject.of_type(SUMMARY)
+    summaries = subject.cards_by_type(SUMMARY)
     sent = {entry.slot.card_id for entry, _, _ in subject.history.messages} if summaries else set()
     for entry, card in summaries:
         covers = card.metadata.get("covers")
@@ -197,16 +197,16 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
 )
 def _history_left_out(subject: Subject) -> Iterator[Hit]:
     """A card of a conversation, or of a layer, for a kind of process that takes none: it is not sent."""
-    process = process_of(subject.request.process)
+    process = find_process(subject.request.process)
     if process.takes_history:
         return
     reason = no_history(process.name)
     for left in subject.request.left_out:
         if left.reason == reason:
             yield subject.request.places[left.card_id], f"is left out: {reason}"
-    for entry, card in subject.without_message:
+    for entry, card in subject.cards_without_message:
         layer = card_type(card.type).layer
-        if layer is not None and not process.may_take(layer):
+        if layer is not None and not process.allows(layer):
             yield entry, f"is left out: a {process.name} cannot have the layer {layer}"
 
 
@@ -236,10 +236,10 @@ def _doubtful(subject: Subject) -> Iterable[Card]:
     history = subject.history
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
-        originals = (card for _, card, _ in history.with_originals)
+        originals = (card for _, card, _ in history.imported_messages)
         unaddressed = (card for _, card in history.unaddressed)
         kept = {card.card_id: card for card in (*originals, *history.named_results, *unaddressed)}
-        return [*kept.values(), *(card for _, card in subject.without_message if may_lose(card))]
+        return [*kept.values(), *(card for _, card in subject.cards_without_message if may_lose(card))]
     return filter(may_lose, answering(card for _, card in subject.cards))
 
 
@@ -291,7 +291,7 @@ def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
             continue
         # What calls a function is sent as a call in every format, whatever else is wrong with it.
         functions = (
-            text_at(call, "id") for call in as_list(card.tool_calls) if called_function(call) is not None
+            text_at(call, "id") for call in ensure_list(card.tool_calls) if called_function(call) is not None
         )
         calls, answers = subject.provider.exchanged_ids(message.body)
         called.update(calls, filter(None, functions))

@@ -19,7 +19,15 @@ import msgspec
 
 from cardbox_cli.context.composer import PER_CALL
 from cardbox_cli.context.lint.rule import Find, HistoryCall, Hit, Logged, Rules, Subject
-from cardbox_cli.context.parts import arguments_of, as_list, dict_at, list_at, text_at, texts_in, tool_name
+from cardbox_cli.context.parts import (
+    arguments_of,
+    dict_at,
+    ensure_list,
+    list_at,
+    text_at,
+    texts_in,
+    tool_name,
+)
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.context.request_schema import Misfit, Schema, Sort, place_text
@@ -27,7 +35,7 @@ from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.layers import CHECKPOINT
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 # --- images
 
@@ -143,7 +151,7 @@ def alternatives_at_top(schema: Any) -> Iterator[str]:
 
 
 def _schema_types(schema: dict[str, Any]) -> list[str]:
-    return [name for name in as_list(schema.get("type")) if isinstance(name, str)]
+    return [name for name in ensure_list(schema.get("type")) if isinstance(name, str)]
 
 
 # --- parameters
@@ -175,7 +183,7 @@ def too_many(values: Any, most: int, what: str) -> Iterator[Hit]:
         yield None, f"there are {len(values)} {what}, not up to {most}"
 
 
-def without_other(values: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> Iterator[Hit]:
+def find_lonely_parameters(values: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> Iterator[Hit]:
     """Yield the parameters that are set while the one that each is about is missing, false or empty."""
     for name, needed in pairs:
         if values.get(name) is not None and not values.get(needed):
@@ -197,7 +205,7 @@ def both_set(
 def too_long_answer(subject: Subject, names: Iterable[str], most: int | None) -> Iterator[Hit]:
     """Yield the limits of the answer that are above what the model's answers may have."""
     for name in names if most is not None else ():
-        wanted = number_of(subject.beside.get(name))
+        wanted = number_of(subject.body_without_messages.get(name))
         if wanted is not None and most is not None and wanted > most:
             yield None, f"{name} is {wanted}, and an answer of {subject.request.model} has at most {most}"
 
@@ -240,7 +248,7 @@ def _temperature(subject: Subject) -> Iterator[Hit]:
     """A temperature below 0 or above the highest that the provider takes."""
     if not subject.request.config:
         return
-    heat = number_of(value_at(subject.beside, subject.provider.temperature_path))
+    heat = number_of(value_at(subject.body_without_messages, subject.provider.temperature_path))
     most = subject.provider.max_temperature
     if heat is not None and not 0 <= heat <= most:
         yield None, f"the temperature is {heat}, not from 0 to {most}"
@@ -253,7 +261,7 @@ def _tool_choice(subject: Subject) -> Iterator[Hit]:
     """A `tool_choice` that names a tool which is not among the request's tools."""
     if "tool_choice" not in subject.request.config:
         return
-    choice = subject.beside.get("tool_choice")
+    choice = subject.body_without_messages.get("tool_choice")
     wanted = tool_name(choice) if text_at(choice, "type") in ("function", "tool") else None
     if wanted is not None and wanted not in {tool_name(tool) for tool in subject.tools}:
         yield None, f"tool_choice wants {wanted!r}, which is not among the request's tools"
@@ -369,7 +377,7 @@ def schema_hits(schemas: Iterable[tuple[str, Any]], *checks: Callable[[Any], Ite
 def schema_problem(schema: Any, key: str) -> str | None:
     """Say what keeps the value under `key` of a tool from being an object's JSON schema; None if nothing."""
     if not isinstance(schema, dict):
-        return f"has {json_kind(schema)} as its {key}, and no JSON schema"
+        return f"has {json_type(schema)} as its {key}, and no JSON schema"
     if schema.get("type") == "object":
         return None
     return f"has {key} of the type {schema.get('type')!r}, not 'object'"
@@ -410,11 +418,11 @@ LIMITS, CACHING = Rules(), Rules()
 
 
 @LIMITS.error("over-limit", remedy="leave out what is old, or put a summary in its place")
-def _over_limit(subject: Subject) -> Iterator[Hit]:
+def _exceeds_window(subject: Subject) -> Iterator[Hit]:
     """More tokens than the model holds, even if what of them is estimated is 20 % too high."""
     limit = subject.window
     if limit is not None and _fewest_and_most(subject)[0] > limit:
-        yield None, _beside_limit(subject, limit)
+        yield None, _compare_with_limit(subject, limit)
 
 
 @LIMITS.warning("near-limit", remedy="leave out what is old, or put a summary in its place")
@@ -426,7 +434,7 @@ def _near_limit(subject: Subject) -> Iterator[Hit]:
         return
     fewest, most = _fewest_and_most(subject)
     if fewest <= limit < most:
-        yield None, _beside_limit(subject, limit)
+        yield None, _compare_with_limit(subject, limit)
 
 
 def _fewest_and_most(subject: Subject) -> tuple[float, float]:
@@ -435,7 +443,7 @@ def _fewest_and_most(subject: Subject) -> tuple[float, float]:
     return account.tokens - doubt, account.tokens + doubt
 
 
-def _beside_limit(subject: Subject, limit: int) -> str:
+def _compare_with_limit(subject: Subject, limit: int) -> str:
     account = subject.explained
     tokens = f"{'' if account.tokens_exact else '~'}{account.tokens}"
     return f"{tokens} tokens, and {subject.request.model} holds {limit}"
@@ -562,9 +570,9 @@ def _misfits_of_logged(logged: Logged, provider: Provider, schema: Schema) -> It
 def _misfits_of_rendered(subject: Subject, schema: Schema) -> Iterator[_PlacedMisfit]:
     keys, request = subject.provider.message_keys, subject.request
     if request.config or request.tools:
-        beside = {key: value for key, value in subject.beside.items() if key not in keys}
+        beside = {key: value for key, value in subject.body_without_messages.items() if key not in keys}
         yield from _misfits_of_parameters(schema, beside)
-    for entry, _, message in subject.history.with_originals:
+    for entry, _, message in subject.history.imported_messages:
         body = subject.provider.body(msgspec.structs.replace(request, messages=[message]))
         for number, item in enumerate(body[keys[-1]]):
             yield from ((entry, misfit) for misfit in schema.misfits_of_item(keys[-1], number, item))

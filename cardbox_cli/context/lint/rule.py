@@ -88,7 +88,7 @@ class History:
             call = _history_call(entry, value)
             self.calls.append(call)
             if call.id:
-                self._pairer.called(len(self.messages), call.id)
+                self._pairer.add_call(len(self.messages), call.id)
         if card.type == TOOL_RESULT:
             self._note_answer(entry, card)
         text = content.text if type(content) is TextContent else _result_text(content)
@@ -99,7 +99,7 @@ class History:
         if is_named_result(card):
             self.named_results.append(card)
         if card.tool_call_id:
-            self._pairer.answered(len(self.messages), card.tool_call_id)
+            self._pairer.add_result(len(self.messages), card.tool_call_id)
         else:
             self.unaddressed.append((entry, card))
 
@@ -120,7 +120,7 @@ class History:
         self.messages.append(noted)
 
     @cached_property
-    def with_originals(self) -> list[CardMessage]:
+    def imported_messages(self) -> list[CardMessage]:
         return [self.messages[place] for place in self._with_originals]
 
     @cached_property
@@ -216,7 +216,7 @@ class Subject:
         return History(self.request)
 
     @cached_property
-    def without_message(self) -> list[tuple[RequestEntry, Card]]:
+    def cards_without_message(self) -> list[tuple[RequestEntry, Card]]:
         """The cards that a reader of the boxes sees, and that make no message."""
         if len(self.request.places) == len(self.history.messages):
             return []
@@ -224,7 +224,7 @@ class Subject:
         return [pair for pair in self.cards if pair[1].card_id not in sent]
 
     @cached_property
-    def beside(self) -> dict[str, Any]:
+    def body_without_messages(self) -> dict[str, Any]:
         """What the body has beside its messages: model, tools and parameters, as the provider gets them."""
         if self.logged is not None:
             return self.logged.beside
@@ -237,7 +237,7 @@ class Subject:
 
     @cached_property
     def tools(self) -> list[Any]:
-        return list_at(self.beside, "tools")
+        return list_at(self.body_without_messages, "tools")
 
     @property
     def parts(self) -> Iterator[tuple[RequestEntry, str, Any]]:
@@ -263,17 +263,17 @@ class Subject:
 
     @cached_property
     def types(self) -> set[str]:
-        return self.history.types.union(card.type for _, card in self.without_message)
+        return self.history.types.union(card.type for _, card in self.cards_without_message)
 
     @cached_property
     def roles(self) -> set[str | None]:
-        return self.history.roles_of_cards.union(card.role for _, card in self.without_message)
+        return self.history.roles_of_cards.union(card.role for _, card in self.cards_without_message)
 
     @cached_property
     def classes(self) -> set[type]:
-        return self.history.classes.union(type(card.content) for _, card in self.without_message)
+        return self.history.classes.union(type(card.content) for _, card in self.cards_without_message)
 
-    def of_type(self, card_type: str) -> list[tuple[RequestEntry, Card]]:
+    def cards_by_type(self, card_type: str) -> list[tuple[RequestEntry, Card]]:
         return [pair for pair in self.cards if pair[1].type == card_type] if card_type in self.types else []
 
     @cached_property
@@ -339,7 +339,7 @@ class Rules:
     def __iter__(self) -> Iterator[LintRule]:
         return iter(self._rules)
 
-    def by(self, source: str) -> Iterator[LintRule]:
+    def cite(self, source: str) -> Iterator[LintRule]:
         """The rules as a provider has them: `source` is where it says so, for those that name no source."""
         return (each if each.source else replace(each, source=source) for each in self._rules)
 

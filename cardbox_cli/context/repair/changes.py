@@ -27,7 +27,15 @@ from cardbox_cli.errors import InvalidCard, InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import INSTRUCTION, TOOL_RESULT, card_type
-from cardbox_cli.model.cards import SYSTEM_ROLES, Card, CardDraft, card_of, card_text, check_draft, draft_card
+from cardbox_cli.model.cards import (
+    SYSTEM_ROLES,
+    Card,
+    CardDraft,
+    card_text,
+    check_draft,
+    draft_as_card,
+    draft_card,
+)
 from cardbox_cli.model.content import Content, TextContent, ToolResultContent, parse_content
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.model.pairing import Pairer, exchanges
@@ -116,7 +124,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class CallPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A place of a list that is being mended: its position in the old box, None for an added card; the slot;
     the draft of a card that is new; the rule that brought it, where the box was packed."""
 
@@ -131,17 +139,17 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return self.slot.card if self.slot.state == "present" else None
 
 
-def places_of(entries: Iterable[RequestEntry]) -> list[Place]:
-    return [Place(origin=entry.slot.position, slot=entry.slot, rule=entry.rule) for entry in entries]
+def places_of(entries: Iterable[RequestEntry]) -> list[CallPlace]:
+    return [CallPlace(origin=entry.slot.position, slot=entry.slot, rule=entry.rule) for entry in entries]
 
 
-def new_place(draft: CardDraft, project_id: str, *, origin: int | None, rule: str | None) -> Place:
+def new_place(draft: CardDraft, project_id: str, *, origin: int | None, rule: str | None) -> CallPlace:
     """The place of a card that is to be written; `origin` is that of the card that it stands for."""
-    card = card_of(draft, project_id)
-    return Place(origin=origin, slot=Slot(0, draft.card_id, card, "present"), draft=draft, rule=rule)
+    card = draft_as_card(draft, project_id)
+    return CallPlace(origin=origin, slot=Slot(0, draft.card_id, card, "present"), draft=draft, rule=rule)
 
 
-def entries_of(places: Sequence[Place], box_id: str) -> list[RequestEntry]:
+def entries_of(places: Sequence[CallPlace], box_id: str) -> list[RequestEntry]:
     """The places as a request is made of them, numbered as they stand."""
     return [
         RequestEntry(
@@ -153,11 +161,11 @@ def entries_of(places: Sequence[Place], box_id: str) -> list[RequestEntry]:
     ]
 
 
-def card_ids_of(places: Iterable[Place]) -> list[str]:
+def card_ids_of(places: Iterable[CallPlace]) -> list[str]:
     return [place.slot.card_id for place in places]
 
 
-def drafts_of(places: Iterable[Place]) -> list[CardDraft]:
+def drafts_of(places: Iterable[CallPlace]) -> list[CardDraft]:
     return [place.draft for place in places if place.draft is not None]
 
 
@@ -187,16 +195,16 @@ class Exchanges(msgspec.Struct, frozen=True):
         return end
 
 
-def exchanges_of(places: Sequence[Place]) -> Exchanges:
+def exchanges_of(places: Sequence[CallPlace]) -> Exchanges:
     """How calls and results pair among these places."""
     messages = _first_messages(places)
     pairer = Pairer()
     for place, card in messages.items():
         for call in list_of(card.tool_calls):
             if call_id := text_at(call, "id"):
-                pairer.called(place, call_id)
+                pairer.add_call(place, call_id)
         if card.type == TOOL_RESULT and card.tool_call_id:
-            pairer.answered(place, card.tool_call_id)
+            pairer.add_result(place, card.tool_call_id)
     pairing = pairer.pairing()
     unanswered: dict[int, list[str]] = {}
     for place, call_id in pairing.unanswered:
@@ -205,7 +213,7 @@ def exchanges_of(places: Sequence[Place]) -> Exchanges:
     return Exchanges(messages, pairing.results, open_calls)
 
 
-def _first_messages(places: Sequence[Place]) -> dict[int, Card]:
+def _first_messages(places: Sequence[CallPlace]) -> dict[int, Card]:
     found: dict[int, Card] = {}
     seen: set[str] = set()
     for number, place in enumerate(places):
@@ -295,42 +303,42 @@ def rewrite(card: Card, author_id: str, *, content: Content | None = None) -> Ca
     return edited_card(card, wanted, author_id=author_id)
 
 
-def without_original(card: Card, author_id: str) -> CardDraft | None:
+def drop_original(card: Card, author_id: str) -> CardDraft | None:
     """The card without its imported original; None for one that has none, or says nothing without it."""
     if not sources.originals(card) or not (card_text(card.content).strip() or card.tool_calls):
         return None
     return rewrite(card, author_id)
 
 
-def without_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft | None:
+def drop_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft | None:
     """The card without its calls of these indexes; None where nothing is left of it."""
     kept = [call for index, call in enumerate(list_of(card.tool_calls)) if index not in calls]
     draft = rewrite(card, author_id) if kept or card_text(card.content).strip() else None
     return None if draft is None else msgspec.structs.replace(draft, tool_calls=kept or None)
 
 
-def with_arguments(card: Card, author_id: str) -> CardDraft | None:
+def wrap_arguments(card: Card, author_id: str) -> CardDraft | None:
     """The card with an object as the arguments of each call; what was none stands in it as `_raw`.
 
     None where all of them are objects.
     """
-    calls = [_with_object(call) for call in list_of(card.tool_calls)]
+    calls = [_wrap_call_arguments(call) for call in list_of(card.tool_calls)]
     draft = rewrite(card, author_id) if calls != card.tool_calls else None
     return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
 
 
-def with_call_id(card: Card, index: int, call_id: str, author_id: str) -> CardDraft | None:
+def replace_call_id(card: Card, index: int, call_id: str, author_id: str) -> CardDraft | None:
     draft, calls = rewrite(card, author_id), list(list_of(card.tool_calls))
     calls[index] = {**calls[index], "id": call_id}
     return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
 
 
-def with_answered_id(card: Card, call_id: str, author_id: str) -> CardDraft | None:
+def replace_answered_id(card: Card, call_id: str, author_id: str) -> CardDraft | None:
     draft = rewrite(card, author_id)
     return None if draft is None else msgspec.structs.replace(draft, tool_call_id=call_id)
 
 
-def with_role(card: Card, author_id: str) -> CardDraft | None:
+def set_type_role(card: Card, author_id: str) -> CardDraft | None:
     """The card with the role that its type has; None where it has that."""
     role = card_type(card.type).role
     draft = rewrite(card, author_id) if card.role != role else None
@@ -339,7 +347,7 @@ def with_role(card: Card, author_id: str) -> CardDraft | None:
     return msgspec.structs.replace(draft, metadata={**draft.metadata, "role": role})
 
 
-def without_trailing_space(card: Card, author_id: str) -> CardDraft | None:
+def strip_trailing_space(card: Card, author_id: str) -> CardDraft | None:
     """The card without white space at the end of its text; None where there is none, or no more than that."""
     text = card_text(card.content)
     short = text.rstrip()
@@ -364,7 +372,7 @@ def beginning_card(author_id: str) -> CardDraft:
     return draft_card(INSTRUCTION, _BEGINNING, author_id=author_id)
 
 
-def _with_object(call: Any) -> Any:
+def _wrap_call_arguments(call: Any) -> Any:
     function = called_function(call)
     given = None if function is None else function.get("arguments")
     if function is None or (isinstance(given, str) and given.strip() and arguments_of(given) is not None):

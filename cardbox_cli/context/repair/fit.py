@@ -30,7 +30,7 @@ from cardbox_cli.context.request import Omitted, Request, RequestEntry, request_
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import SUMMARY, TOOL_CALL, TOOL_RESULT
-from cardbox_cli.model.cards import Card, CardDraft, card_of, card_text, draft_card
+from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_as_card, draft_card
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import call_ids
@@ -80,11 +80,11 @@ def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, 
         )
     if fitting.tokens > most:
         raise InvalidInput(
-            f"what never goes of the request takes {fitting.shown} tokens, and {most} are allowed",
+            f"what never goes of the request takes {fitting.describe_budget} tokens, and {most} are allowed",
             hint="allow more, or shorten the system prompt, the tools, the layers or what is asked",
             details={"tokens": fitting.tokens, "max_tokens": most},
         )
-    return fitting.fitted(before)
+    return fitting.make_fitted(before)
 
 
 class _Fitting:
@@ -98,20 +98,20 @@ class _Fitting:
         history = [(message, _card_of_message(request, message)) for message in request.messages]
         self._messages = [message for message, card in history if card is not None]
         self._cards = [card for _, card in history if card is not None]
-        self._tokens = [self._costs.of_message(message).tokens for message in self._messages]
+        self._tokens = [self._costs.message_cost(message).tokens for message in self._messages]
         other = [message for message, card in history if card is None]
-        costs = [*map(self._costs.of_message, other), *map(self._costs.of_tool, request.tools)]
+        costs = [*map(self._costs.message_cost, other), *map(self._costs.tool_cost, request.tools)]
         costs += [self._costs.reply] if request.messages else []
         self.tokens = sum(cost.tokens for cost in costs) + sum(self._tokens)
         self._estimated = any(
-            cost.estimated for cost in (*costs, *map(self._costs.of_message, self._messages))
+            cost.estimated for cost in (*costs, *map(self._costs.message_cost, self._messages))
         )
         self._gone: set[int] = set()
         self._notes: dict[int, CardDraft] = {}
         self._changes: dict[int, Change] = {}
 
     @property
-    def shown(self) -> str:
+    def describe_budget(self) -> str:
         return f"{'~' if self._estimated else ''}{self.tokens}"
 
     @property
@@ -148,11 +148,13 @@ class _Fitting:
         if draft is None:
             return
         # It is sent as the card that it stands for.
-        body = self._encode(msgspec.structs.replace(card_of(draft, card.project_id), card_id=card.card_id))
+        body = self._encode(
+            msgspec.structs.replace(draft_as_card(draft, card.project_id), card_id=card.card_id)
+        )
         if not isinstance(body, dict):
             return
         noted = msgspec.structs.replace(message, body=body)
-        tokens = self._costs.of_message(noted).tokens
+        tokens = self._costs.message_cost(noted).tokens
         if tokens >= self._tokens[place]:
             return
         self._changes[place] = self._change(
@@ -176,7 +178,7 @@ class _Fitting:
                 return
             self._drop(unit_at[late], "answers what is left out")
 
-    def fitted(self, before: int) -> Fitted:
+    def make_fitted(self, before: int) -> Fitted:
         request = self._request
         now = {
             card.card_id: self._messages[place]
@@ -265,7 +267,7 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
     InvalidInput where nothing could be covered.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
-    going = _before_a_question(_going(entries, cards, len(cards) - keep, awaited), cards)
+    going = _leading_units(_going(entries, cards, len(cards) - keep, awaited), cards)
     if not going:
         raise InvalidInput(
             f"nothing stands before the last {keep} messages that a summary could stand for",
@@ -284,8 +286,8 @@ def covered_to_fit(
     cards = _conversation_cards(entry.slot for entry in entries)
     provider = budget.provider
     costs, request = TokenCosts(provider.facts(budget.model)), request_of(entries, encode=provider.encode)
-    of_card = {message.card_id: costs.of_message(message).tokens for message in request.messages}
-    left = sum(of_card.values()) + sum(costs.of_tool(tool).tokens for tool in request.tools)
+    of_card = {message.card_id: costs.message_cost(message).tokens for message in request.messages}
+    left = sum(of_card.values()) + sum(costs.tool_cost(tool).tokens for tool in request.tools)
     left += costs.reply.tokens if request.messages else 0
     if left <= budget.most:
         return CoveredCards([], [])
@@ -329,7 +331,7 @@ def _covered_cards(
     return CoveredCards(places, [cards[place] for place in sorted(gone)])
 
 
-def _before_a_question(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
+def _leading_units(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
     """Those of the units without which the user's words come first, where they came first before."""
     while begins_late(cards, {place for unit in going for place in unit.places}) is not None:
         asked = [place for unit in going for place in unit.places if is_user(cards[place])]

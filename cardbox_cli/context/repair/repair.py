@@ -16,10 +16,10 @@ from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair import changes
 from cardbox_cli.context.repair.changes import (
     EDITED_FROM,
+    CallPlace,
     Change,
     ChangeKind,
     Exchanges,
-    Place,
     entries_of,
     exchanges_of,
     new_place,
@@ -41,10 +41,10 @@ _IDS = frozenset({"tool-id-repeated", "tool-id-too-long"})
 _Rewrite = Callable[[Card, str], CardDraft | None]
 # The cards that say otherwise what a rule found: the card to write, None where there is none.
 _REWRITES: dict[str, _Rewrite] = {
-    "arguments-invalid": changes.with_arguments,
-    "role-unknown": changes.with_role,
-    "trailing-whitespace": changes.without_trailing_space,
-    "tool-id-missing": lambda card, author: _without_nameless_calls(card, author),
+    "arguments-invalid": changes.wrap_arguments,
+    "role-unknown": changes.set_type_role,
+    "trailing-whitespace": changes.strip_trailing_space,
+    "tool-id-missing": lambda card, author: _drop_nameless_calls(card, author),
 }
 _BEGINNING = "first-message-not-user"
 
@@ -70,7 +70,7 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Repaired(msgspec.Struct, frozen=True):
     """The places of the box to be, what was changed for it, and the errors that no change of it mends."""
 
-    places: list[Place]
+    places: list[CallPlace]
     changes: list[Change]
     left: list[LintFinding]
 
@@ -153,14 +153,14 @@ class _Mending:
         """Whether the call could be given another id. Its answer, the first of `answers` with its id, is then
         that of the new one, and no more among them."""
         card = self.places[at].card
-        draft = None if card is None else changes.with_call_id(card, index, new_id("tc"), self._author)
+        draft = None if card is None else changes.replace_call_id(card, index, new_id("tc"), self._author)
         if draft is None or draft.tool_calls is None:
             return False
         self._put(at, draft, found)
         for place in answers:
             result = self.places[place].card
             if result is not None and result.tool_call_id == old:
-                answer = changes.with_answered_id(result, draft.tool_calls[index]["id"], self._author)
+                answer = changes.replace_answered_id(result, draft.tool_calls[index]["id"], self._author)
                 if answer is not None:
                     self._put(place, answer, found)
                 answers.remove(place)
@@ -199,7 +199,7 @@ class _Mending:
         if not indexes:
             return False
         if not self._wanted.synthesizes:
-            draft = changes.without_calls(card, indexes, self._author)
+            draft = changes.drop_calls(card, indexes, self._author)
             if draft is None:
                 return self._drop({at: found})
             self._put(at, draft, found)
@@ -237,7 +237,7 @@ class _Mending:
         lost: dict[int, LintFinding] = {}
         for found in {found.position or 0: found for found in errors}.values():
             card = self._place(found).card
-            draft = None if card is None else changes.without_original(card, self._author)
+            draft = None if card is None else changes.drop_original(card, self._author)
             if draft is None:
                 lost[found.position or 0] = found
             else:
@@ -252,25 +252,25 @@ class _Mending:
         before = places_of(self._wanted.entries)
         changed = [self._change(place, now.get(place.origin)) for place in before]
         added = [
-            self._named("added", None, place.slot.card_id, self._found[place.slot.card_id])
+            self._make_change("added", None, place.slot.card_id, self._found[place.slot.card_id])
             for place in self.places
             if place.origin is None
         ]
         return [*filter(None, changed), *added]
 
-    def _change(self, place: Place, now: Place | None) -> Change | None:
+    def _change(self, place: CallPlace, now: CallPlace | None) -> Change | None:
         assert place.origin is not None
         found = self._found.get(place.origin)
         if found is None:
             return None
         card_id = place.slot.card_id
         if now is None:
-            return self._named("dropped", place.origin, card_id, found)
+            return self._make_change("dropped", place.origin, card_id, found)
         if now.draft is not None:
-            return self._named("rewritten", place.origin, card_id, found, new=now.slot.card_id)
-        return self._named("moved", place.origin, card_id, found)
+            return self._make_change("rewritten", place.origin, card_id, found, new=now.slot.card_id)
+        return self._make_change("moved", place.origin, card_id, found)
 
-    def _named(
+    def _make_change(
         self, kind: ChangeKind, position: int | None, card_id: str, found: LintFinding, new: str | None = None
     ) -> Change:
         return Change(
@@ -282,7 +282,7 @@ class _Mending:
             reason=found.message,
         )
 
-    def _place(self, found: LintFinding) -> Place:
+    def _place(self, found: LintFinding) -> CallPlace:
         return self.places[found.position or 0]
 
     def _drop(self, dropped: dict[int, LintFinding]) -> bool:
@@ -310,15 +310,15 @@ class _Mending:
         self.places.insert(at, place)
         self._note(place, found)
 
-    def _note(self, place: Place, found: LintFinding) -> None:
+    def _note(self, place: CallPlace, found: LintFinding) -> None:
         self._found[place.slot.card_id if place.origin is None else place.origin] = found
 
 
-def _new_rule(place: Place) -> str | None:
+def _new_rule(place: CallPlace) -> str | None:
     """The rule of a card that is put into a packed box."""
     return None if place.rule is None else REPLACED
 
 
-def _without_nameless_calls(card: Card, author_id: str) -> CardDraft | None:
+def _drop_nameless_calls(card: Card, author_id: str) -> CardDraft | None:
     nameless = [index for index, call in enumerate(list_of(card.tool_calls)) if not text_at(call, "id")]
-    return changes.without_calls(card, nameless, author_id) if nameless else None
+    return changes.drop_calls(card, nameless, author_id) if nameless else None

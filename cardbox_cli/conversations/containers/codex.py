@@ -11,9 +11,13 @@ from typing import Any
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.sources import imported_card
-from cardbox_cli.conversations.containers.container_entries import container, entry, objects_in
+from cardbox_cli.conversations.containers.container_entries import (
+    container_format,
+    iterate_objects,
+    timed_entry,
+)
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Document, Documents
+from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import CardDraft
@@ -43,16 +47,18 @@ def _mark(line: dict[str, Any]) -> str | None:
     return "a line has 'id', 'timestamp' and 'instructions'" if is_start else None
 
 
-def _lines(documents: Documents) -> Iterator[Document]:
+def _lines(documents: JsonDocuments) -> Iterator[JsonDocument]:
     """Yield the lines of a rollout. An object becomes a line for its session, and one for each item."""
-    for place, line in objects_in(documents):
+    for place, line in iterate_objects(documents):
         session, items = line.get("session"), line.get("items")
         if isinstance(session, dict) and isinstance(items, list):
-            yield Document(place, session)
+            yield JsonDocument(place, session)
             for index, item in enumerate(items):
-                yield Document(f"{place}: items[{index}]", item if isinstance(item, dict) else {"item": item})
+                yield JsonDocument(
+                    f"{place}: items[{index}]", item if isinstance(item, dict) else {"item": item}
+                )
         else:
-            yield Document(place, line)
+            yield JsonDocument(place, line)
 
 
 def _session(line: dict[str, Any]) -> dict[str, Any] | None:
@@ -64,7 +70,7 @@ def _session(line: dict[str, Any]) -> dict[str, Any] | None:
     return line if is_old else None
 
 
-def _read(documents: Documents) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments) -> Iterator[Conversation]:
     starts = (found for _, line in _lines(documents) if (found := _session(line)) is not None)
     yield Conversation(
         entries=Rereadable(partial(_entries, documents)),
@@ -75,12 +81,14 @@ def _read(documents: Documents) -> Iterator[Conversation]:
     )
 
 
-def _entries(documents: Documents) -> Iterator[FileEntry]:
+def _entries(documents: JsonDocuments) -> Iterator[FileEntry]:
     """Yield the lines, with the instructions of a session before its first line."""
     for number, (place, line) in enumerate(_lines(documents)):
         if (start := _session(line)) is not None and (prompt := _prompt(start)):
-            yield entry(f"{number}:{_PROMPT}", {_PROMPT: prompt, "timestamp": line.get("timestamp")}, place)
-        yield entry(str(number), line, place)
+            yield timed_entry(
+                f"{number}:{_PROMPT}", {_PROMPT: prompt, "timestamp": line.get("timestamp")}, place
+            )
+        yield timed_entry(str(number), line, place)
 
 
 def _prompt(start: dict[str, Any]) -> str | None:
@@ -101,4 +109,4 @@ def _cards(line: dict[str, Any]) -> list[CardDraft]:
     return provider_named(RESPONSES).files.draft(item)
 
 
-FORMAT = container(NAME, RESPONSES, mark=_mark, read=_read, cards=_cards, holds=(RESPONSES,))
+FORMAT = container_format(NAME, RESPONSES, mark=_mark, read=_read, cards=_cards, holds=(RESPONSES,))

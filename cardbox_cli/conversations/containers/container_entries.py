@@ -11,9 +11,9 @@ import msgspec
 
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.sources import ENTRY, imported_card
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, moment
-from cardbox_cli.conversations.formats.chat_messages import no_original
-from cardbox_cli.conversations.json_documents import Document, Documents, LazyList, held
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, parse_time
+from cardbox_cli.conversations.formats.chat_messages import keep_unchanged
+from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, LazyList, load_lazy_lists
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.card_types import SESSION_EVENT
@@ -22,17 +22,17 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles
 from cardbox_cli.providers.registry import provider_named
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 _Block = dict[str, Any]
 
 
-def container(
+def container_format(
     name: str,
     provider: str,
     *,
     mark: Callable[[dict[str, Any]], str | None],
-    read: Callable[[Documents], Iterator[Conversation]],
+    read: Callable[[JsonDocuments], Iterator[Conversation]],
     cards: Callable[[Any], list[CardDraft]],
     request: Callable[[FileEntry], list[CardDraft]] | None = None,
     holds: tuple[str, ...] = (),
@@ -46,7 +46,7 @@ def container(
     def fits(value: Any) -> bool:
         return any(text_at(each, "type") or mark(each) for each in _objects(value))
 
-    def read_all(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+    def read_all(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
         if at is not None:
             raise UsageError(f"--at {at}: the format {name} has fixed keys of messages", hint="omit --at")
         return read(documents)
@@ -62,24 +62,24 @@ def container(
         read=read_all,
         draft=lambda entry: cards(entry.value) or [imported_card(SESSION_EVENT, JsonContent(entry.value))],
         draft_request=request,
-        keep_original=no_original,
+        keep_original=keep_unchanged,
         export=None,
     )
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
     """Yield the object that a value is, or the first item of a list."""
-    first = next(iter(parts(value)), None) if is_list(value) else value
+    first = next(iter(list_items(value)), None) if is_list(value) else value
     if isinstance(first, dict):
         yield first
 
 
-def parts(values: Any) -> Any:
+def list_items(values: Any) -> Any:
     """Return the items of a list. Large ones contain `LazyList`s."""
     return values.parts() if isinstance(values, LazyList) else values
 
 
-def objects_in(documents: Documents) -> Iterator[Document]:
+def iterate_objects(documents: JsonDocuments) -> Iterator[JsonDocument]:
     """Yield the objects of a file of lines, or of a list. Raises InvalidConversation."""
     for place, value in documents:
         listed = enumerate(value) if is_list(value) else None
@@ -88,16 +88,16 @@ def objects_in(documents: Documents) -> Iterator[Document]:
         )
         for where, each in found:
             if not isinstance(each, dict):
-                raise InvalidConversation(f"{where}: an entry must be an object, not {json_kind(each)}")
-            yield Document(where, held(each))
+                raise InvalidConversation(f"{where}: an entry must be an object, not {json_type(each)}")
+            yield JsonDocument(where, load_lazy_lists(each))
 
 
-def entry(position: str, value: Any, place: str) -> FileEntry:
+def timed_entry(position: str, value: Any, place: str) -> FileEntry:
     """Return an entry with the time of its `timestamp`."""
-    return FileEntry(position, value, place, moment(value.get("timestamp")))
+    return FileEntry(position, value, place, parse_time(value.get("timestamp")))
 
 
-def kept_with(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft]:
+def store_entry(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft]:
     """Store the entry in the metadata of its first card, and `more` in that of all."""
     first, *others = (
         msgspec.structs.replace(card, metadata={**card.metadata, **more}) if more else card for card in cards
@@ -130,7 +130,7 @@ def thinking_block(text: str, signature: str | None) -> _Block:
     return {"type": "thinking", "thinking": text, **({"signature": signature} if signature else {})}
 
 
-def is_anthropics(model: str | None) -> bool:
+def may_be_claude(model: str | None) -> bool:
     """Return whether thoughts of a model may have Anthropic's signatures. True if the model is unknown."""
     return model is None or "claude" in model
 

@@ -12,19 +12,19 @@ from typing import Any
 from cardbox_cli.context.parts import media_of, text_at
 from cardbox_cli.conversations.containers.container_entries import (
     call_block,
-    container,
+    container_format,
     image_block,
-    is_anthropics,
-    kept_with,
+    list_items,
+    may_be_claude,
     message_cards,
-    parts,
     result_block,
+    store_entry,
     text_block,
     thinking_block,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents, held
-from cardbox_cli.conversations.message_lists import lack_of, where_any_has_messages
+from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
+from cardbox_cli.conversations.message_lists import missing_list_error, require_some_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
@@ -42,19 +42,19 @@ def _mark(log: dict[str, Any]) -> str | None:
     )
 
 
-def _read(documents: Documents) -> Iterator[Conversation]:
-    return where_any_has_messages(_samples(documents))
+def _read(documents: JsonDocuments) -> Iterator[Conversation]:
+    return require_some_messages(_samples(documents))
 
 
-def _samples(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
+def _samples(documents: JsonDocuments) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
     """Yield the conversations of the samples, each with an error if it has no messages."""
     for place, log in documents:
         if not isinstance(log, dict) or _mark(log) is None:
             raise InvalidConversation(f"{place}: an Inspect log must have 'eval' and 'samples'")
-        about = held(log["eval"])
-        for index, sample in enumerate(parts(log["samples"] or [])):
+        about = load_lazy_lists(log["eval"])
+        for index, sample in enumerate(list_items(log["samples"] or [])):
             where = f"{place}: samples[{index}]"
-            lack = lack_of("messages", sample, f"{where}: an Inspect sample must have messages")
+            lack = missing_list_error("messages", sample, f"{where}: an Inspect sample must have messages")
             yield _conversation(sample, about, where), lack
 
 
@@ -74,7 +74,7 @@ def _conversation(sample: dict[str, Any], about: dict[str, Any], place: str) -> 
 def _entries(sample: dict[str, Any], place: str) -> Iterator[FileEntry]:
     """Yield the messages, with the log's attachments inserted."""
     attached = sample.get("attachments")
-    attachments = held(attached) if isinstance(attached, dict) else {}
+    attachments = load_lazy_lists(attached) if isinstance(attached, dict) else {}
     for number, message in enumerate(sample.get("messages") or ()):
         where = f"{place}: message {number}"
         if text_at(message, "role") not in _CARDS:
@@ -99,7 +99,7 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
 
 
 def _system(message: dict[str, Any]) -> list[CardDraft]:
-    return kept_with([card_of_message({"role": "system", "content": message.get("content")})], message)
+    return store_entry([card_of_message({"role": "system", "content": message.get("content")})], message)
 
 
 def _user(message: dict[str, Any]) -> list[CardDraft]:
@@ -114,7 +114,7 @@ def _assistant(message: dict[str, Any]) -> list[CardDraft]:
         if text_at(call, "id") and text_at(call, "function")
     ]
     said = ([text_block(content)] if content else []) if isinstance(content, str) else content
-    if not is_anthropics(text_at(message, "model")):
+    if not may_be_claude(text_at(message, "model")):
         said = content = [_unsigned(block) for block in said]
     return message_cards("assistant", [*said, *calls] if calls else content)
 
@@ -124,7 +124,7 @@ def _tool(message: dict[str, Any]) -> list[CardDraft]:
     content = _content(message) or text_at(error, "message") or ""
     call_id = text_at(message, "tool_call_id")
     if call_id is None:
-        return kept_with([card_of_message({"role": "tool", "content": message.get("content")})], message)
+        return store_entry([card_of_message({"role": "tool", "content": message.get("content")})], message)
     return message_cards("user", [result_block(call_id, content, is_error=error is not None)])
 
 
@@ -184,4 +184,4 @@ def _unsigned(block: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in block.items() if key != "signature"}
 
 
-FORMAT = container(NAME, ANTHROPIC, mark=_mark, read=_read, cards=_cards)
+FORMAT = container_format(NAME, ANTHROPIC, mark=_mark, read=_read, cards=_cards)

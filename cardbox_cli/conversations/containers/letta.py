@@ -5,18 +5,18 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import data_url, is_text, kind, text_at, text_part, texts_in
-from cardbox_cli.context.sources import as_failed, imported_card
+from cardbox_cli.context.sources import imported_card, mark_failed
 from cardbox_cli.conversations.containers.container_entries import (
-    container,
-    is_anthropics,
-    kept_with,
+    container_format,
+    list_items,
+    may_be_claude,
     message_cards,
-    parts,
+    store_entry,
     thinking_block,
 )
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, moment
-from cardbox_cli.conversations.json_documents import Documents, held
-from cardbox_cli.conversations.message_lists import is_list, lack_of, where_any_has_messages
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, parse_time
+from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
+from cardbox_cli.conversations.message_lists import is_list, missing_list_error, require_some_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import TOOLS
 from cardbox_cli.model.cards import CardDraft
@@ -31,23 +31,25 @@ _ROLES = ("system", "user", "assistant", "tool", "function", "approval", "summar
 
 def _mark(file: dict[str, Any]) -> str | None:
     agents = file.get("agents") if "blocks" in file or "tools" in file else None
-    is_one = is_list(agents) and any(isinstance(each, dict) and "messages" in each for each in parts(agents))
+    is_one = is_list(agents) and any(
+        isinstance(each, dict) and "messages" in each for each in list_items(agents)
+    )
     return "an object has 'agents' with messages, and 'blocks' or 'tools'" if is_one else None
 
 
-def _read(documents: Documents) -> Iterator[Conversation]:
-    return where_any_has_messages(_agents(documents))
+def _read(documents: JsonDocuments) -> Iterator[Conversation]:
+    return require_some_messages(_agents(documents))
 
 
-def _agents(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
+def _agents(documents: JsonDocuments) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
     """Yield the conversations of the agents, each with an error if it has no messages."""
     for place, file in documents:
         if not isinstance(file, dict) or not is_list(file.get("agents")):
             raise InvalidConversation(f"{place}: a Letta file must have 'agents'")
-        tools = held(file.get("tools")) or []
+        tools = load_lazy_lists(file.get("tools")) or []
         for index, agent in enumerate(file["agents"]):
             where = f"{place}: agents[{index}]"
-            lack = lack_of("messages", agent, f"{where}: a Letta agent must have messages")
+            lack = missing_list_error("messages", agent, f"{where}: a Letta agent must have messages")
             yield _conversation(agent, tools, where), lack
 
 
@@ -75,7 +77,7 @@ def _entries(messages: Any, place: str) -> Iterator[FileEntry]:
         where = f"{place}: messages[{number}]"
         if text_at(message, "role") not in _ROLES:
             raise InvalidConversation(f"{where}: a Letta role must be one of {', '.join(_ROLES)}")
-        yield FileEntry(str(number), message, where, moment(message.get("created_at")))
+        yield FileEntry(str(number), message, where, parse_time(message.get("created_at")))
 
 
 def _cards(message: dict[str, Any]) -> list[CardDraft]:
@@ -96,7 +98,7 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
     else:
         own = "user" if role == "summary" else role
         cards = [card_of_message({"role": own, "content": _content(content)})]
-    return kept_with(cards, message)
+    return store_entry(cards, message)
 
 
 def _results(message: dict[str, Any]) -> list[CardDraft]:
@@ -113,13 +115,13 @@ def _results(message: dict[str, Any]) -> list[CardDraft]:
 def _result(call_id: str | None, content: Any, *, is_failure: bool) -> CardDraft:
     answered = {"tool_call_id": call_id} if call_id else {}
     card = card_of_message({"role": "tool", **answered, "content": _content(content)})
-    return as_failed(card) if is_failure else card
+    return mark_failed(card) if is_failure else card
 
 
 def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
     """Make the cards of an answer's thinking. Only Claude models keep signatures and redacted data, because
     only their provider can read them."""
-    signed = is_anthropics(model)
+    signed = may_be_claude(model)
     blocks: list[dict[str, Any]] = []
     for part in content if isinstance(content, list) else []:
         match part:
@@ -162,4 +164,4 @@ def _tools(entry: FileEntry) -> list[CardDraft]:
     return [imported_card(TOOLS, ToolContent(entry.value))]
 
 
-FORMAT = container(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards, request=_tools)
+FORMAT = container_format(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards, request=_tools)

@@ -10,17 +10,22 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import arguments_text, kind, text_at, text_part, texts_in
-from cardbox_cli.context.sources import GROUP, as_failed
-from cardbox_cli.conversations.containers.container_entries import container, entry, kept_with, objects_in
+from cardbox_cli.context.sources import GROUP, mark_failed
+from cardbox_cli.conversations.containers.container_entries import (
+    container_format,
+    iterate_objects,
+    store_entry,
+    timed_entry,
+)
 from cardbox_cli.conversations.containers.packed_files import folder_id
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_documents import JsonDocuments
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.openai.cards import card_of_message
 from cardbox_cli.providers.registry import DEFAULT
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 NAME = "openhands"
 # Events of the first version that are not sent to the model. The model receives what a recall found, but in a
@@ -44,7 +49,7 @@ def _mark(event: dict[str, Any]) -> str | None:
     return evidence and f"in the 'history' {evidence}"
 
 
-def _read(documents: Documents) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments) -> Iterator[Conversation]:
     """Yield the conversation of a file's events, or one for each line with a history."""
     for number, (place, run) in enumerate(documents):
         if not isinstance(run, dict) or not is_list(run.get("history")):
@@ -74,13 +79,16 @@ def _history(events: Any, where: str) -> Iterator[FileEntry]:
     for number, event in enumerate(events):
         if not isinstance(event, dict):
             raise InvalidConversation(
-                f"{where}[{number}]: an event must be an object, not {json_kind(event)}"
+                f"{where}[{number}]: an event must be an object, not {json_type(event)}"
             )
-        yield entry(str(number), event, f"{where}[{number}]")
+        yield timed_entry(str(number), event, f"{where}[{number}]")
 
 
-def _entries(documents: Documents) -> Iterator[FileEntry]:
-    return (entry(str(number), event, place) for number, (place, event) in enumerate(objects_in(documents)))
+def _entries(documents: JsonDocuments) -> Iterator[FileEntry]:
+    return (
+        timed_entry(str(number), event, place)
+        for number, (place, event) in enumerate(iterate_objects(documents))
+    )
 
 
 def _cards(event: dict[str, Any]) -> list[CardDraft]:
@@ -92,7 +100,7 @@ def _cards(event: dict[str, Any]) -> list[CardDraft]:
     answer = text_at(event, "llm_response_id") if is_sdk else text_at(_response(event), "id")
     group = {GROUP: answer} if answer and message.get("tool_calls") else {}
     card = card_of_message(message)
-    return kept_with([as_failed(card) if _failed(message, event) else card], event, **group)
+    return store_entry([mark_failed(card) if _failed(message, event) else card], event, **group)
 
 
 def _failed(message: dict[str, Any], event: dict[str, Any]) -> bool:
@@ -222,4 +230,4 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else texts_in(content)
 
 
-FORMAT = container(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards)
+FORMAT = container_format(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards)

@@ -17,12 +17,12 @@ from tempfile import TemporaryFile
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from cardbox_cli.errors import InvalidConversation, InvalidInput
-from cardbox_cli.files import open_within
+from cardbox_cli.files import open_regular_file
 from cardbox_cli.limits import PIPE_SIZE
-from cardbox_cli.text import shown
+from cardbox_cli.text import short_repr
 
-MAGIC = b"\x28\xb5\x2f\xfd"
-METHOD = 93  # APPNOTE.TXT of PKWARE, 4.4.5
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_METHOD = 93  # APPNOTE.TXT of PKWARE, 4.4.5
 _BLOCK = 1 << 16
 # The header of a member, APPNOTE.TXT 4.3.7. Its last two numbers are the lengths of its name and extra field.
 _HEADER = struct.Struct("<4s5H3I2H")
@@ -32,7 +32,7 @@ class DamagedZstandard(Exception):
     """A Zstandard stream that is truncated or invalid."""
 
 
-def unpacked_chunks(read: Callable[[int], bytes], name: str) -> Iterator[bytes]:
+def unpack_chunks(read: Callable[[int], bytes], name: str) -> Iterator[bytes]:
     """Unpack a stream of frames in chunks of at most 64 KiB. `read` returns up to that many packed bytes.
 
     Raises DamagedZstandard, and InvalidInput naming the file if no library is installed.
@@ -59,7 +59,7 @@ def unpacked_chunks(read: Callable[[int], bytes], name: str) -> Iterator[bytes]:
             data = b""
 
 
-def unpacked_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
+def unpack_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
     """Unpack a member of an archive in chunks. Raises like `unpacked_chunks`, also for a wrong checksum."""
     file.seek(found.header_offset)
     head = file.read(_HEADER.size)
@@ -75,7 +75,7 @@ def unpacked_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterat
         at, left = at + len(data), left - len(data)
         return data
 
-    for chunk in unpacked_chunks(read, name):
+    for chunk in unpack_chunks(read, name):
         checksum = zlib.crc32(chunk, checksum)
         yield chunk
     if checksum != found.CRC:
@@ -117,7 +117,7 @@ _DAMAGED = (
 
 
 @contextmanager
-def unzipped(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+def open_log(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
     """Open a file, or the JSON log in a `.eval` archive, with the size limit of packed files.
 
     Raises InvalidConversation for any other archive, and for a damaged one.
@@ -146,14 +146,14 @@ class _Archive(NamedTuple):
     def chunks(self, member: str) -> Iterator[bytes]:
         """Unpack a member in chunks. Raises InvalidConversation for an unsupported compression method."""
         found = self.archive.getinfo(member)
-        if found.compress_type == METHOD:
-            yield from unpacked_member(self.file, found, self.name)
+        if found.compress_type == ZSTD_METHOD:
+            yield from unpack_member(self.file, found, self.name)
         elif found.compress_type in _BOUNDED:
             with self.archive.open(found) as packed:
                 yield from iter(lambda: packed.read(_ARCHIVE_BLOCK), b"")
         else:
             how = _METHODS.get(found.compress_type, f"method {found.compress_type}")
-            what = f"{shown(member)} uses {how}, not deflate or Zstandard"
+            what = f"{short_repr(member)} uses {how}, not deflate or Zstandard"
             raise InvalidConversation(f"{self.name} cannot be unpacked: {what}", hint=_CONVERT)
 
 
@@ -210,7 +210,7 @@ _EVENT = re.compile(r"(?:event-)?(\d+)(?:-[0-9A-Za-z-]+)?\.json")
 _FOLDER_BLOCK = 1 << 16
 
 
-def is_of_events(path: str | Path) -> bool:
+def is_event_folder(path: str | Path) -> bool:
     """Return whether a path is a folder of event files."""
     folder = Path(path)
     if folder.name != EVENTS:
@@ -221,7 +221,7 @@ def is_of_events(path: str | Path) -> bool:
         return False
 
 
-def folder_chunks(path: str | Path) -> Iterator[bytes]:
+def read_event_folder(path: str | Path) -> Iterator[bytes]:
     """Yield the events of a folder as one JSON list, in the order of their numbers.
 
     Raises InvalidInput naming a file that cannot be read.
@@ -231,7 +231,7 @@ def folder_chunks(path: str | Path) -> Iterator[bytes]:
     for _, each in sorted((int(found[1]), each) for found, each in numbered):
         yield lead
         try:
-            with open_within(each) as file:
+            with open_regular_file(each) as file:
                 yield from iter(lambda file=file: file.read(_FOLDER_BLOCK), b"")  # type: ignore[misc]
         except OSError as exc:
             raise InvalidInput(

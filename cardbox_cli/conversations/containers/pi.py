@@ -11,17 +11,17 @@ from typing import Any
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.conversations.containers.container_entries import (
     call_block,
-    container,
-    entry,
+    container_format,
     image_block,
+    iterate_objects,
     message_cards,
-    objects_in,
     result_block,
     text_block,
     thinking_block,
+    timed_entry,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents
+from cardbox_cli.conversations.json_documents import JsonDocuments
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
 
@@ -53,10 +53,10 @@ def _mark(line: dict[str, Any]) -> str | None:
     return next((why for why, keys in _MESSAGES.items() if keys <= line.keys()), None)
 
 
-def _read(documents: Documents) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments) -> Iterator[Conversation]:
     parents: dict[str, str | None] = {}
     session, name, last = None, None, None
-    for _, line in objects_in(documents):
+    for _, line in iterate_objects(documents):
         if line.get("type") == _HEADER:
             session = text_at(line, "id")
         elif (own := text_at(line, "id")) is not None:
@@ -86,14 +86,14 @@ def _path(leaf: str | None, parents: Mapping[str, str | None]) -> set[str]:
     return path
 
 
-def _entries(documents: Documents, path: set[str]) -> Iterator[FileEntry]:
+def _entries(documents: JsonDocuments, path: set[str]) -> Iterator[FileEntry]:
     """Yield the header, the lines of a path, and those outside the tree."""
-    for number, (place, line) in enumerate(objects_in(documents)):
+    for number, (place, line) in enumerate(iterate_objects(documents)):
         own = text_at(line, "id")
         if line.get("type") == _HEADER or own is None:
-            yield entry(str(number), line, place)
+            yield timed_entry(str(number), line, place)
         elif own in path:
-            yield entry(own, line, place)
+            yield timed_entry(own, line, place)
 
 
 def _cards(line: dict[str, Any]) -> list[CardDraft]:
@@ -164,4 +164,4 @@ def _block(part: Any, message: dict[str, Any]) -> dict[str, Any]:
     return part if isinstance(part, dict) else text_block(str(part))
 
 
-FORMAT = container(NAME, ANTHROPIC, mark=_mark, read=_read, cards=_cards)
+FORMAT = container_format(NAME, ANTHROPIC, mark=_mark, read=_read, cards=_cards)

@@ -5,10 +5,15 @@ from functools import partial
 from typing import Any
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.conversations.containers.container_entries import container, kept_with, message_cards, parts
+from cardbox_cli.conversations.containers.container_entries import (
+    container_format,
+    list_items,
+    message_cards,
+    store_entry,
+)
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.message_lists import is_list, lack_of, where_any_has_messages
+from cardbox_cli.conversations.json_documents import JsonDocuments
+from cardbox_cli.conversations.message_lists import is_list, missing_list_error, require_some_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.openai.cards import card_of_message
@@ -24,7 +29,7 @@ def _mark(run: dict[str, Any]) -> str | None:
     if is_list(run.get("trajectory")) and is_list(run.get("history")):
         return "an object has 'trajectory' and 'history'"
     attempts = run.get("attempts")
-    if is_list(attempts) and any(_mark(each) for each in parts(attempts) if isinstance(each, dict)):
+    if is_list(attempts) and any(_mark(each) for each in list_items(attempts) if isinstance(each, dict)):
         return "'attempts' have a 'trajectory' and a 'history'"
     history: Any = run.get("history")
     first = next(iter(history), None) if is_list(history) else None
@@ -32,12 +37,12 @@ def _mark(run: dict[str, Any]) -> str | None:
     return "messages of a 'history' have a 'message_type'" if is_one else None
 
 
-def _read(documents: Documents) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments) -> Iterator[Conversation]:
     """Yield the history of a run, or that of each attempt if none was chosen."""
-    return where_any_has_messages(_histories(documents))
+    return require_some_messages(_histories(documents))
 
 
-def _histories(documents: Documents) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
+def _histories(documents: JsonDocuments) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
     """Yield the conversations of the runs, each with an error if it is an attempt without a history."""
     for place, run in documents:
         if not isinstance(run, dict) or _mark(run) is None:
@@ -45,9 +50,9 @@ def _histories(documents: Documents) -> Iterator[tuple[Conversation, InvalidConv
         if is_list(run.get("history")):
             yield _conversation(run, place), None
             continue
-        for index, attempt in enumerate(parts(run["attempts"])):
+        for index, attempt in enumerate(list_items(run["attempts"])):
             where = f"{place}: attempts[{index}]"
-            lack = lack_of("history", attempt, f"{where}: a SWE-agent attempt must have a history")
+            lack = missing_list_error("history", attempt, f"{where}: a SWE-agent attempt must have a history")
             yield _conversation(attempt, where), lack
 
 
@@ -82,7 +87,7 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
         said["tool_call_id"] = answered[0]
     thought = message.get("thinking_blocks")
     thoughts = message_cards("assistant", thought) if isinstance(thought, list) and thought else []
-    return kept_with([*thoughts, card_of_message({"content": None, **said})], message)
+    return store_entry([*thoughts, card_of_message({"content": None, **said})], message)
 
 
-FORMAT = container(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards)
+FORMAT = container_format(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards)

@@ -7,34 +7,34 @@ from typing import Any
 from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import MESSAGE, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
-from cardbox_cli.conversations.json_documents import Documents
-from cardbox_cli.conversations.message_lists import MessageList, find_messages, lists_within
+from cardbox_cli.conversations.json_documents import JsonDocuments
+from cardbox_cli.conversations.message_lists import MessageList, find_lists, find_messages
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.openai.cards import card_of_message
 
 
 def read_lists(
-    name: str, shape: MessageShape, documents: Documents, *, at: str | None = None
+    name: str, shape: MessageShape, documents: JsonDocuments, *, at: str | None = None
 ) -> Iterator[Conversation]:
     """Yield the conversations in a file whose messages are of a shape."""
     for found in find_messages(documents, at, shape):
-        yield found.conversation(name, Rereadable(partial(entries_of, found)))
+        yield found.conversation(name, Rereadable(partial(list_entries, found)))
 
 
-def entries_of(found: MessageList) -> Iterator[FileEntry]:
+def list_entries(found: MessageList) -> Iterator[FileEntry]:
     """Yield the messages of a list. Their positions are their numbers."""
     for number, message in enumerate(found.messages):
         yield FileEntry(str(number), message, f"{found.place}: message {number}")
 
 
-def marks_of(shape: MessageShape, said: Callable[[Any], str | None], value: Any) -> str | None:
+def find_evidence(shape: MessageShape, said: Callable[[Any], str | None], value: Any) -> str | None:
     """Return the evidence that a value holds messages of a shape that no other format has.
 
     `said` returns the evidence in a message, None for anything else.
     """
     if (mark := said(value)) is not None:
         return mark
-    found = next((messages for messages, _ in lists_within(value, (shape,)) if messages), ())
+    found = next((messages for messages, _ in find_lists(value, (shape,)) if messages), ())
     return said(next(iter(found), None))
 
 
@@ -44,6 +44,6 @@ def chat_card(message: Mapping[str, Any], name: str) -> CardDraft:
     return keep(card, name) if MESSAGE in card.metadata else card
 
 
-def no_original(changed: CardDraft, _: CardDraft) -> CardDraft:
+def keep_unchanged(changed: CardDraft, _: CardDraft) -> CardDraft:
     """Return the card unchanged: read-only formats have no original to preserve."""
     return changed

@@ -14,8 +14,8 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.messages import gather, never_a_message, role_of
 from cardbox_cli.context.parts import text_at, text_of
 from cardbox_cli.context.sources import imported_card, keep
-from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, moment
-from cardbox_cli.conversations.json_documents import Document, Documents, held
+from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, parse_time
+from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, load_lazy_lists
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
@@ -23,9 +23,9 @@ from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
-from cardbox_cli.providers.anthropic.cards import AnthropicFiles, emptied, with_ids
+from cardbox_cli.providers.anthropic.cards import AnthropicFiles, empty_content, restore_ids
 from cardbox_cli.providers.registry import provider_named
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 NAME = "claude-code"
 # The type of a line that often precedes the first line with the session's id.
@@ -78,28 +78,28 @@ def _is_line(line: Any) -> bool:
 class _SessionLines:
     """The numbered lines of a session, whose file is JSON lines or one JSON list."""
 
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: JsonDocuments) -> None:
         self._documents = documents
 
-    def numbered(self) -> Iterator[tuple[int, Document]]:
+    def numbered(self) -> Iterator[tuple[int, JsonDocument]]:
         """Read all lines in order."""
-        if self._documents.in_lines:
+        if self._documents.is_json_lines:
             return self._documents.numbered()
         [(place, value)] = self._documents
         if not is_list(value):
-            return iter([(0, Document(place, value))])
-        return ((index, Document(f"{place}[{index}]", line)) for index, line in enumerate(value))
+            return iter([(0, JsonDocument(place, value))])
+        return ((index, JsonDocument(f"{place}[{index}]", line)) for index, line in enumerate(value))
 
-    def line(self, number: int) -> Document:
+    def line(self, number: int) -> JsonDocument:
         """Return one line. If the file is a JSON list, it stays in memory."""
-        return self._documents.line(number) if self._documents.in_lines else self._all_lines[number]
+        return self._documents.line(number) if self._documents.is_json_lines else self._all_lines[number]
 
     @cached_property
-    def _all_lines(self) -> list[Document]:
+    def _all_lines(self) -> list[JsonDocument]:
         return [document for _, document in self.numbered()]
 
 
-def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     """Yield the session in a file, and then its sidechains, each in the order of the file."""
     if at is not None:
         raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="omit --at")
@@ -137,7 +137,7 @@ def _continues_other_file(lines: _SessionLines, numbers: Iterable[int]) -> bool:
 def _entries(lines: _SessionLines, numbers: Iterable[int]) -> Iterator[FileEntry]:
     for position, number in enumerate(numbers):
         place, line = lines.line(number)
-        yield FileEntry(str(position), held(line), place, moment(text_at(line, "timestamp")))
+        yield FileEntry(str(position), load_lazy_lists(line), place, parse_time(text_at(line, "timestamp")))
 
 
 def _threads(lines: _SessionLines) -> "dict[_Thread, array[int]]":
@@ -155,7 +155,7 @@ def _threads(lines: _SessionLines) -> "dict[_Thread, array[int]]":
 
 def _check_line(line: Any, place: str) -> None:
     if not isinstance(line, dict):
-        raise InvalidConversation(f"{place}: a line of a session must be an object, not {json_kind(line)}")
+        raise InvalidConversation(f"{place}: a line of a session must be an object, not {json_type(line)}")
     if not isinstance(line.get("type"), str):
         raise InvalidConversation(
             f"{place}: a line of a Claude Code session must have a type",
@@ -191,7 +191,7 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
     if line["type"] not in ("user", "assistant") or not _is_message(message):
         return [imported_card(SESSION_EVENT, JsonContent(line))]
     cards = _messages().content_cards(message["role"], message["content"], NAME)
-    around = {**line, "message": {**message, "content": emptied(message["content"])}}
+    around = {**line, "message": {**message, "content": empty_content(message["content"])}}
     group = {"source_group": message["id"]} if text_at(message, "id") else {}
     cards = [keep(card, NAME, **group) for card in cards]
     return [keep(cards[0], NAME, source_line=around), *cards[1:]]
@@ -227,11 +227,11 @@ def _event(card: Card) -> dict[str, Any] | None:
 def _line_of(cards: Sequence[Card], others: dict[str, str]) -> dict[str, Any]:
     if (around := _envelope(cards[0])) is not None:
         message = _messages().filled(around["message"], cards)
-        return {**around, "message": with_ids(message, others)}
+        return {**around, "message": restore_ids(message, others)}
     role = role_of(cards[0])
     if role == "system":
         return {"type": role, "content": text_of(_messages().joined_content(cards))}
-    return {"type": role, "message": with_ids(_messages().message_of(cards), others)}
+    return {"type": role, "message": restore_ids(_messages().message_of(cards), others)}
 
 
 def _envelope(card: Card) -> dict[str, Any] | None:

@@ -10,13 +10,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cardbox_cli.context.parts import text_at
-from cardbox_cli.conversations.containers.container_entries import parts
+from cardbox_cli.conversations.containers.container_entries import list_items
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
-from cardbox_cli.conversations.formats.chat_messages import no_original
-from cardbox_cli.conversations.formats.registry import format_named
-from cardbox_cli.conversations.json_documents import Document, Documents, HeldDocuments, held
+from cardbox_cli.conversations.formats.chat_messages import keep_unchanged
+from cardbox_cli.conversations.formats.registry import find_format
+from cardbox_cli.conversations.json_documents import (
+    JsonDocument,
+    JsonDocuments,
+    MemoryDocuments,
+    load_lazy_lists,
+)
 from cardbox_cli.conversations.message_lists import is_list
-from cardbox_cli.conversations.recognition import recognise
+from cardbox_cli.conversations.recognition import recognize_format
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
@@ -50,21 +55,21 @@ def _find_request(value: Any, url: str = "", key: str = "") -> _RecordedRequest 
     )
 
 
-def _format_of(sent: _RecordedRequest, documents: Documents, body: Any) -> Format | None:
+def _format_of(sent: _RecordedRequest, documents: JsonDocuments, body: Any) -> Format | None:
     """Return the format of a body by its URL, otherwise by its evidence. None for a body without messages."""
-    formats = [format_named(name) for name in PROVIDERS]
+    formats = [find_format(name) for name in PROVIDERS]
     path = sent.url.partition("?")[0].rstrip("/")
     for each in providers():
         if any(path.endswith(end) for end in each.files.endpoints):
-            found = format_named(each.name)
+            found = find_format(each.name)
             return found if found.fits(body) or found.marks(body) else None
     marked = any(each.marks(body) is not None for each in formats)
-    if not marked and not format_named(DEFAULT).fits(body):
+    if not marked and not find_format(DEFAULT).fits(body):
         return None
-    return recognise(documents, formats, format_named(DEFAULT)).format
+    return recognize_format(documents, formats, find_format(DEFAULT)).format
 
 
-def _body(sent: _RecordedRequest, place: str) -> Documents | None:
+def _body(sent: _RecordedRequest, place: str) -> JsonDocuments | None:
     """Parse the body of a request as a document, None if it is not a JSON object."""
     try:
         value = exact_json.read(sent.text, exact_json.strict_reader)
@@ -73,7 +78,7 @@ def _body(sent: _RecordedRequest, place: str) -> Documents | None:
     except ValueError as exc:
         raise InvalidConversation(f"{place}: {sent.key}: {exc}") from exc
     where = f"{place}: {sent.key}"
-    return HeldDocuments(where, [Document(where, value)]) if isinstance(value, dict) else None
+    return MemoryDocuments(where, [JsonDocument(where, value)]) if isinstance(value, dict) else None
 
 
 def _marks(value: Any) -> str | None:
@@ -93,7 +98,7 @@ def _marks(value: Any) -> str | None:
 
 
 def _has_messages(value: Any) -> bool:
-    return any(format_named(name).fits(value) for name in PROVIDERS)
+    return any(find_format(name).fits(value) for name in PROVIDERS)
 
 
 def _fits(value: Any) -> bool:
@@ -104,7 +109,7 @@ def _fits(value: Any) -> bool:
     return has_address or any(isinstance(value.get(key), dict) for key in _HOLDERS)
 
 
-def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
         raise UsageError(f"--at {at}: the format {NAME} has fixed keys of messages", hint="omit --at")
     total = found = 0
@@ -127,16 +132,19 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
         )
 
 
-def _entries(documents: Documents) -> Iterator[Document]:
+def _entries(documents: JsonDocuments) -> Iterator[JsonDocument]:
     """Yield the entries of a log: those of a HAR file, the items of a list, or the lines."""
     for place, value in documents:
         log = value.get("log") if isinstance(value, dict) else None
         listed = log.get("entries") if isinstance(log, dict) else value
         where = f"{place}: entries" if isinstance(log, dict) else place
         if is_list(listed):
-            yield from (Document(f"{where}[{index}]", held(each)) for index, each in enumerate(parts(listed)))
+            yield from (
+                JsonDocument(f"{where}[{index}]", load_lazy_lists(each))
+                for index, each in enumerate(list_items(listed))
+            )
         else:
-            yield Document(place, held(value))
+            yield JsonDocument(place, load_lazy_lists(value))
 
 
 def _no_cards(_: FileEntry) -> list[CardDraft]:
@@ -145,7 +153,7 @@ def _no_cards(_: FileEntry) -> list[CardDraft]:
 
 def _check_first(mark: Any, value: Any) -> Any:
     """Apply `mark` to a value, or to the first item of a list."""
-    return mark(next(iter(parts(value)), None) if is_list(value) else value)
+    return mark(next(iter(list_items(value)), None) if is_list(value) else value)
 
 
 FORMAT = Format(
@@ -156,6 +164,6 @@ FORMAT = Format(
     fits=partial(_check_first, _fits),
     read=_read,
     draft=_no_cards,
-    keep_original=no_original,
+    keep_original=keep_unchanged,
     export=None,
 )

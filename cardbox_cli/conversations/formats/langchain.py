@@ -13,9 +13,9 @@ from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, never_a_message
 from cardbox_cli.context.parts import arguments_of, arguments_text, data_url, kind, text_at
 from cardbox_cli.context.provider import MessageShape
-from cardbox_cli.context.sources import LINE, as_failed, keep, same_json
-from cardbox_cli.conversations.conversation import FileEntry, Format, indented_list
-from cardbox_cli.conversations.formats.chat_messages import chat_card, marks_of, read_lists
+from cardbox_cli.context.sources import LINE, keep, mark_failed, same_json
+from cardbox_cli.conversations.conversation import FileEntry, Format, format_indented_list
+from cardbox_cli.conversations.formats.chat_messages import chat_card, find_evidence, read_lists
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.layers import CHECKPOINT
@@ -97,7 +97,7 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
         raise InvalidConversation(f"{entry.place}: unknown role {chat['role']!r} for format {NAME}")
     card = chat_card(chat, NAME)
     if chat["role"] == "tool" and text_at(found[1], "status") == "error":
-        card = as_failed(card)
+        card = mark_failed(card)
     written = _encode_card(card)
     # If all values are strings, the faster `==` cannot confuse True and 1.
     is_text = isinstance(chat["content"], str) and "tool_calls" not in chat
@@ -165,7 +165,7 @@ def _calls(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _export(cards: Iterable[Card]) -> Iterator[str]:
     """Yield a JSON list of messages in chunks."""
-    return indented_list(_export_messages(cards))
+    return format_indented_list(_export_messages(cards))
 
 
 def _export_messages(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
@@ -241,7 +241,7 @@ FORMAT = Format(
     name=NAME,
     provider=DEFAULT,
     keyspace=(NAME,),
-    marks=partial(marks_of, _SHAPE, _evidence),
+    marks=partial(find_evidence, _SHAPE, _evidence),
     fits=_fits,
     read=partial(read_lists, NAME, _SHAPE),
     draft=_draft,

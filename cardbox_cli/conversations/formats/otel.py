@@ -12,8 +12,8 @@ from typing import Any
 from cardbox_cli.context.parts import arguments_text, data_url, kind, text_at
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
-from cardbox_cli.conversations.formats.chat_messages import chat_card, no_original
-from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.formats.chat_messages import chat_card, keep_unchanged
+from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
@@ -92,7 +92,7 @@ def _fits(value: Any) -> bool:
     return any("attributes" in span for _, span in _spans(value, "") if isinstance(span, dict))
 
 
-def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
         raise UsageError(f"--at {at}: a span has no key of messages", hint="omit --at")
     total = found = 0
@@ -101,7 +101,7 @@ def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversati
             total += 1
             if _holds_messages(span):
                 found += 1
-                yield _conversation(held(span), where)
+                yield _conversation(load_lazy_lists(span), where)
     if total and not found:
         raise InvalidConversation(
             f"{documents.name}: none of {total} spans has messages",
@@ -229,6 +229,6 @@ FORMAT = Format(
     read=_read,
     draft=_draft,
     draft_request=_draft_request,
-    keep_original=no_original,
+    keep_original=keep_unchanged,
     export=None,
 )

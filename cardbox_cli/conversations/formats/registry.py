@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cardbox_cli.conversations.conversation import Format
-    from cardbox_cli.conversations.json_documents import Documents
-    from cardbox_cli.conversations.recognition import Recognised
+    from cardbox_cli.conversations.json_documents import JsonDocuments
+    from cardbox_cli.conversations.recognition import RecognizedFormat
     from cardbox_cli.model.cards import Card
 
 
@@ -28,7 +28,7 @@ class OtherFormat(NamedTuple):
     read_only: bool = True
 
 
-OTHERS = {
+OTHER_FORMATS = {
     "codex": OtherFormat("cardbox_cli.conversations.containers.codex"),
     "inspect": OtherFormat("cardbox_cli.conversations.containers.inspect_logs"),
     "letta": OtherFormat("cardbox_cli.conversations.containers.letta"),
@@ -45,42 +45,42 @@ OTHERS = {
 
 def format_names() -> tuple[str, ...]:
     """Return the names of all formats."""
-    return (*PROVIDERS, *OTHERS)
+    return (*PROVIDERS, *OTHER_FORMATS)
 
 
 @cache
-def format_named(name: str) -> "Format":
+def find_format(name: str) -> "Format":
     """Return the format of this name, one of `format_names`."""
-    if name in OTHERS:
-        other: Format = import_module(OTHERS[name].module).FORMAT
+    if name in OTHER_FORMATS:
+        other: Format = import_module(OTHER_FORMATS[name].module).FORMAT
         return other
     from cardbox_cli.conversations.provider_messages import messages_format
 
     return messages_format(provider_named(name))
 
 
-def exported_names() -> tuple[str, ...]:
+def export_format_names() -> tuple[str, ...]:
     """Return the names of the formats that a box can be exported to."""
-    return (*PROVIDERS, *(name for name, other in OTHERS.items() if not other.read_only))
+    return (*PROVIDERS, *(name for name, other in OTHER_FORMATS.items() if not other.read_only))
 
 
-def exporter_named(name: str) -> "Callable[[Iterable[Card]], Iterator[str]]":
+def find_exporter(name: str) -> "Callable[[Iterable[Card]], Iterator[str]]":
     """Return the export function of this format, one of `exported_names`."""
-    export = format_named(name).export
+    export = find_format(name).export
     assert export is not None, name
     return export
 
 
-def choose_format(name: str | None, documents: "Documents") -> "Recognised":
+def choose_format(name: str | None, documents: "JsonDocuments") -> "RecognizedFormat":
     """Return the format of this name, or recognize the file's format if `name` is None.
 
     The providers' formats come last, in their order. Messages without evidence are the default provider's.
     Raises InvalidConversation for a file of several formats, or of another format than `name`.
     """
-    from cardbox_cli.conversations.recognition import Recognised, check_named, recognise
+    from cardbox_cli.conversations.recognition import RecognizedFormat, check_format, recognize_format
 
-    formats = [format_named(each) for each in (*OTHERS, *PROVIDERS)]
+    formats = [find_format(each) for each in (*OTHER_FORMATS, *PROVIDERS)]
     if name is None:
-        return recognise(documents, formats, format_named(DEFAULT))
-    check_named(documents, format_named(name), formats, format_named(DEFAULT))
-    return Recognised(format_named(name))
+        return recognize_format(documents, formats, find_format(DEFAULT))
+    check_format(documents, find_format(name), formats, find_format(DEFAULT))
+    return RecognizedFormat(find_format(name))

@@ -11,8 +11,13 @@ from cardbox_cli.context.parts import arguments_text, text_at
 from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
-from cardbox_cli.conversations.formats.chat_messages import chat_card, entries_of, marks_of, no_original
-from cardbox_cli.conversations.json_documents import Documents, held
+from cardbox_cli.conversations.formats.chat_messages import (
+    chat_card,
+    find_evidence,
+    keep_unchanged,
+    list_entries,
+)
+from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
 from cardbox_cli.conversations.message_lists import MessageList, find_messages
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
@@ -42,9 +47,9 @@ def _is_turn(value: Any) -> bool:
 _SHAPE = MessageShape("conversations", _is_turn, is_own=True)
 
 
-def _read(documents: Documents, *, at: str | None = None) -> Iterator[Conversation]:
+def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     for found in find_messages(documents, at, _SHAPE):
-        tools = _tools_of(held(found.siblings.get(_TOOLS)))
+        tools = _tools_of(load_lazy_lists(found.siblings.get(_TOOLS)))
         request = FileEntry(_TOOLS, tools, f"{found.place}: {_TOOLS}") if tools else None
         yield found.conversation(NAME, Rereadable(partial(_entries, found)), request)
 
@@ -54,7 +59,7 @@ def _entries(found: MessageList) -> Iterator[FileEntry]:
     prompt = found.siblings.get(_SYSTEM)
     if isinstance(prompt, str) and prompt:
         yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, found.place)
-    yield from entries_of(found)
+    yield from list_entries(found)
 
 
 def _tools_of(value: Any) -> list[dict[str, Any]]:
@@ -107,12 +112,12 @@ FORMAT = Format(
     provider=DEFAULT,
     keyspace=(NAME,),
     marks=partial(
-        marks_of, _SHAPE, lambda turn: "a message has 'from' and 'value'" if _is_turn(turn) else None
+        find_evidence, _SHAPE, lambda turn: "a message has 'from' and 'value'" if _is_turn(turn) else None
     ),
     fits=_is_turn,
     read=_read,
     draft=_draft,
     draft_request=lambda entry: [imported_card(TOOLS, ToolContent(entry.value))],
-    keep_original=no_original,
+    keep_original=keep_unchanged,
     export=None,
 )

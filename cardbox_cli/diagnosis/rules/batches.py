@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Evidence, Proof
+from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Proof, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import REAP
 from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_DISPATCHED, TASK_OPEN, TASK_PENDING
@@ -26,22 +26,22 @@ def _running(s: Snapshot, *, own: bool) -> Iterator[BatchFacts]:
     return (batch for batch in _awaited(s, own=own) if batch.status == IN_PROGRESS)
 
 
-def _batch(s: Snapshot, batch: BatchFacts) -> Evidence:
+def _batch(s: Snapshot, batch: BatchFacts) -> RowEvidence:
     ended = sum(task.status not in TASK_OPEN for task in batch.tasks)
     until = f"deadline {show.instant(s, batch.deadline_at)}" if batch.deadline_at else "no deadline"
     children = f"{ended} of {len(batch.tasks)} children have ended"
-    return Evidence(batch.table, batch.batch_id, f"{batch.status}, {children}; {until}")
+    return RowEvidence(batch.table, batch.batch_id, f"{batch.status}, {children}; {until}")
 
 
-def _task(s: Snapshot, batch: BatchFacts, task: TaskFacts) -> Evidence:
+def _task(s: Snapshot, batch: BatchFacts, task: TaskFacts) -> RowEvidence:
     position = "?" if task.task_index is None else str(task.task_index)
     turn = f", turn {task.turn}" if task.turn else f", due for dispatch {show.instant(s, task.due_at)}"
     ended = f", which ended {task.ended} {show.instant(s, task.ended_at)}" if task.ended else ""
     table = batch.table.replace("batches", "batch_tasks")
-    return Evidence(table, f"{batch.batch_id}/{position}", f"{task.status}{turn}{ended}")
+    return RowEvidence(table, f"{batch.batch_id}/{position}", f"{task.status}{turn}{ended}")
 
 
-def _open_tasks(s: Snapshot, batch: BatchFacts) -> tuple[Evidence, ...]:
+def _open_tasks(s: Snapshot, batch: BatchFacts) -> tuple[RowEvidence, ...]:
     return tuple(_task(s, batch, task) for task in batch.tasks if task.status in TASK_OPEN)
 
 

@@ -3,7 +3,7 @@ and an output box that two turns share.
 """
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import STOP_SHARER, fenced_command
 from cardbox_cli.execution.requests.request_checks import LOSSES
@@ -12,7 +12,7 @@ from cardbox_cli.model.execution.situations import LossKind
 
 def _missing_box(s: Snapshot) -> Proof:
     gone = tuple(
-        Evidence("public.card_boxes", box.box_id, f"no such row; the turn's {box.pointer} box")
+        RowEvidence("public.card_boxes", box.box_id, f"no such row; the turn's {box.pointer} box")
         for box in s.boxes
         if not box.exists and not _is_recreated(s, box.pointer)
     )
@@ -27,7 +27,9 @@ def _is_recreated(s: Snapshot, pointer: str) -> bool:
 def _lost_card_rule(kind: LossKind, state: str) -> DiagnosisRule:
     def holds(s: Snapshot) -> Proof:
         lost = tuple(
-            Evidence("public.cards", lack.card_id or "", f"{state}; in the {lack.pointer} box {lack.box_id}")
+            RowEvidence(
+                "public.cards", lack.card_id or "", f"{state}; in the {lack.pointer} box {lack.box_id}"
+            )
             for lack in s.lacking
             if lack.kind == kind
         )
@@ -55,7 +57,7 @@ def _is_harmless(s: Snapshot) -> bool:
 
 def _no_profile(s: Snapshot) -> Proof:
     proof = tuple(
-        Evidence("public.card_boxes", lack.box_id, "holds no sys.profile card; the turn's profile box")
+        RowEvidence("public.card_boxes", lack.box_id, "holds no sys.profile card; the turn's profile box")
         for lack in s.lacking
         if lack.kind == "no-profile"
     )
@@ -63,20 +65,22 @@ def _no_profile(s: Snapshot) -> Proof:
 
 
 def _end_refused(s: Snapshot) -> Command | None:
-    return None if s.ended else _end(s, "the provider would reject its history")
+    return None if s.has_ended else _end(s, "the provider would reject its history")
 
 
 def _end(s: Snapshot, reason: str) -> Command:
-    if s.at_head is None:
+    if s.head_status is None:
         return ("turn", "stop", s.agent_turn_id)
     return fenced_command("fail", s, reason)
 
 
 def _shared_output(s: Snapshot) -> Proof:
-    if s.at_head is None or len(s.sharers) < 2:
+    if s.head_status is None or len(s.sharers) < 2:
         return None
     shows = "turn {0.agent_turn_id} writes to output box {0.box_id}"
-    return tuple(Evidence("state.agent_state_head", each.agent_id, shows.format(each)) for each in s.sharers)
+    return tuple(
+        RowEvidence("state.agent_state_head", each.agent_id, shows.format(each)) for each in s.sharers
+    )
 
 
 _LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
@@ -114,7 +118,7 @@ RULES = (
         actor="the operator: {lint} shows why; {repair} makes a repaired copy for `cbx turn rebox`;"
         " or end the turn",
         fix=Remedy("`cbx turn fail`", _end_refused),
-        aside=lambda s: s.ended or _is_running(s),
+        aside=lambda s: s.has_ended or _is_running(s),
         after_end=True,
     ),
     DiagnosisRule(

@@ -1,10 +1,10 @@
 """Rules about the setup of an agent and its project that keeps workers from a due turn."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import LiveWorker
-from cardbox_cli.text import closest, command_line, quoted
+from cardbox_cli.text import closest, command_line, quote_word
 
 
 def _lacks_worker(s: Snapshot) -> bool:
@@ -14,12 +14,12 @@ def _lacks_worker(s: Snapshot) -> bool:
     return bool(s.unclaimed)
 
 
-def _due_rows(s: Snapshot) -> tuple[Evidence, ...]:
+def _due_rows(s: Snapshot) -> tuple[RowEvidence, ...]:
     return tuple(show.due_row(s, row) for row in s.unclaimed)
 
 
-def _roster(s: Snapshot) -> Evidence:
-    return Evidence("resource.project_agents", s.agent_id, f"worker target {s.worker_target}")
+def _roster(s: Snapshot) -> RowEvidence:
+    return RowEvidence("resource.project_agents", s.agent_id, f"worker target {s.worker_target}")
 
 
 def _serving(s: Snapshot, target: str | None) -> tuple[LiveWorker, ...]:
@@ -29,7 +29,7 @@ def _serving(s: Snapshot, target: str | None) -> tuple[LiveWorker, ...]:
 def _not_on_roster(s: Snapshot) -> Proof:
     if s.setup.on_roster or s.running or not s.unclaimed:
         return None
-    return (*_due_rows(s), Evidence("resource.project_agents", s.agent_id, "no such row"))
+    return (*_due_rows(s), RowEvidence("resource.project_agents", s.agent_id, "no such row"))
 
 
 def _provision(s: Snapshot, *options: str) -> Command | None:
@@ -45,7 +45,7 @@ def _is_outdated(s: Snapshot) -> bool:
 def _outdated_target(s: Snapshot) -> Proof:
     if not _is_outdated(s):
         return None
-    profile = Evidence(
+    profile = RowEvidence(
         "resource.profiles", s.setup.profile_name or "", f"worker target {s.setup.profile_target}"
     )
     return (*_due_rows(s), _roster(s), profile, *show.live_workers(_serving(s, s.setup.profile_target)))
@@ -68,7 +68,7 @@ def _correct_either_target(s: Snapshot) -> str:
     correction = command_line(_provision(s, "--worker-target", _similar_target(s) or "", "--update") or ())
     return (
         f"the operator: if the agent's target is wrong, run `{correction}` and correct its profile; if the "
-        f"worker's is wrong, run `cbx worker run --target {quoted(s.worker_target or '')} --exec CMD`"
+        f"worker's is wrong, run `cbx worker run --target {quote_word(s.worker_target or '')} --exec CMD`"
     )
 
 
@@ -80,7 +80,7 @@ def _worker_elsewhere(s: Snapshot) -> Proof:
 
 def _archived(s: Snapshot) -> Proof:
     project = s.setup.archived
-    return None if project is None else (Evidence("public.projects", project, "archived"),)
+    return None if project is None else (RowEvidence("public.projects", project, "archived"),)
 
 
 RULES = (

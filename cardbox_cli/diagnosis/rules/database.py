@@ -1,7 +1,7 @@
 """Rules about the database itself: locks, and transactions that are read-only by default."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
+from cardbox_cli.diagnosis.registry import DiagnosisRule, Proof, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.limits import LOCK_HELD
 
@@ -15,10 +15,10 @@ def _read_only(s: Snapshot) -> Proof:
     """Prove that new connections cannot write, and that no worker with an older connection is known."""
     if s.read_only_by is None or s.worked_on or s.able_workers or s.agent_turn_id == "":
         return None
-    if s.in_time and not s.due_rows:
+    if s.is_in_time and not s.due_rows:
         return None
     says = f"on, by the {s.read_only_by}"
-    return (Evidence("pg_settings", "default_transaction_read_only", says), show.head(s))
+    return (RowEvidence("pg_settings", "default_transaction_read_only", says), show.head(s))
 
 
 RULES = (

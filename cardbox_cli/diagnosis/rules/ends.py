@@ -1,19 +1,19 @@
 """Rules about turns that have ended, and about ends that were not reported."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, RECORDS, DiagnosisRule, Evidence, Proof
+from cardbox_cli.diagnosis.registry import REAPER, RECORDS, DiagnosisRule, Proof, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import REAP, fenced
+from cardbox_cli.diagnosis.verdict import REAP, fenced_remedy
 from cardbox_cli.model.execution.turns import ERROR, SKIPPED, WAITING
 
 
 def _not_reported(s: Snapshot) -> Proof:
     """Prove that this turn has ended and that the call that waits for it has no report."""
     call = s.call
-    if not s.ended or call is None or call.wait_status != WAITING or call.report_status is not None:
+    if not s.has_ended or call is None or call.wait_status != WAITING or call.report_status is not None:
         return None
     waits = f"turn {call.agent_turn_id} of agent {call.agent_id} waits for it"
-    return (show.record(s), Evidence("state.turn_waiting_tools", call.tool_call_id, waits))
+    return (show.record(s), RowEvidence("state.turn_waiting_tools", call.tool_call_id, waits))
 
 
 def _child_not_reported(s: Snapshot) -> Proof:
@@ -21,7 +21,7 @@ def _child_not_reported(s: Snapshot) -> Proof:
     if not s.suspended:
         return None
     proof = tuple(
-        Evidence(
+        RowEvidence(
             "cbx.turns",
             child.agent_turn_id,
             f"ended: {child.end_status}; answers {call.tool_call_id}",
@@ -36,7 +36,7 @@ def _child_not_reported(s: Snapshot) -> Proof:
 def _head_not_freed(s: Snapshot) -> Proof:
     """Prove that the turn has a recorded end, is still active, and has no row that would run it again."""
     record = s.record
-    if record is None or record.end_status is None or s.at_head is None or s.promoted:
+    if record is None or record.end_status is None or s.head_status is None or s.promoted:
         return None
     if s.suspended and s.open_calls:
         return None
@@ -49,7 +49,9 @@ def _ran_again(s: Snapshot) -> Proof:
     runs = {each.step_id for each in s.delivered}
     if len(rows) < 2 and len(runs) < 2:
         return None
-    wrote = (Evidence("public.cards", each.card_id, _deliverable_note(each.step_id)) for each in s.delivered)
+    wrote = (
+        RowEvidence("public.cards", each.card_id, _deliverable_note(each.step_id)) for each in s.delivered
+    )
     return (*(show.row(s, row) for row in rows), *(wrote if len(runs) > 1 else ()))
 
 
@@ -58,13 +60,13 @@ def _deliverable_note(step_id: str | None) -> str:
 
 
 def _end_evidence(s: Snapshot) -> Proof:
-    if not s.ended:
+    if not s.has_ended:
         return None
     if s.record is not None and s.record.end_status is not None:
         return (show.record(s), *show.last_failure(s), *show.last_audit(s))
     if s.turn_row is not None:
         return (show.row(s, s.turn_row), show.head(s), *show.end(s), *show.last_failure(s))
-    return tuple(Evidence("state.agent_steps", step.step_id, step.status) for step in s.steps[-1:])
+    return tuple(RowEvidence("state.agent_steps", step.step_id, step.status) for step in s.steps[-1:])
 
 
 RULES = (
@@ -93,7 +95,7 @@ RULES = (
         proves="The turn has ended, but is still its agent's active turn: no queued turn can begin.",
         rank=93,
         holds=_head_not_freed,
-        fix=fenced("fail", "it has ended but is still active"),
+        fix=fenced_remedy("fail", "it has ended but is still active"),
         after_end=True,
     ),
     DiagnosisRule(

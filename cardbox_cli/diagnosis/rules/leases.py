@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import LEASES, REAPER, Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import LEASES, REAPER, Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import REAP, fenced_command
 from cardbox_cli.limits import FOREIGN_SILENCE
@@ -12,14 +12,14 @@ from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
 
 def _is_expired(s: Snapshot, row: InboxRow) -> bool:
     lease = s.lease_of(row)
-    return lease is not None and not s.lives(lease)
+    return lease is not None and not s.is_live(lease)
 
 
 def _is_abandoned(s: Snapshot, row: InboxRow) -> bool:
     """Return True if a row has no lease, and was claimed too long ago or at an unknown time."""
     if s.lease_of(row) is not None or s.being_ended:
         return False
-    return row.processed_at is None or s.age(row.processed_at) > FOREIGN_SILENCE.time
+    return row.processed_at is None or s.age(row.processed_at) > FOREIGN_SILENCE.duration
 
 
 def _crashed_rows(s: Snapshot) -> tuple[InboxRow, ...]:
@@ -29,22 +29,22 @@ def _crashed_rows(s: Snapshot) -> tuple[InboxRow, ...]:
 
 
 def _crashed_claim(s: Snapshot) -> Proof:
-    proof: list[Evidence] = []
+    proof: list[RowEvidence] = []
     for row in (rows := _crashed_rows(s)):
         proof += (show.row(s, row, f", claimed {show.instant(s, row.processed_at)}"), show.lease(s, row))
     return (show.head(s), *proof, *_owner(s, rows[0])) if rows else None
 
 
-def _owner(s: Snapshot, row: InboxRow) -> tuple[Evidence, ...]:
+def _owner(s: Snapshot, row: InboxRow) -> tuple[RowEvidence, ...]:
     lease = s.lease_of(row)
     entry = next((each for each in s.workers if lease is not None and each.worker_id == lease.owner), None)
     if lease is None:
         return ()
     if entry is None:
-        return (Evidence("cbx.workers", lease.owner, "no such row"),)
+        return (RowEvidence("cbx.workers", lease.owner, "no such row"),)
     alive, last = "alive" if entry.live else "dead", show.instant(s, entry.heartbeat_at)
     shows = f"{alive}, last heartbeat {last}, on {entry.host}, process {entry.pid}"
-    return (Evidence("cbx.workers", lease.owner, shows),)
+    return (RowEvidence("cbx.workers", lease.owner, shows),)
 
 
 def _worker_is_dead(s: Snapshot) -> Proof:
@@ -62,12 +62,12 @@ def _worker_is_silent(s: Snapshot) -> Proof:
     return (show.head(s), row, show.lease(s, s.carrier), *_last_step(s))
 
 
-def _last_step(s: Snapshot) -> tuple[Evidence, ...]:
+def _last_step(s: Snapshot) -> tuple[RowEvidence, ...]:
     if not s.steps:
         return ()
     step = s.steps[-1]
     shows = f"{step.status}, started {show.instant(s, step.started_at)}"
-    return (Evidence("state.agent_steps", step.step_id, shows),)
+    return (RowEvidence("state.agent_steps", step.step_id, shows),)
 
 
 def _running(s: Snapshot) -> Proof:
@@ -80,7 +80,7 @@ def _lease_ends(s: Snapshot) -> datetime | None:
     lease = s.lease_of(s.carrier)
     if lease is not None:
         return lease.expires_at
-    return s.last_sign + FOREIGN_SILENCE.time if s.last_sign else None
+    return s.last_sign + FOREIGN_SILENCE.duration if s.last_sign else None
 
 
 def _orphan_leases(s: Snapshot) -> tuple[Lease, ...]:
@@ -97,7 +97,7 @@ def _orphan_lease(s: Snapshot) -> Proof:
     named = tuple(
         show.row(s, rows[lease.inbox_id])
         if lease.inbox_id in rows
-        else Evidence("state.agent_inbox", lease.inbox_id, "no such row")
+        else RowEvidence("state.agent_inbox", lease.inbox_id, "no such row")
         for lease in orphans
     )
     return (*(show.orphan_lease(s, lease) for lease in orphans), *named)

@@ -3,21 +3,21 @@
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import DiagnosisRule, Evidence, Proof
+from cardbox_cli.diagnosis.registry import DiagnosisRule, Proof, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.model.execution.situations import Pace
+from cardbox_cli.model.execution.situations import DurationEstimate
 
 # A duration is long if it exceeds this multiple of the p95 of enough ended steps or calls, and these seconds.
 _FACTOR, _MIN_ENDED, _MIN_SECONDS = 10, 20, 1
 
 
-def _is_long(s: Snapshot, begun: datetime | None, pace: Pace | None) -> bool:
+def _is_long(s: Snapshot, begun: datetime | None, pace: DurationEstimate | None) -> bool:
     if begun is None or pace is None or pace.ended < _MIN_ENDED:
         return False
     return s.age(begun).total_seconds() > max(_FACTOR * pace.p95_seconds, _MIN_SECONDS)
 
 
-def _format_pace(pace: Pace) -> str:
+def _format_pace(pace: DurationEstimate) -> str:
     return f"95 % of the last {pace.ended} that ended took at most {pace.p95_seconds:.3g} s"
 
 
@@ -29,7 +29,7 @@ def _long_step(s: Snapshot) -> Proof:
         return None
     started = f"{step.status}, started {show.instant(s, step.started_at)}"
     shows = f"{started}; steps of its profile: {_format_pace(s.step_pace)}"
-    return (Evidence("state.agent_steps", step.step_id, shows),)
+    return (RowEvidence("state.agent_steps", step.step_id, shows),)
 
 
 def _long_call(s: Snapshot) -> Proof:
@@ -41,7 +41,7 @@ def _long_call(s: Snapshot) -> Proof:
         if pace is not None and _is_long(s, call.created_at, pace):
             since = f"{call.tool_name}, since {show.instant(s, call.created_at)}"
             shows = f"{since}; calls of this tool: {_format_pace(pace)}"
-            proof.append(Evidence("state.turn_waiting_tools", call.tool_call_id, shows))
+            proof.append(RowEvidence("state.turn_waiting_tools", call.tool_call_id, shows))
     return tuple(proof) or None
 
 

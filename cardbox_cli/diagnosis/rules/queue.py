@@ -3,10 +3,10 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import LEASES, WORKERS, DiagnosisRule, Evidence, Proof
+from cardbox_cli.diagnosis.registry import LEASES, WORKERS, DiagnosisRule, Proof, RowEvidence
 from cardbox_cli.diagnosis.rules.waits import cause, root_of
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import NUDGE, NUDGE_OR_REBUILD, OF_BLOCKER, fenced, judge
+from cardbox_cli.diagnosis.verdict import FIX_OF_BLOCKER, NUDGE, NUDGE_OR_REBUILD, fenced_remedy, judge
 from cardbox_cli.model.execution.turns import DUE, HEAD_MOVES, IDLE, PROCESSING, InboxRow
 
 # --- queued
@@ -20,7 +20,7 @@ def _blocker_is_stuck(s: Snapshot) -> bool:
     return s.blocker is not None and judge(s.blocker).verdict in ("stuck", "unknown")
 
 
-def _queue_evidence(s: Snapshot) -> tuple[Evidence, ...]:
+def _queue_evidence(s: Snapshot) -> tuple[RowEvidence, ...]:
     assert s.turn_row is not None
     queue = f", one of {s.queue_length} in the queue of agent {s.agent_id}"
     return (show.row(s, s.turn_row, queue), show.head(s))
@@ -85,7 +85,7 @@ def _workers_busy(s: Snapshot) -> Proof:
     if not s.unclaimed or s.running or not s.workers_are_busy:
         return None
     loads = tuple(
-        Evidence(
+        RowEvidence(
             "cbx.leases",
             worker.worker_id,
             f"{s.loads.get(worker.worker_id, 0)} claimed, concurrency {worker.concurrency}",
@@ -95,7 +95,7 @@ def _workers_busy(s: Snapshot) -> Proof:
     return (*_due_rows(s), *loads)
 
 
-def _due_rows(s: Snapshot) -> tuple[Evidence, ...]:
+def _due_rows(s: Snapshot) -> tuple[RowEvidence, ...]:
     return tuple(show.due_row(s, row) for row in s.unclaimed)
 
 
@@ -106,7 +106,7 @@ def _never_entered(s: Snapshot) -> Proof:
         return None
     if s.age(lease.claimed_at) <= s.settings.lease_time:
         return None
-    claimed = Evidence("cbx.leases", lease.inbox_id, f"claimed {show.instant(s, lease.claimed_at)}")
+    claimed = RowEvidence("cbx.leases", lease.inbox_id, f"claimed {show.instant(s, lease.claimed_at)}")
     return (show.head(s), show.lease(s, s.carrier), claimed)
 
 
@@ -116,12 +116,12 @@ def _retry_far(s: Snapshot) -> Proof:
 
 
 def _retries(s: Snapshot) -> tuple[InboxRow, ...]:
-    if s.at_head is None:
+    if s.head_status is None:
         return ()
     return tuple(row for row in s.rows if row.status in DUE and row not in s.due_rows)
 
 
-def _next_try(s: Snapshot, row: InboxRow) -> Evidence:
+def _next_try(s: Snapshot, row: InboxRow) -> RowEvidence:
     return show.row(s, row, f", next try {show.instant(s, row.next_retry_at)}")
 
 
@@ -157,7 +157,7 @@ RULES = (
         holds=_queued_behind_stuck,
         actor="{blocker_actor}",
         due=_blockers_due,
-        fix=OF_BLOCKER,
+        fix=FIX_OF_BLOCKER,
         root=lambda s: root_of(s.blocker),
     ),
     DiagnosisRule(
@@ -230,7 +230,7 @@ RULES = (
         rank=58,
         holds=_never_entered,
         actor="worker {owner}, or the operator, who reclaims the turn",
-        fix=fenced("reclaim", "claimed, but never begun"),
+        fix=fenced_remedy("reclaim", "claimed, but never begun"),
     ),
     DiagnosisRule(
         name="retry-far-ahead",
@@ -238,7 +238,7 @@ RULES = (
         rank=46,
         holds=_retry_far,
         due=_first_retry,
-        fix=fenced("requeue", "its next try is far ahead"),
+        fix=fenced_remedy("requeue", "its next try is far ahead"),
     ),
     DiagnosisRule(
         name="retrying",

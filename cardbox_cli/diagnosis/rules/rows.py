@@ -1,11 +1,11 @@
 """Rules about rows that contradict each other: wrong epochs; missing, consumed or dead rows."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import LEASES, RECORDS, Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import LEASES, RECORDS, Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import REBUILD, fenced, fenced_command
+from cardbox_cli.diagnosis.verdict import REBUILD, fenced_command, fenced_remedy
 from cardbox_cli.execution.queue.messages import is_turn
-from cardbox_cli.execution.queue.promotion import unreadable
+from cardbox_cli.execution.queue.promotion import row_problem
 from cardbox_cli.limits import POISON
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
 
@@ -23,12 +23,12 @@ def _row_of_wrong_epoch(s: Snapshot) -> InboxRow | None:
     row = s.turn_row
     if s.head is None or row is None or row not in s.promoted or s.being_ended:
         return None
-    return row if s.at_head is None or row.turn_epoch != s.epoch else None
+    return row if s.head_status is None or row.turn_epoch != s.epoch else None
 
 
 def _lease_of_wrong_epoch(s: Snapshot) -> Lease | None:
     """Return the lease on the active turn if its epoch is not the head's."""
-    if s.at_head not in ("dispatched", "running"):
+    if s.head_status not in ("dispatched", "running"):
         return None
     lease = s.lease_of(s.carrier)
     return lease if lease is not None and lease.turn_epoch != s.epoch else None
@@ -57,7 +57,7 @@ def _row_consumed(s: Snapshot) -> Proof:
     row = s.turn_row
     if row is None or row.status not in (CONSUMED, SKIPPED) or s.carrier is not None:
         return None
-    if s.at_head is None or s.dispatched or (s.running and s.silent):
+    if s.head_status is None or s.dispatched or (s.running and s.silent):
         return (show.head(s), show.row(s, row), show.record(s))
     return None
 
@@ -71,7 +71,7 @@ def _edge_without_row(s: Snapshot) -> Proof:
     edge = s.requests[0]
     created = show.instant(s, edge.created_at)
     shows = f"{edge.primitive}/{edge.edge_phase} of {edge.source_agent_id}, created {created}"
-    return (Evidence("state.execution_edges", edge.edge_id, shows), show.absent_row(s), show.head(s))
+    return (RowEvidence("state.execution_edges", edge.edge_id, shows), show.absent_row(s), show.head(s))
 
 
 def _row_and_edge_lost(s: Snapshot) -> Proof:
@@ -89,7 +89,7 @@ def _dead_rows(s: Snapshot) -> tuple[InboxRow, ...]:
 
 
 def _poison(s: Snapshot) -> Proof:
-    if s.at_head is None or s.worked_on:
+    if s.head_status is None or s.worked_on:
         return None
     worst = tuple(row for row in s.rows if row.status in OPEN and row.retry_count >= POISON.value)
     return tuple(show.row(s, row) for row in worst) or None
@@ -98,20 +98,20 @@ def _poison(s: Snapshot) -> Proof:
 def _unreadable(s: Snapshot) -> Proof:
     """Prove that the row of the queued turn is invalid: the turn will fail when the agent reaches it."""
     row = s.turn_row
-    problem = unreadable(row) if s.queued and row is not None else None
+    problem = row_problem(row) if s.queued and row is not None else None
     return None if row is None or problem is None else (show.row(s, row, f"; {problem[1]}"),)
 
 
 def _retry_or_requeue(s: Snapshot) -> Command:
     dead = _dead_rows(s)[0]
-    if is_turn(dead) and s.at_head is not None:
+    if is_turn(dead) and s.head_status is not None:
         return fenced_command("requeue", s, "its row is dead")
     return ("inbox", "retry", dead.inbox_id)
 
 
 def _requeue_or_fail(s: Snapshot) -> Command:
     """Requeue an active turn, whose head has the content of the lost row; fail any other."""
-    verb = "requeue" if s.at_head is not None else "fail"
+    verb = "requeue" if s.head_status is not None else "fail"
     return fenced_command(verb, s, "its inbox row is gone")
 
 
@@ -129,7 +129,7 @@ RULES = (
         " not active: no worker can begin it.",
         rank=80,
         holds=_wrong_epoch,
-        fix=fenced("requeue", "its row is of another epoch"),
+        fix=fenced_remedy("requeue", "its row is of another epoch"),
     ),
     DiagnosisRule(
         name="consumed-not-applied",
@@ -137,7 +137,7 @@ RULES = (
         rank=77,
         holds=_row_consumed,
         needs=(RECORDS,),
-        fix=fenced("requeue", "its row was consumed before it ran"),
+        fix=fenced_remedy("requeue", "its row was consumed before it ran"),
     ),
     DiagnosisRule(
         name="edge-without-row",
@@ -152,7 +152,7 @@ RULES = (
         proves="The turn is active, but has neither an inbox row nor an execution edge.",
         rank=75,
         holds=_row_and_edge_lost,
-        fix=fenced("requeue", "its inbox row is gone"),
+        fix=fenced_remedy("requeue", "its inbox row is gone"),
     ),
     DiagnosisRule(
         name="dead-letter",
@@ -179,6 +179,6 @@ RULES = (
         rank=72,
         holds=_poison,
         needs=(LEASES,),
-        fix=fenced("fail", "every try failed"),
+        fix=fenced_remedy("fail", "every try failed"),
     ),
 )

@@ -9,12 +9,12 @@ from cardbox_cli.diagnosis.registry import (
     WORKERS,
     Command,
     DiagnosisRule,
-    Evidence,
     Proof,
     Remedy,
+    RowEvidence,
 )
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import NUDGE, REAP, fenced
+from cardbox_cli.diagnosis.verdict import NUDGE, REAP, fenced_remedy
 from cardbox_cli.execution.queue.reports import PLACEHOLDER
 from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
 
@@ -23,31 +23,31 @@ def _deadline(s: Snapshot) -> datetime | None:
     return None if s.head is None else s.head.resume_deadline
 
 
-def _suspension(s: Snapshot) -> Evidence:
+def _suspension(s: Snapshot) -> RowEvidence:
     assert s.head is not None
     deadline = s.head.resume_deadline
     until = f"deadline {show.instant(s, deadline)}" if deadline else "no deadline"
     found = show.head(s)
     waits = f"{found.shows}, waits for {s.head.waiting_tool_count}; {until}"
-    return Evidence(found.table, found.row, waits)
+    return RowEvidence(found.table, found.row, waits)
 
 
-def _calls(s: Snapshot) -> tuple[Evidence, ...]:
+def _calls(s: Snapshot) -> tuple[RowEvidence, ...]:
     calls = tuple(show.call(s, call) for call in s.open_calls)
     names = {call.tool_name for call in s.unanswered} & s.stored_commands
     return (*calls, *map(show.stored_command, sorted(names)))
 
 
 def _waiting_in_time(s: Snapshot) -> Proof:
-    if not s.in_time or not s.open_calls:
+    if not s.is_in_time or not s.open_calls:
         return None
     return (_suspension(s), *_calls(s), *_answering(s))
 
 
-def _answering(s: Snapshot) -> tuple[Evidence, ...]:
+def _answering(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Return the turns that will answer the open calls."""
     return tuple(
-        Evidence(
+        RowEvidence(
             "state.execution_edges",
             child.agent_turn_id,
             f"turn of agent {child.agent_id}, answers {call.tool_call_id}",
@@ -94,9 +94,9 @@ def _result_is_unreported(s: Snapshot) -> Proof:
     return (_suspension(s), *proof) if proof else None
 
 
-def _result_of(s: Snapshot, call: WaitingTool) -> tuple[Evidence, ...]:
+def _result_of(s: Snapshot, call: WaitingTool) -> tuple[RowEvidence, ...]:
     cards = tuple(
-        Evidence("public.cards", card.card_id, f"the tool.result of call {card.tool_call_id}")
+        RowEvidence("public.cards", card.card_id, f"the tool.result of call {card.tool_call_id}")
         for card in s.results
         if card.tool_call_id == call.tool_call_id and s.age(card.created_at) > s.settings.unclaimed_time
     )
@@ -106,14 +106,14 @@ def _result_of(s: Snapshot, call: WaitingTool) -> tuple[Evidence, ...]:
 
 
 def _report_or_requeue(s: Snapshot) -> Command | None:
-    return (REAP if s.results else fenced("requeue", "a received result is missing")).build(s)
+    return (REAP if s.results else fenced_remedy("requeue", "a received result is missing")).build(s)
 
 
 def _report_arrives(s: Snapshot) -> Proof:
     if not s.suspended:
         return None
     taken = (row for row in s.open_reports if row.status == PROCESSING)
-    claimed = (row for row in taken if s.lives(s.lease_of(row)) or not s.keeps_turns)
+    claimed = (row for row in taken if s.is_live(s.lease_of(row)) or not s.keeps_turns)
     fresh = (row for row in s.due_rows if row not in s.unclaimed)
     return tuple(show.row(s, row) for row in (*claimed, *fresh)) or None
 
@@ -142,7 +142,7 @@ def _count_drift(s: Snapshot) -> Proof:
     waiting = [call for call in s.open_calls if call.wait_status == WAITING]
     if s.head.waiting_tool_count in (len(s.open_calls), len(waiting)) and s.open_calls:
         return None
-    none = Evidence("state.turn_waiting_tools", s.agent_turn_id, "no such row")
+    none = RowEvidence("state.turn_waiting_tools", s.agent_turn_id, "no such row")
     return (_suspension(s), *([show.call(s, call) for call in s.waiting] or [none]))
 
 
@@ -188,7 +188,7 @@ RULES = (
         rank=62,
         holds=_no_deadline,
         actor="the program or person that answers {calls} with `cbx turn report`, or the operator",
-        fix=fenced("requeue", "it waits without a deadline"),
+        fix=fenced_remedy("requeue", "it waits without a deadline"),
     ),
     DiagnosisRule(
         name="report-not-claimed",
@@ -220,7 +220,7 @@ RULES = (
         severity="warning",
         rank=61,
         holds=_count_drift,
-        fix=fenced("requeue", "it waits for missing calls"),
+        fix=fenced_remedy("requeue", "it waits for missing calls"),
         # The known calls resume the turn even if the count is wrong.
         aside=lambda s: bool(s.open_calls),
     ),
@@ -229,6 +229,6 @@ RULES = (
         proves="The calls that the suspended turn waits for have a different epoch from its head.",
         rank=79,
         holds=_stale_calls,
-        fix=fenced("requeue", "its calls have a different epoch"),
+        fix=fenced_remedy("requeue", "its calls have a different epoch"),
     ),
 )

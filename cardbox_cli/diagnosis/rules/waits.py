@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Evidence, Proof, Remedy
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import NO_RULE, judge
-from cardbox_cli.model.execution.situations import Link
+from cardbox_cli.model.execution.situations import CycleLink
 from cardbox_cli.model.execution.turns import QUEUED
 
 _TABLES = {QUEUED: "state.agent_inbox"}
@@ -14,7 +14,7 @@ _TABLES = {QUEUED: "state.agent_inbox"}
 
 def _cycle(s: Snapshot) -> Proof:
     proof = tuple(
-        Evidence(
+        RowEvidence(
             _TABLES.get(link.status, "state.agent_state_head"),
             link.agent_turn_id,
             f"of agent {link.agent_id}, {link.status}: waits for turn {following.agent_turn_id}",
@@ -24,7 +24,7 @@ def _cycle(s: Snapshot) -> Proof:
     return proof or None
 
 
-def _newest_of_cycle(s: Snapshot) -> Link | None:
+def _newest_of_cycle(s: Snapshot) -> CycleLink | None:
     """Return the turn to stop so that the others continue: the newest one, if possible one still queued."""
     queued = [link for link in s.cycle if link.status == QUEUED]
     return max(queued or s.cycle, key=lambda link: link.agent_turn_id, default=None)
@@ -59,13 +59,13 @@ def _awaited_stuck(s: Snapshot) -> Proof:
     return (show.head(s), *calls, *cause(stuck))
 
 
-def cause(stuck: Snapshot) -> tuple[Evidence, ...]:
+def cause(stuck: Snapshot) -> tuple[RowEvidence, ...]:
     """Return the verdict on a stuck turn that another one waits for, and its proof."""
     found = judge(stuck)
     root = found.root or stuck.agent_turn_id
     note = f"; its cause is turn {root}" if root != stuck.agent_turn_id else ""
     verdict = f"{found.verdict}: {found.rule or NO_RULE}, of agent {stuck.agent_id}{note}"
-    return (Evidence("cbx why", stuck.agent_turn_id, verdict), *found.evidence)
+    return (RowEvidence("cbx why", stuck.agent_turn_id, verdict), *found.evidence)
 
 
 def root_of(stuck: Snapshot | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cardbox_cli.execution.notifications.notifier import Announce, Notifier, Notifiers, Publish, Wakeup
 from cardbox_cli.settings import NATS_URL
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import Listener, Waker, notify, wanted
+from cardbox_cli.store.connection.notifications import Listener, Waker, notify, payload_filter
 from cardbox_cli.store.connection.target import Target, find_listen_target
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class PostgresSubscription:
         on_notification: Callable[[], None],
         announce: Announce,
     ) -> None:
-        self._listener = Listener(target, wanted(project_id, worker_targets), announce)
+        self._listener = Listener(target, payload_filter(project_id, worker_targets), announce)
         self._on_notification = on_notification
         self._closing = False
         self._thread = Thread(target=self._listen, name="cbx listen", daemon=True)

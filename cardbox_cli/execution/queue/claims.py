@@ -13,30 +13,39 @@ import msgspec
 
 from cardbox_cli.errors import LeaseLost
 from cardbox_cli.execution.queue.messages import is_report, is_turn, type_of
-from cardbox_cli.execution.queue.reports import TOO_EARLY, Applied, apply_report
-from cardbox_cli.execution.queue.stopping import cancel_turn, carried, give_back, kill
+from cardbox_cli.execution.queue.reports import EARLY_REPORT_DELAY, ReportOutcome, apply_report
+from cardbox_cli.execution.queue.stopping import cancel_turn, carried_head, kill_row, return_row
 from cardbox_cli.execution.queue.turn_ends import BY_RESULT, end_turn, finish
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.situations import ClaimedSituation
-from cardbox_cli.model.execution.turns import DISPATCHED, QUEUED, WATCHDOG, End, Fence, Head, InboxRow, Lease
-from cardbox_cli.text import argument
+from cardbox_cli.model.execution.turns import (
+    DISPATCHED,
+    QUEUED,
+    WATCHDOG,
+    Fence,
+    Head,
+    InboxRow,
+    Lease,
+    TurnEnd,
+)
+from cardbox_cli.text import quote_argument
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A claimed row, with the lease's owner and expiry."""
 
     row: InboxRow
     lease: Lease
 
 
-def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -> list[Claimed]:
+def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -> list[ClaimedRow]:
     """Claim up to `limit` due rows of agents of a worker target (None: any), one row per agent.
 
     Raises SchemaMissing if the table of leases is missing.
     """
     runtime.database.require_execution()
     claimed = runtime.inbox.claim(target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time)
-    return [Claimed(row=row, lease=lease) for row, lease in claimed]
+    return [ClaimedRow(row=row, lease=lease) for row, lease in claimed]
 
 
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +67,7 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
     """
     with runtime.transaction():
         found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch, claimed=row)
-        row, head = found.row, carried(found)
+        row, head = found.row, carried_head(found)
         if head is not None:
             return _resume_turn(runtime, row, head, is_known=found.output_start is not None)
         kind = type_of(row)
@@ -91,7 +100,7 @@ def _begin_record(runtime: Runtime, row: InboxRow, head: Head) -> None:
 
 def _run_at(runtime: Runtime, row: InboxRow, fence: Fence, outcome: str) -> ClaimedWork:
     """Set the row to the turn's new epoch."""
-    row = runtime.inbox.carry(row.inbox_id, fence.turn_epoch)
+    row = runtime.inbox.set_turn_epoch(row.inbox_id, fence.turn_epoch)
     return ClaimedWork(kind="run", row=row, fence=fence, outcome=outcome)
 
 
@@ -103,7 +112,7 @@ def _kill_row(runtime: Runtime, row: InboxRow, why: str) -> ClaimedWork:
 
 def _stop(runtime: Runtime, row: InboxRow, head: Head | None) -> ClaimedWork:
     reason = row.pointer("reason")
-    rows = runtime.inbox.of_turn(row.turn_id)
+    rows = runtime.inbox.list_by_turn(row.turn_id)
     active = head is not None and head.active_agent_turn_id == row.turn_id
     outcome = "its turn had already ended"
     if active or any(is_turn(each) and each.status == QUEUED for each in rows):
@@ -142,7 +151,7 @@ def _apply(runtime: Runtime, found: ClaimedSituation) -> ClaimedWork:
             return _consume(runtime, row, f"stale: {applied.reason}", applied.reason)
 
 
-def _end_by_result(runtime: Runtime, applied: Applied) -> End:
+def _end_by_result(runtime: Runtime, applied: ReportOutcome) -> TurnEnd:
     if applied.end_status == "success":
         return finish(runtime, applied.fence, message=BY_RESULT)
     return end_turn(runtime, applied.fence, applied.end_status, message=BY_RESULT)
@@ -152,14 +161,16 @@ def _done(row: InboxRow, outcome: str) -> ClaimedWork:
     return ClaimedWork(kind="done", row=row, fence=row.fence, outcome=outcome)
 
 
-def _defer_report(runtime: Runtime, found: ClaimedSituation, applied: Applied) -> ClaimedWork:
+def _defer_report(runtime: Runtime, found: ClaimedSituation, applied: ReportOutcome) -> ClaimedWork:
     """Defer a report that came too early. It does not count as a try while the turn is busy."""
     row = found.row
     reason = applied.reason or "too early"
     attempts = 0 if applied.outcome == "busy" else 1
     if row.retry_count + attempts >= runtime.settings.max_attempts:
         return _kill_row(runtime, row, f"gave up: {reason}")
-    give_back(runtime, row, carried(found), "defer", attempts=attempts, delay=TOO_EARLY, error=reason)
+    return_row(
+        runtime, row, carried_head(found), "defer", attempts=attempts, delay=EARLY_REPORT_DELAY, error=reason
+    )
     return _done(row, f"deferred: {reason}")
 
 
@@ -174,7 +185,7 @@ def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None
     """
     with runtime.transaction():
         found = _hold_leased(runtime, inbox_id, owner, epoch=epoch)
-        if carried(found) is not None:
+        if carried_head(found) is not None:
             finish(runtime, found.row.fence)
             return
         _refuse_stale(runtime, found)
@@ -194,7 +205,7 @@ def fail(
     with runtime.transaction():
         found = _hold_leased(runtime, inbox_id, owner, epoch=epoch)
         _refuse_stale(runtime, found)
-        kill(runtime, found, error=error, error_code=error_code)
+        kill_row(runtime, found, error=error, error_code=error_code)
 
 
 def defer(
@@ -210,10 +221,10 @@ def defer(
         _refuse_stale(runtime, found)
         tries = found.row.retry_count
         if tries + 1 >= settings.max_attempts:
-            kill(runtime, found, error=f"gave up: {reason}", error_code="max_attempts")
+            kill_row(runtime, found, error=f"gave up: {reason}", error_code="max_attempts")
             return False
         wait = settings.delay(tries, random.random()) if delay is None else delay
-        give_back(runtime, found.row, carried(found), "defer", attempts=1, delay=wait, error=reason)
+        return_row(runtime, found.row, carried_head(found), "defer", attempts=1, delay=wait, error=reason)
     return True
 
 
@@ -221,7 +232,7 @@ def hand_back(runtime: Runtime, row: InboxRow, *, owner: str, reason: str) -> No
     """Return the row without counting a try, because the worker stops. Raises LeaseLost as `ack` does."""
     with runtime.transaction():
         found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
-        give_back(runtime, found.row, carried(found), "release", attempts=0, error=reason)
+        return_row(runtime, found.row, carried_head(found), "release", attempts=0, error=reason)
 
 
 def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict[str, int]:
@@ -261,12 +272,12 @@ def _lease_lost(
     fence = Fence(row.agent_id, row.turn_id, -1 if epoch is None else epoch)
     return LeaseLost(
         f"inbox row {row.inbox_id} is not leased to {owner!r}: {found}{runtime.heads.what_happened(fence)}",
-        hint=f"nothing was written; run `cbx inbox show {argument(row.inbox_id)}` for details",
+        hint=f"nothing was written; run `cbx inbox show {quote_argument(row.inbox_id)}` for details",
         details={"inbox_id": row.inbox_id, "status": row.status},
     )
 
 
 def _refuse_stale(runtime: Runtime, found: ClaimedSituation) -> None:
     """Raise StaleEpoch if another program has given the turn to another worker and left the lease."""
-    if is_turn(found.row) and carried(found) is None:
-        raise runtime.heads.stale(found.row.fence, found.head)
+    if is_turn(found.row) and carried_head(found) is None:
+        raise runtime.heads.stale_error(found.row.fence, found.head)

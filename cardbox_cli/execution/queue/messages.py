@@ -110,7 +110,7 @@ _RUN = frozenset(each.name for each in TYPES.values() if each.claim == "run")
 _APPLY = frozenset(each.name for each in TYPES.values() if each.claim == "apply")
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message to the turn at `fence`, whose depth, trace and parent are `lineage`.
 
     `tool_call_id` and `step_id` name the call that it answers and the step of that call. `status` defaults to
@@ -137,12 +137,12 @@ class Sender(msgspec.Struct, frozen=True):
     step_id: str | None = None
 
 
-def write_row(runtime: Runtime, message: Message) -> InboxRow | None:
+def write_row(runtime: Runtime, message: InboxMessage) -> InboxRow | None:
     """Write the row of a message without its edge; return None if its id is taken."""
     return runtime.inbox.insert(row_of(runtime.project_id, message))
 
 
-def row_of(project_id: str, message: Message) -> NewRow:
+def row_of(project_id: str, message: InboxMessage) -> NewRow:
     """Return the row of a message."""
     kind, fence = message.type, message.fence
     assert message.payload.keys() >= set(kind.payload), kind.name
@@ -170,7 +170,7 @@ def row_of(project_id: str, message: Message) -> NewRow:
     )
 
 
-def edge_of(message: Message, row: InboxRow, sender: Sender, details: Mapping[str, Any]) -> Edge:
+def edge_of(message: InboxMessage, row: InboxRow, sender: Sender, details: Mapping[str, Any]) -> Edge:
     """Return the edge that records the sender of this row's message, with `details` in its metadata."""
     kind, lineage = message.type, message.lineage
     mode = {} if kind.enqueue_mode is None else {"enqueue_mode": kind.enqueue_mode}

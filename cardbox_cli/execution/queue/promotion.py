@@ -15,16 +15,16 @@ import msgspec
 from cardbox_cli.errors import BoxConflict
 from cardbox_cli.execution.queue.messages import CONTROL_KEYS, TURN
 from cardbox_cli.execution.queue.reports import report_end
-from cardbox_cli.execution.runtime import Ended, Runtime
+from cardbox_cli.execution.runtime import Runtime, TurnEndEvent
 from cardbox_cli.model.cards import CardDraft, draft_card
 from cardbox_cli.model.content import FALLBACK, JsonContent
-from cardbox_cli.model.execution.headers import names_depth
+from cardbox_cli.model.execution.headers import has_depth
 from cardbox_cli.model.execution.situations import PromotionSituation
-from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Head, InboxRow, TurnRecord
-from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.execution.turns import EndStatus, Fence, Head, InboxRow, TurnEnd, TurnRecord
+from cardbox_cli.model.ids import canonical_box_id
 
 
-def fallback(
+def fallback_deliverable(
     fence: Fence, end_status: str, error_code: str | None, message: str, details: dict[str, Any] | None = None
 ) -> CardDraft:
     """Return a deliverable for a turn that made none; `details` are for people, such as the end of stderr.
@@ -76,32 +76,32 @@ def deliver(
     return draft.card_id
 
 
-class Skipped(msgspec.Struct, frozen=True):
+class SkippedRow(msgspec.Struct, frozen=True):
     """The decision about a row whose turn has run, or has an older row."""
 
 
-class Unfit(msgspec.Struct, frozen=True):
+class UnfitRow(msgspec.Struct, frozen=True):
     """The decision about a row that no worker could run, with an error code and a sentence."""
 
     error_code: str
     problem: str
 
 
-def decide(found: PromotionSituation, *, is_taken: bool = False) -> Skipped | Unfit | None:
+def decide_promotion(found: PromotionSituation, *, is_taken: bool = False) -> SkippedRow | UnfitRow | None:
     """Return what prevents the promotion of a row; None if nothing does.
 
     `is_taken`: its output box could not be created.
     """
     # Other programs queue a turn again while it runs.
     if found.is_repeated or found.end_status is not None:
-        return Skipped()
-    problem = unreadable(found.row)
+        return SkippedRow()
+    problem = row_problem(found.row)
     if problem is None and found.output_user is not None:
         turn_id, agent_id = found.output_user
         problem = "output_box_in_use", f"turn {turn_id} of agent {agent_id!r} writes to its output box"
     if problem is None and is_taken and not found.has_output_box:
         problem = "output_box_not_found", f"the box id {found.row.pointer('output_box_id')!r} is taken"
-    return None if problem is None else Unfit(*problem)
+    return None if problem is None else UnfitRow(*problem)
 
 
 def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_next") -> InboxRow | None:
@@ -109,10 +109,10 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
     taken_row_id: str | None = None
     while (found := runtime.dispatches.promotion(agent_id)) is not None:
         row = found.row
-        match decide(found, is_taken=row.inbox_id == taken_row_id):
-            case Skipped():
+        match decide_promotion(found, is_taken=row.inbox_id == taken_row_id):
+            case SkippedRow():
                 runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
-            case Unfit(error_code, problem):
+            case UnfitRow(error_code, problem):
                 _end_unfit(runtime, row, error_code, problem)
             case None:
                 promoted = runtime.dispatches.promote(found)
@@ -124,7 +124,7 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
     return None
 
 
-def unreadable(row: InboxRow) -> tuple[str, str] | None:
+def row_problem(row: InboxRow) -> tuple[str, str] | None:
     """Return why the row cannot be run, as an error code and a sentence; None if it can."""
     payload = row.payload
     if not isinstance(payload, dict):
@@ -132,11 +132,11 @@ def unreadable(row: InboxRow) -> tuple[str, str] | None:
     if control := sorted(CONTROL_KEYS & payload.keys()):
         return "invalid_payload", f"its payload holds the control key {control[0]!r}"
     for name in TURN.payload:
-        if as_box_id(row.pointer(name) or "") is None:
+        if canonical_box_id(row.pointer(name) or "") is None:
             return "missing_required_fields", f"its payload has no {name}"
     if row.lineage.trace_id is None:
         return "invalid_context", "its headers have no valid traceparent"
-    if not names_depth(row.context_headers):
+    if not has_depth(row.context_headers):
         return "invalid_context", "its headers have no recursion depth"
     return None
 
@@ -156,17 +156,17 @@ def end_unpromoted(
     error_code: str,
     message: str,
     report: bool = True,
-) -> End:
+) -> TurnEnd:
     """End a turn that is not its agent's active turn. Its deliverable goes into a new box.
 
     It may not use its output box, because another turn of the agent may be writing there. Without `report`,
     the call that waits for the end gets no report. If the turn has already ended, its end does not change.
     """
     turn_id = fence.agent_turn_id
-    record = runtime.turns.begun_record(turn_id, fence.agent_id)
+    record = runtime.turns.ensure_record(turn_id, fence.agent_id)
     if record.end_status is not None:
-        return ended_before(record)
-    draft = fallback(fence, end_status, error_code, message)
+        return recorded_end(record)
+    draft = fallback_deliverable(fence, end_status, error_code, message)
     card_id = deliver(runtime, draft, output_box_id=None)
     runtime.turns.end(
         fence, end_status=end_status, deliverable_card_id=card_id, error_code=error_code, error=message
@@ -174,7 +174,7 @@ def end_unpromoted(
     if report:
         report_end(runtime, record, end_status, card_id, message)
     runtime.follow_end(
-        Ended(
+        TurnEndEvent(
             agent_turn_id=turn_id,
             agent_id=fence.agent_id,
             end_status=end_status,
@@ -183,12 +183,12 @@ def end_unpromoted(
             message=message,
         )
     )
-    return End(agent_turn_id=turn_id, end_status=end_status, deliverable_card_id=card_id)
+    return TurnEnd(agent_turn_id=turn_id, end_status=end_status, deliverable_card_id=card_id)
 
 
-def ended_before(record: TurnRecord, promoted: InboxRow | None = None) -> End:
+def recorded_end(record: TurnRecord, promoted: InboxRow | None = None) -> TurnEnd:
     """Return the recorded end."""
-    return End(
+    return TurnEnd(
         agent_turn_id=record.agent_turn_id,
         end_status=record.end_status or "",
         deliverable_card_id=record.deliverable_card_id,

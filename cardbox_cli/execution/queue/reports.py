@@ -13,11 +13,11 @@ from typing import Literal
 import msgspec
 
 from cardbox_cli.errors import CardConflict, Conflict, NotFound
-from cardbox_cli.execution.queue.messages import TIMEOUT, Message, MessageType, Sender, edge_of, row_of
+from cardbox_cli.execution.queue.messages import TIMEOUT, InboxMessage, MessageType, Sender, edge_of, row_of
 from cardbox_cli.execution.queue.messages import TOOL_RESULT as TOOL_RESULT_MESSAGE
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import ended_by
-from cardbox_cli.limits import JOINED_SIZE
+from cardbox_cli.execution.tool_calls import end_status_of_results
+from cardbox_cli.limits import QUOTED_SIZE
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import ToolResultContent
@@ -41,13 +41,13 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.model.ids import derived_id, unique
 from cardbox_cli.store.execution.report_store import ReportSituation
-from cardbox_cli.text import argument, format_count, shortened
+from cardbox_cli.text import format_count, quote_argument, truncate
 
 # The delay of a report that came before its turn has suspended, or before its card is visible.
-TOO_EARLY = timedelta(seconds=1)
+EARLY_REPORT_DELAY = timedelta(seconds=1)
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a claimed report.
 
     `resumed`: the turn continues at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: it
@@ -65,53 +65,55 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
     row: InboxRow | None = None
 
 
-def decide(found: ClaimedSituation) -> Applied:
+def decide_report(found: ClaimedSituation) -> ReportOutcome:
     """Decide on the outcome of a report that does not carry its turn yet, and write nothing."""
     row, head, calls = found.row, found.head, found.calls or []
     if head is None or head.active_agent_turn_id != row.turn_id:
-        return Applied(outcome="stale", fence=row.fence, reason="its turn is no longer active")
+        return ReportOutcome(outcome="stale", fence=row.fence, reason="its turn is no longer active")
     call = next((each for each in reversed(calls) if each.tool_call_id == row.correlation_id), None)
     if head.status != SUSPENDED:
         if call is not None and not call.is_open:
             why = f"its result was already {call.wait_status}"
-            return Applied(outcome="stale", fence=head.fence, reason=why)
-        return Applied(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
+            return ReportOutcome(outcome="stale", fence=head.fence, reason=why)
+        return ReportOutcome(outcome="busy", fence=head.fence, reason=f"its turn is {head.status}")
     if call is None or not call.is_open:
-        return Applied(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
+        return ReportOutcome(outcome="stale", fence=head.fence, reason="its turn does not wait for that call")
     card = result_among(found.results, row)
     if card is None:
         card_id = row.pointer("tool_result_card_id") or ""
         why = f"its card {card_id!r} is not visible, or is not a result of the call"
-        return Applied(outcome="early", fence=head.fence, reason=why)
+        return ReportOutcome(outcome="early", fence=head.fence, reason=why)
     return _applied(found, head.fence, call, card)
 
 
-def _applied(found: ClaimedSituation, fence: Fence, call: WaitingTool, card: Card) -> Applied:
+def _applied(found: ClaimedSituation, fence: Fence, call: WaitingTool, card: Card) -> ReportOutcome:
     # The head is locked, so no other transaction applies a result now.
     others = [each for each in found.calls or [] if each.tool_call_id != call.tool_call_id]
     left = sum(each.is_open for each in others)
     if left:
         why = f"{format_count(left, 'more result')} to come"
-        return Applied(outcome="waiting", fence=fence, reason=why, call=call, card_id=card.card_id, left=left)
+        return ReportOutcome(
+            outcome="waiting", fence=fence, reason=why, call=call, card_id=card.card_id, left=left
+        )
     by_id = {each.card_id: each for each in found.results}
     waiting_card_ids = [each.tool_result_card_id for each in others if each.step_id == call.step_id]
-    end_status = ended_by(
+    end_status = end_status_of_results(
         [*(by_id[card_id] for card_id in unique(filter(None, waiting_card_ids)) if card_id in by_id), card]
     )
     if end_status is not None:
-        return Applied(
+        return ReportOutcome(
             outcome="terminate", fence=fence, end_status=end_status, call=call, card_id=card.card_id
         )
-    return Applied(outcome="resumed", fence=fence, call=call, card_id=card.card_id)
+    return ReportOutcome(outcome="resumed", fence=fence, call=call, card_id=card.card_id)
 
 
-def apply_report(runtime: Runtime, found: ClaimedSituation) -> Applied:
+def apply_report(runtime: Runtime, found: ClaimedSituation) -> ReportOutcome:
     """Apply a claimed report to its turn: append the result to the output box, once.
 
     Runs in the caller's transaction, which has locked the rows of `found`. If the turn resumes or waits, the
     claimed row is already updated; otherwise the caller must move it.
     """
-    applied, head = decide(found), found.head
+    applied, head = decide_report(found), found.head
     if applied.call is None or head is None:
         return applied
     ends = applied.outcome == "terminate"
@@ -122,7 +124,7 @@ def apply_report(runtime: Runtime, found: ClaimedSituation) -> Applied:
         if written is not None:
             break
         if is_there or head.output_box_id is None:
-            raise runtime.heads.stale(head.fence, runtime.heads.get(head.agent_id))
+            raise runtime.heads.stale_error(head.fence, runtime.heads.get(head.agent_id))
         runtime.boxes.ensure(head.output_box_id)
     assert written is not None
     if applied.outcome == "resumed":
@@ -147,10 +149,10 @@ def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
 def _append_result(runtime: Runtime, head: Head, card_id: str) -> None:
     """Append the result to the turn's output box, unless it is there."""
     if head.output_box_id is not None:
-        runtime.boxes.put(head.output_box_id, card_id)
+        runtime.boxes.ensure_card(head.output_box_id, card_id)
 
 
-def keep_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
+def append_received_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
     """Append the received results of dropped calls to the active turn's output box."""
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
@@ -164,7 +166,7 @@ PLACEHOLDER = "…"
 """The placeholder of a result in a printed command that a person must complete."""
 
 
-class Reported(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenReport(msgspec.Struct, frozen=True, kw_only=True):
     """A written report. `created` is False if it was written before."""
 
     agent_turn_id: str
@@ -183,7 +185,7 @@ def report_result(
     source_agent_id: str,
     kind: MessageType = TOOL_RESULT_MESSAGE,
     actor: str | None = None,
-) -> Reported:
+) -> WrittenReport:
     """Report the result of a call that a suspended turn waits for.
 
     A person who reports is the `actor` in the audit. The same result again is harmless. Raises NotFound for a
@@ -211,7 +213,7 @@ def _audit(
     )
 
 
-def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> Reported:
+def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> WrittenReport:
     """Report a result whose card is stored but whose report is lost.
 
     Raises NotFound for a call that the turn never waited for and for a card that is not a result, Conflict
@@ -222,7 +224,7 @@ def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_
         cards = runtime.cards.get_many([card_id]).cards
         content = cards[0].content if cards else None
         if not isinstance(content, ToolResultContent):
-            hint = f"run `cbx card show {argument(card_id)}` to see it"
+            hint = f"run `cbx card show {quote_argument(card_id)}` to see it"
             raise NotFound(f"card {card_id!r} is not a tool result", hint=hint)
         source = cards[0].author_id or WATCHDOG
         return _send(runtime, found, card_id, content, source, TOOL_RESULT_MESSAGE)
@@ -243,7 +245,7 @@ def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> Re
         f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
         hint=f"it waits for {calls}"
         if calls
-        else f"run `cbx turn show {argument(agent_turn_id)}` for details",
+        else f"run `cbx turn show {quote_argument(agent_turn_id)}` for details",
     )
 
 
@@ -273,7 +275,7 @@ def is_replay(call: WaitingTool, card_id: str) -> bool:
     if call.wait_status not in (RECEIVED, APPLIED):
         raise Conflict(
             f"turn {call.agent_turn_id} no longer waits for the call {call.tool_call_id!r}",
-            hint=f"nothing was written; run `cbx turn show {argument(call.agent_turn_id)}` for details",
+            hint=f"nothing was written; run `cbx turn show {quote_argument(call.agent_turn_id)}` for details",
         )
     if call.tool_result_card_id != card_id:
         raise _different_result(call)
@@ -288,7 +290,7 @@ def _different_result(call: WaitingTool) -> Conflict:
     )
 
 
-def _replayed(runtime: Runtime, call: WaitingTool, draft: CardDraft) -> Reported:
+def _replayed(runtime: Runtime, call: WaitingTool, draft: CardDraft) -> WrittenReport:
     try:
         runtime.cards.add(draft)
     except CardConflict:
@@ -298,7 +300,7 @@ def _replayed(runtime: Runtime, call: WaitingTool, draft: CardDraft) -> Reported
 
 def message_of(
     found: ReportSituation, card_id: str, content: ToolResultContent, kind: MessageType = TOOL_RESULT_MESSAGE
-) -> Message:
+) -> InboxMessage:
     """Return the message that reports this card as the call's result.
 
     Raises Conflict if the inbox row of the turn is lost.
@@ -309,7 +311,7 @@ def message_of(
             f"turn {call.agent_turn_id} has lost its inbox row, so its headers are unknown",
             hint="`cbx turn requeue` creates the row again",
         )
-    return Message(
+    return InboxMessage(
         type=kind,
         fence=Fence(call.agent_id, call.agent_turn_id, call.turn_epoch),
         channel_id=asked.channel_id,
@@ -333,14 +335,14 @@ def _send(
     source_agent_id: str,
     kind: MessageType,
     cards: Sequence[CardDraft] = (),
-) -> Reported:
+) -> WrittenReport:
     """Report the card of this id, which is one of `cards` or already stored."""
     report = message_of(found, card_id, content, kind)
     row = _write(runtime, found, report, source_agent_id, cards, card_id) or _repoint_report(runtime, report)
     if row is None:
         raise Conflict(
             f"the call {found.waiting.tool_call_id!r} already has a report",
-            hint=f"nothing was written; see `cbx turn show {argument(found.waiting.agent_turn_id)}`",
+            hint=f"nothing was written; see `cbx turn show {quote_argument(found.waiting.agent_turn_id)}`",
         )
     runtime.notify_target(row, found.worker_target, "report")
     return _reported(found.waiting, card_id, row.inbox_id)
@@ -349,13 +351,13 @@ def _send(
 def _write(
     runtime: Runtime,
     found: ReportSituation,
-    report: Message,
+    report: InboxMessage,
     source_agent_id: str,
     cards: Sequence[CardDraft],
     card_id: str,
 ) -> InboxRow | None:
     """Write the rows of a report; return None if the call has one. Raises CardConflict."""
-    row = row_of(runtime.project_id, report).written(runtime.project_id, found.now)
+    row = row_of(runtime.project_id, report).as_inbox_row(runtime.project_id, found.now)
     edge = edge_of(report, row, Sender(source_agent_id), {})
     while True:
         written = runtime.reports.write(row, edge, cards, card_id)
@@ -367,13 +369,13 @@ def _write(
                 runtime.cards.add(card)
 
 
-def _repoint_report(runtime: Runtime, report: Message) -> InboxRow | None:
+def _repoint_report(runtime: Runtime, report: InboxMessage) -> InboxRow | None:
     """Point the existing report of the call to this card if its own card is not a result of the call.
 
     Other programs report before they store, store nothing, or point elsewhere. Return None if the row is
     claimed or already has a result.
     """
-    row = runtime.inbox.by_correlation(report.type.name, report.correlation_id or "")
+    row = runtime.inbox.find_by_correlation(report.type.name, report.correlation_id or "")
     if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR, CONSUMED):
         return None
     if reported_card(runtime, row) is not None:
@@ -387,8 +389,8 @@ def _repoint_report(runtime: Runtime, report: Message) -> InboxRow | None:
     return row_with_card
 
 
-def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> Reported:
-    return Reported(
+def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> WrittenReport:
+    return WrittenReport(
         agent_turn_id=tool.agent_turn_id,
         tool_call_id=tool.tool_call_id,
         tool_result_card_id=card_id,
@@ -434,7 +436,7 @@ def result_of_end(
     result = {
         "agent_turn_id": agent_turn_id,
         "deliverable_card_id": deliverable_card_id,
-        "deliverable": shortened(card_text(found[0].content), JOINED_SIZE.value) if found else "",
+        "deliverable": truncate(card_text(found[0].content), QUOTED_SIZE.value) if found else "",
     }
     error = {"code": f"turn_{end_status}", "message": message or f"the turn ended: {end_status}"}
     return ToolResultContent(
@@ -445,13 +447,13 @@ def result_of_end(
     )
 
 
-def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[Reported]:
+def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[WrittenReport]:
     """Report a timeout for each of these calls of an overdue turn that has no report yet."""
     waiting = [call for call in calls if call.wait_status == WAITING]
     return [report for tool in waiting if (report := _report_timeout(runtime, tool)) is not None]
 
 
-def _report_timeout(runtime: Runtime, tool: WaitingTool) -> Reported | None:
+def _report_timeout(runtime: Runtime, tool: WaitingTool) -> WrittenReport | None:
     error = {"code": "tool_timeout", "message": "no result came before the deadline"}
     try:
         with runtime.transaction():

@@ -12,7 +12,7 @@ from typing import Literal
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import is_report, is_turn
 from cardbox_cli.execution.queue.promotion import end_unpromoted, promote_next
-from cardbox_cli.execution.queue.reports import keep_results
+from cardbox_cli.execution.queue.reports import append_received_results
 from cardbox_cli.execution.queue.turn_ends import end_held
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.situations import ClaimedSituation
@@ -21,14 +21,14 @@ from cardbox_cli.model.execution.turns import (
     DISPATCHED,
     QUEUED,
     RUNNING,
-    End,
     EndStatus,
     Fence,
     Head,
     InboxRow,
+    TurnEnd,
     WaitingTool,
 )
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 
 def stop_turn(
@@ -40,7 +40,7 @@ def stop_turn(
     error_code: str,
     message: str,
     report: bool = True,
-) -> End:
+) -> TurnEnd:
     """End the turn of `fence`, which may be active, queued or orphaned; `head` is its agent's locked head.
 
     The epoch of `fence` matters only for a turn that is not active. Without `report`, the call that waits for
@@ -49,21 +49,21 @@ def stop_turn(
     turn_id = fence.agent_turn_id
     if head is not None and head.active_agent_turn_id == turn_id:
         return end_held(runtime, head, end_status, move="stop", error_code=error_code, message=message)
-    rows = runtime.inbox.of_turn(turn_id)
+    rows = runtime.inbox.list_by_turn(turn_id)
     queued = [row.inbox_id for row in rows if is_turn(row) and row.status == QUEUED]
     if len(runtime.inbox.move(queued, "skip", error=message)) < len(queued):
-        hint = f"run `cbx turn show {argument(turn_id)}` to see its rows"
+        hint = f"run `cbx turn show {quote_argument(turn_id)}` to see its rows"
         raise Conflict(f"turn {turn_id} is no longer queued", hint=hint)
     runtime.inbox.close(turn_id)
     return end_unpromoted(runtime, fence, end_status, error_code=error_code, message=message, report=report)
 
 
-def cancel_turn(runtime: Runtime, head: Head | None, fence: Fence, *, message: str) -> End:
+def cancel_turn(runtime: Runtime, head: Head | None, fence: Fence, *, message: str) -> TurnEnd:
     """End the turn as canceled, on request of a command or a stop in the inbox; see `stop_turn`."""
     return stop_turn(runtime, head, fence, "canceled", error_code="stopped", message=message)
 
 
-def put_back(
+def return_to_queue(
     runtime: Runtime, head: Head, row: InboxRow, *, reason: str
 ) -> tuple[int | None, InboxRow | None]:
     """Put the turn of `row` back into its agent's queue with its tries reset; it begins again.
@@ -72,9 +72,9 @@ def put_back(
     the new epoch (None if another turn was active) and the row that was promoted.
     """
     epoch = None
-    rows = runtime.inbox.of_turn(row.turn_id)
+    rows = runtime.inbox.list_by_turn(row.turn_id)
     if head.active_agent_turn_id == row.turn_id:
-        keep_results(runtime, head, runtime.turns.drop_waiting(row.turn_id))
+        append_received_results(runtime, head, runtime.turns.drop_waiting(row.turn_id))
         epoch = _leave_agent(runtime, head, reason)
         runtime.inbox.move([each.inbox_id for each in rows if not is_turn(each)], "consume")
     runtime.inbox.drop_leases([each.inbox_id for each in rows])
@@ -110,13 +110,13 @@ def carries(row: InboxRow, head: Head, calls: Sequence[WaitingTool]) -> bool:
     return is_turn(row)
 
 
-def carried(found: ClaimedSituation) -> Head | None:
+def carried_head(found: ClaimedSituation) -> Head | None:
     """Return the head if the claimed row carries its turn; otherwise None."""
     head = found.head
     return head if head is not None and carries(found.row, head, found.calls or ()) else None
 
 
-def give_back(
+def return_row(
     runtime: Runtime,
     row: InboxRow,
     head: Head | None,
@@ -131,17 +131,17 @@ def give_back(
     Return the turn's new epoch. A release notifies the workers. Raises StaleEpoch.
     """
     fence = None if head is None else head.fence
-    given = runtime.inbox.give_back(row, fence, move, attempts=attempts, delay=delay, error=error)
+    given = runtime.inbox.return_to_inbox(row, fence, move, attempts=attempts, delay=delay, error=error)
     if given is None and head is not None:
-        raise runtime.heads.stale(head.fence, runtime.heads.get(head.agent_id))
+        raise runtime.heads.stale_error(head.fence, runtime.heads.get(head.agent_id))
     if given is not None and move == "release":
         runtime.notify(given, "released")
     return None if given is None or head is None else given.turn_epoch
 
 
-def kill(runtime: Runtime, found: ClaimedSituation, *, error: str, error_code: str) -> None:
+def kill_row(runtime: Runtime, found: ClaimedSituation, *, error: str, error_code: str) -> None:
     """Make the row a dead letter, and end the turn that it carries as failed."""
-    head, row = carried(found), found.row
+    head, row = carried_head(found), found.row
     runtime.inbox.move([row.inbox_id], "kill", attempts=1, error=error)
     runtime.inbox.drop_leases([row.inbox_id])
     if head is not None:

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.request import TURN, profile_of
-from cardbox_cli.execution.queue.promotion import deliver, ended_before, fallback, promote_next
+from cardbox_cli.execution.queue.promotion import deliver, fallback_deliverable, promote_next, recorded_end
 from cardbox_cli.execution.queue.reports import report_end
-from cardbox_cli.execution.runtime import Ended, Runtime
+from cardbox_cli.execution.runtime import Runtime, TurnEndEvent
 from cardbox_cli.execution.tool_calls import Author, ToolCall, last_calls
 from cardbox_cli.model.card_types import (
     DELIVERABLE,
@@ -25,14 +25,20 @@ from cardbox_cli.model.card_types import (
 )
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
-from cardbox_cli.model.execution.result_fields import MISSING, REQUIRED, asked_fields, lacking, missing_fields
+from cardbox_cli.model.execution.result_fields import (
+    MISSING,
+    REQUIRED,
+    missing_fields,
+    missing_fields_message,
+    required_fields,
+)
 from cardbox_cli.model.execution.situations import EndMove, decide_end
-from cardbox_cli.model.execution.turns import End, EndStatus, Fence, Head
+from cardbox_cli.model.execution.turns import EndStatus, Fence, Head, TurnEnd
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.store.boxes import cards_of_type
 
 # The profile's key of the rule, and the error code of a turn that no offered tool could end.
-KEY = "must_end_with"
+MUST_END_WITH_KEY = "must_end_with"
 NOT_OFFERED = "must_end_with_not_offered"
 
 
@@ -58,20 +64,20 @@ class EndRule(msgspec.Struct, frozen=True):
         calls = (call for call in last_calls(own) if call.tool_name in self.named)
         return next((call for call in calls if call.tool_call_id in good), None)
 
-    def fault(self, own: Sequence[Card | CardDraft]) -> str | None:
+    def problem(self, own: Sequence[Card | CardDraft]) -> str | None:
         """Return why no offered tool could end the turn; None if one could, or has."""
         if self.offered or self.allows_end(own):
             return None
         return (
-            f"its profile requires a turn to end with a call of {_one_of(self.named)} ({KEY}), but the agent "
-            "is not offered that tool: register it with `cbx tool add` and list it in allowed_tools, or list "
-            "a handler in allowed_internal_tools"
+            f"its profile requires a turn to end with a call of {_one_of(self.named)} ({MUST_END_WITH_KEY}), "
+            "but the agent is not offered that tool: register it with `cbx tool add` and list it in "
+            "allowed_tools, or list a handler in allowed_internal_tools"
         )
 
     @property
     def unfinished(self) -> str:
         """The missing call, as the end of a message about a turn without steps left; "" without a rule."""
-        return f": no call of {_one_of(self.named)} has succeeded ({KEY})" if self.named else ""
+        return f": no call of {_one_of(self.named)} has succeeded ({MUST_END_WITH_KEY})" if self.named else ""
 
     def reminder(self, project_id: str, author: Author) -> CardDraft:
         """Return the card that asks the model for the missing call. Its id is derived from the step."""
@@ -84,7 +90,7 @@ class EndRule(msgspec.Struct, frozen=True):
             metadata=author.metadata,
         )
 
-    def handed_in(self, project_id: str, fence: Fence, own: Sequence[Card | CardDraft]) -> CardDraft | None:
+    def deliverable(self, project_id: str, fence: Fence, own: Sequence[Card | CardDraft]) -> CardDraft | None:
         """Return the arguments of the ending call as the deliverable, if it has any.
 
         The id of the card is derived from the call.
@@ -110,13 +116,13 @@ def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()
 
     A profile of another program may have any value there; anything but a list of names means no rule.
     """
-    given = profile.get(KEY)
+    given = profile.get(MUST_END_WITH_KEY)
     named = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
     offered = {tool.get("function", {}).get("name") for tool in tools}
     return EndRule(tuple(named), tuple(name for name in named if name in offered))
 
 
-def without_end(cards: Sequence[CardDraft]) -> list[CardDraft]:
+def drop_deliverable(cards: Sequence[CardDraft]) -> list[CardDraft]:
     """Return the cards of an answer that does not end its turn: its deliverable becomes a thought."""
     thoughts = {card_text(card.content) for card in cards if card.type == THOUGHT}
     kept = (card for card in cards if card.type != DELIVERABLE or card_text(card.content) not in thoughts)
@@ -146,7 +152,7 @@ def end_turn(
     error_code: str | None = None,
     message: str | None = None,
     details: dict[str, Any] | None = None,
-) -> End:
+) -> TurnEnd:
     """End the active turn at `fence`. The move `stop` increments the epoch, `end` does not.
 
     `message` and `details` go into the fallback deliverable of a turn without its own. If another program ran
@@ -169,7 +175,7 @@ def end_held(
     error_code: str | None = None,
     message: str | None = None,
     details: dict[str, Any] | None = None,
-) -> End:
+) -> TurnEnd:
     """End the turn of a locked head in the caller's transaction, as `end_turn` does."""
     runtime.database.require_execution()
     fence = head.fence
@@ -185,15 +191,15 @@ def end_held(
     deliverable = found.deliverable
     if plan.needs_deliverable:
         text = message or "the turn ended without a deliverable of its own"
-        draft = fallback(fence, end_status, error_code, text, details)
+        draft = fallback_deliverable(fence, end_status, error_code, text, details)
         deliverable = deliver(runtime, draft, output_box_id=head.output_box_id, head=head)
     after = runtime.ends.write(fence, plan, deliverable, found.now)
     if after is None:
-        raise runtime.heads.stale(fence, runtime.heads.get(fence.agent_id))
+        raise runtime.heads.stale_error(fence, runtime.heads.get(fence.agent_id))
     if plan.is_repeated:
         runtime.publish_state(head, "idle", after)
         assert found.record is not None
-        return ended_before(found.record, promote_next(runtime, fence.agent_id))
+        return recorded_end(found.record, promote_next(runtime, fence.agent_id))
     assert deliverable is not None
     error = message if error_code else None
     runtime.publish_end(head, end_status, deliverable, error=error, error_code=error_code)
@@ -202,7 +208,7 @@ def end_held(
     if found.record is not None:
         report_end(runtime, found.record, end_status, deliverable, message)
     runtime.follow_end(
-        Ended(
+        TurnEndEvent(
             agent_turn_id=fence.agent_turn_id,
             agent_id=fence.agent_id,
             end_status=end_status,
@@ -211,7 +217,7 @@ def end_held(
             message=message,
         )
     )
-    return End(
+    return TurnEnd(
         agent_turn_id=fence.agent_turn_id,
         end_status=end_status,
         deliverable_card_id=deliverable,
@@ -224,7 +230,7 @@ BY_RESULT = "a tool's result ended the turn"
 
 def finish(
     runtime: Runtime, fence: Fence, *, profile: dict[str, Any] | None = None, message: str | None = None
-) -> End:
+) -> TurnEnd:
     """End the active turn at `fence` in success, or as partial if the deliverable lacks a required field.
 
     A turn that has no deliverable delivers the arguments of the call that its profile requires
@@ -236,7 +242,7 @@ def finish(
 
 def finish_held(
     runtime: Runtime, head: Head, *, profile: dict[str, Any] | None = None, message: str | None = None
-) -> End:
+) -> TurnEnd:
     """Finish the turn of a locked head in the caller's transaction, as `finish` does."""
     if profile is None:
         profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
@@ -246,14 +252,14 @@ def finish_held(
     missing = _missing_fields(runtime, head) if profile.get(REQUIRED) is True else []
     if not missing:
         return end_held(runtime, head, "success", message=message)
-    return end_held(runtime, head, "partial", error_code=MISSING, message=lacking(missing))
+    return end_held(runtime, head, "partial", error_code=MISSING, message=missing_fields_message(missing))
 
 
 def _deliver_arguments(runtime: Runtime, head: Head, rule: EndRule) -> None:
     """Store the arguments of the ending call as the deliverable, unless the turn has one."""
     own = _own_cards(runtime, head)
-    draft = rule.handed_in(runtime.project_id, head.fence, own)
-    if draft is None or head.output_box_id is None or delivered(head, own):
+    draft = rule.deliverable(runtime.project_id, head.fence, own)
+    if draft is None or head.output_box_id is None or turn_deliverables(head, own):
         return
     runtime.cards.add(draft)
     runtime.boxes.append(head.output_box_id, [draft.card_id], held=head)
@@ -261,12 +267,12 @@ def _deliver_arguments(runtime: Runtime, head: Head, rule: EndRule) -> None:
 
 def _missing_fields(runtime: Runtime, head: Head) -> list[str]:
     """Return the requested result fields that the deliverable lacks."""
-    asked = asked_fields(cards_of_type(runtime.boxes, head.context_box_id, RESULT_FIELDS))
-    results = delivered(head, _own_cards(runtime, head)) if asked else []
+    asked = required_fields(cards_of_type(runtime.boxes, head.context_box_id, RESULT_FIELDS))
+    results = turn_deliverables(head, _own_cards(runtime, head)) if asked else []
     return missing_fields(asked, results[-1].content if results else None)
 
 
-def delivered(head: Head, own: Sequence[Card]) -> list[Card]:
+def turn_deliverables(head: Head, own: Sequence[Card]) -> list[Card]:
     """Return the deliverables among these cards that belong to the head's turn."""
     turn_id = head.fence.agent_turn_id
     return [card for card in own if card.type == DELIVERABLE and card.metadata.get(TURN, turn_id) == turn_id]

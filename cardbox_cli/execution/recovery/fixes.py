@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound
-from cardbox_cli.execution.queue.messages import TURN, Message, is_report, is_turn, write_row
+from cardbox_cli.execution.queue.messages import TURN, InboxMessage, is_report, is_turn, write_row
 from cardbox_cli.execution.queue.promotion import promote_next
-from cardbox_cli.execution.queue.stopping import cancel_turn, carries, give_back, put_back, stop_turn
+from cardbox_cli.execution.queue.stopping import cancel_turn, carries, return_row, return_to_queue, stop_turn
 from cardbox_cli.execution.requests.turn_requests import present_cards
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import pending_calls
@@ -28,12 +28,12 @@ from cardbox_cli.model.execution.turns import (
     PROCESSING,
     QUEUED,
     RUNNING,
-    STEP_STILL,
+    STEP_INACTIVE,
     SUSPENDED,
-    End,
     Fence,
     Head,
     InboxRow,
+    TurnEnd,
 )
 from cardbox_cli.store.views.turn_views import TurnViews
 
@@ -71,7 +71,7 @@ def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orph
     ):
         return None
     if head.turn_epoch != expect_epoch:
-        raise runtime.heads.stale(Fence(agent_id, agent_turn_id, expect_epoch), head)
+        raise runtime.heads.stale_error(Fence(agent_id, agent_turn_id, expect_epoch), head)
     return Orphan(agent_turn_id=agent_turn_id, head=head, row=row)
 
 
@@ -89,7 +89,7 @@ def _is_queued_or_ended(runtime: Runtime, agent_turn_id: str) -> bool:
     return any(turn.status in (ENDED, QUEUED) for turn in turns)
 
 
-def own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
+def find_own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
     """Return the position in a new output box at which the cards of the head's turn begin.
 
     This is the position of the first such card, or the length of the box if it has none. Raises Conflict if
@@ -106,7 +106,7 @@ def own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
 
 def _own_slots(runtime: Runtime, head: Head) -> list[Slot] | None:
     """Return the slots that the turn has written in its present output box; None if the box is gone."""
-    if head.output_box_id is None or not runtime.boxes.existing([head.output_box_id]):
+    if head.output_box_id is None or not runtime.boxes.filter_existing([head.output_box_id]):
         return None
     slots = runtime.boxes.slots(head.output_box_id)
     record = runtime.turns.record(head.fence.agent_turn_id)
@@ -147,7 +147,7 @@ def _pending_call_ids(slots: Sequence[Slot]) -> list[str]:
     return [call.tool_call_id for call in pending_calls(present_cards(slots))]
 
 
-class Fixed(msgspec.Struct, frozen=True, kw_only=True):
+class FixOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a fix, with the new epoch. `may_start_twice` lists what an old worker may still run.
 
     `fenced`: cbx refuses all writes of that worker. It cannot fence workers of another system.
@@ -161,7 +161,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     may_start_twice: list[str]
     fenced: bool = True
     promoted_turn_id: str | None = None
-    end: End | None = None
+    end: TurnEnd | None = None
 
 
 class _OldRun(NamedTuple):
@@ -174,18 +174,18 @@ class _OldRun(NamedTuple):
 _NO_WORKER = _OldRun([], fenced=True)
 
 
-def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
+def nudge(runtime: Runtime, agent_turn_id: str) -> FixOutcome:
     """Notify workers of a turn's due rows, and promote the next queued turn if its agent is idle."""
     runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
         runtime.heads.lock(row.agent_id)
         promoted = promote_next(runtime, row.agent_id, reason="nudge")
-        for each in runtime.inbox.of_turn(agent_turn_id):
+        for each in runtime.inbox.list_by_turn(agent_turn_id):
             if each.status in DUE:
                 runtime.notify(each, "nudge")
         active = _active_head(runtime, row.agent_id, agent_turn_id)
-    return Fixed(
+    return FixOutcome(
         agent_turn_id=agent_turn_id,
         agent_id=row.agent_id,
         action="nudge",
@@ -196,7 +196,7 @@ def nudge(runtime: Runtime, agent_turn_id: str) -> Fixed:
     )
 
 
-def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None) -> Fixed:
+def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None) -> FixOutcome:
     """End a turn as canceled, in any state. Raises Conflict if it has already ended."""
     runtime.database.require_execution()
     with runtime.transaction():
@@ -213,7 +213,7 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
         return _audit_fix(runtime, fence, "stop", epoch, actor=actor, reason=reason, old_run=old_run, end=end)
 
 
-def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
+def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> FixOutcome:
     """End a turn as failed. Raises StaleEpoch if its agent is not at that epoch."""
     with runtime.transaction():
         head, orphan = _hold_active_or_orphan(runtime, agent_turn_id, expect_epoch)
@@ -226,7 +226,9 @@ def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str,
         return _audit_fix(runtime, fence, "fail", epoch, actor=actor, reason=reason, old_run=old_run, end=end)
 
 
-def reclaim(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
+def reclaim(
+    runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str
+) -> FixOutcome:
     """Take a dispatched or running turn away from its worker, so that it can be claimed again.
 
     Raises StaleEpoch as `fail` does, Conflict for a suspended turn and for one without a row to claim.
@@ -246,14 +248,16 @@ def reclaim(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
             )
         old_run = _may_start_twice(runtime, head.fence)
         if row.status == PROCESSING:
-            epoch = give_back(runtime, row, head, "release", attempts=0, error=reason)
+            epoch = return_row(runtime, row, head, "release", attempts=0, error=reason)
         else:
             epoch = runtime.heads.move(head.fence, "reclaim")
-            runtime.notify(runtime.inbox.carry(row.inbox_id, epoch), "reclaim")
+            runtime.notify(runtime.inbox.set_turn_epoch(row.inbox_id, epoch), "reclaim")
         return _audit_fix(runtime, head.fence, "reclaim", epoch, actor=actor, reason=reason, old_run=old_run)
 
 
-def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> Fixed:
+def requeue(
+    runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str
+) -> FixOutcome:
     """Put a turn back into its agent's queue with its tries reset; it begins again.
 
     If its inbox row is lost, a new one is written. Raises StaleEpoch as `fail` does.
@@ -263,7 +267,7 @@ def requeue(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: s
         fence = head.fence if orphan is None else orphan.fence
         old_run = _may_start_twice(runtime, fence)
         row = runtime.inbox.turn_row(agent_turn_id) or _write_again(runtime, head)
-        epoch, promoted = put_back(runtime, head, row, reason=reason)
+        epoch, promoted = return_to_queue(runtime, head, row, reason=reason)
         return _audit_fix(
             runtime, fence, "requeue", epoch, actor=actor, reason=reason, old_run=old_run, promoted=promoted
         )
@@ -278,7 +282,7 @@ def rebox(
     reason: str,
     context_box_id: str | None = None,
     output_box_id: str | None = None,
-) -> Fixed:
+) -> FixOutcome:
     """Replace the context or output box of a waiting turn: a suspended one, or a dispatched, unclaimed one.
 
     In the new output box, the turn's own cards begin at the first card that the turn wrote. Raises StaleEpoch
@@ -296,7 +300,7 @@ def rebox(
                 hint="take it back with `cbx turn reclaim` first",
             )
         _check_boxes(runtime, head, context_box_id, output_box_id)
-        start = None if output_box_id is None else own_start(runtime, head, output_box_id)
+        start = None if output_box_id is None else find_own_start(runtime, head, output_box_id)
         epoch = runtime.heads.move(
             head.fence,
             "rebox" if head.status == DISPATCHED else "rebox-suspended",
@@ -357,7 +361,7 @@ def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
 
 def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
     """Return the inbox row that carries the turn, whether it is claimed or waits for a claim."""
-    rows = runtime.inbox.of_turn(head.fence.agent_turn_id)
+    rows = runtime.inbox.list_by_turn(head.fence.agent_turn_id)
     rows = [row for row in rows if row.status in (*DUE, PROCESSING)]
     calls = runtime.turns.waiting_tools(head.fence.agent_turn_id)
     at_epoch = [row for row in rows if carries(row, head, calls)]
@@ -369,12 +373,12 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
 
 def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
     leases = runtime.inbox.leases_of_turn(fence.agent_id, fence.agent_turn_id)
-    claimed = any(row.status == PROCESSING for row in runtime.inbox.of_turn(fence.agent_turn_id))
+    claimed = any(row.status == PROCESSING for row in runtime.inbox.list_by_turn(fence.agent_turn_id))
     running = [f"the command of worker {lease.owner}" for lease in leases]
     running += [
         f"step {step.step_id}"
         for step in runtime.turns.steps(fence.agent_turn_id)
-        if step.status not in STEP_STILL
+        if step.status not in STEP_INACTIVE
     ]
     return _OldRun(running, fenced=bool(leases) or not claimed)
 
@@ -382,7 +386,7 @@ def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
 def _write_again(runtime: Runtime, head: Head) -> InboxRow:
     """Write the lost row of an active turn again, as a promoted one; its edge still exists."""
     turn_id = head.fence.agent_turn_id
-    message = Message(
+    message = InboxMessage(
         type=TURN,
         fence=head.fence,
         channel_id=head.active_channel_id or DEFAULT_CHANNEL,
@@ -420,10 +424,10 @@ def _set_boxes(
     runtime: Runtime, head: Head, row: InboxRow | None, epoch: int, boxes: Mapping[str, str | None]
 ) -> None:
     turn_id = head.fence.agent_turn_id
-    runtime.heads.point(head.agent_id, **boxes)
-    runtime.inbox.point(turn_id, **boxes)
+    runtime.heads.set_boxes(head.agent_id, **boxes)
+    runtime.inbox.set_boxes(turn_id, **boxes)
     if row is not None:
-        runtime.inbox.carry(row.inbox_id, epoch)
+        runtime.inbox.set_turn_epoch(row.inbox_id, epoch)
     runtime.turns.move_waiting(Fence(head.agent_id, turn_id, epoch))
 
 
@@ -437,16 +441,16 @@ def _audit_fix(
     reason: str | None,
     old_run: _OldRun = _NO_WORKER,
     promoted: InboxRow | None = None,
-    end: End | None = None,
+    end: TurnEnd | None = None,
     detail: dict[str, Any] | None = None,
-) -> Fixed:
+) -> FixOutcome:
     """Write the audit of a fix that moved the turn from `fence` to `epoch`; return the outcome."""
     runtime.audit.write_of_turn(
         fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail
     )
     active = _active_head(runtime, fence.agent_id, fence.agent_turn_id)
     promoted_turn_id = end.promoted_turn_id if end else promoted.turn_id if promoted else None
-    return Fixed(
+    return FixOutcome(
         agent_turn_id=fence.agent_turn_id,
         agent_id=fence.agent_id,
         action=action,

@@ -16,8 +16,8 @@ from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_result, report_stored, report_timeouts, result_of_end
-from cardbox_cli.execution.queue.stopping import carried, give_back, kill, stop_turn
-from cardbox_cli.execution.runtime import Follower, Runtime
+from cardbox_cli.execution.queue.stopping import carried_head, kill_row, return_row, stop_turn
+from cardbox_cli.execution.runtime import Runtime, TurnFollower
 from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.model.execution.situations import ClaimedSituation
 from cardbox_cli.model.execution.turns import (
@@ -106,7 +106,7 @@ def ended_record(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
 _BATCH_SIZE = 500
 
 
-class Reaped(msgspec.Struct, frozen=True, kw_only=True):
+class ReapOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a pass: inbox ids (`released`, `dead`), turn ids (`failed`, `promoted`, `notified`).
 
     `timed_out` and `reported` (whose reports were lost) are ids of tool calls. `dispatched` and `stopped` are
@@ -132,10 +132,10 @@ class Reaped(msgspec.Struct, frozen=True, kw_only=True):
         return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
-def reap(runtime: Runtime) -> Reaped:
+def reap(runtime: Runtime) -> ReapOutcome:
     """Run one pass over the project's overdue work; an item that fails does not stop the others."""
     runtime.database.require_execution()
-    reaped = Reaped()
+    reaped = ReapOutcome()
     for lease in runtime.inbox.expired(limit=_BATCH_SIZE):
         with _record_trouble(reaped, f"the lease of {lease.inbox_id}"):
             _release_expired(runtime, lease, reaped)
@@ -150,11 +150,11 @@ def reap(runtime: Runtime) -> Reaped:
         with _record_trouble(reaped, f"the queue of agent {agent_id!r}"):
             reaped.promoted.extend(_promote(runtime, agent_id))
     reaped.notified.extend(_notify(runtime))
-    worker_store.forget_dead(runtime.database)
+    worker_store.remove_dead_workers(runtime.database)
     return reaped
 
 
-def _catch_up(runtime: Runtime, follower: Follower, reaped: Reaped) -> None:
+def _catch_up(runtime: Runtime, follower: TurnFollower, reaped: ReapOutcome) -> None:
     caught = follower.catch_up(runtime)
     reaped.dispatched.extend(caught.dispatched)
     reaped.stopped.extend(caught.stopped)
@@ -163,14 +163,14 @@ def _catch_up(runtime: Runtime, follower: Follower, reaped: Reaped) -> None:
 
 
 @contextmanager
-def _record_trouble(reaped: Reaped, what: str) -> Iterator[None]:
+def _record_trouble(reaped: ReapOutcome, what: str) -> Iterator[None]:
     try:
         yield
     except (NotFound, InvalidInput, Conflict) as exc:
         reaped.troubles.append(f"{what}: {exc.message}")
 
 
-def _release_expired(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
+def _release_expired(runtime: Runtime, known: Lease, reaped: ReapOutcome) -> None:
     with runtime.transaction():
         head = runtime.heads.try_lock(known.agent_id)
         if head is None and runtime.heads.get(known.agent_id) is not None:
@@ -190,10 +190,10 @@ def _release_expired(runtime: Runtime, known: Lease, reaped: Reaped) -> None:
                 runtime.inbox.drop_leases([known.inbox_id])
                 return
             case "dead":
-                kill(runtime, found, error=f"{reason}, try {tries}", error_code="max_attempts")
+                kill_row(runtime, found, error=f"{reason}, try {tries}", error_code="max_attempts")
                 reaped.dead.append(row.inbox_id)
             case "released":
-                epoch = give_back(runtime, row, carried(found), "release", attempts=1, error=reason)
+                epoch = return_row(runtime, row, carried_head(found), "release", attempts=1, error=reason)
                 reaped.released.append(row.inbox_id)
         runtime.audit.write_of_turn(
             row.fence, action="lease-expired", actor=WATCHDOG, reason=reason, epoch_after=epoch
@@ -214,11 +214,11 @@ def decide_expiry(
     return "dead" if found.row.retry_count + 1 >= max_attempts else "released"
 
 
-def _time_out(runtime: Runtime, known: Head, reaped: Reaped) -> None:
+def _time_out(runtime: Runtime, known: Head, reaped: ReapOutcome) -> None:
     with runtime.transaction():
         head = runtime.heads.try_lock(known.agent_id)
         turn_id = known.fence.agent_turn_id
-        calls, rows = runtime.turns.waiting_tools(turn_id), runtime.inbox.of_turn(turn_id)
+        calls, rows = runtime.turns.waiting_tools(turn_id), runtime.inbox.list_by_turn(turn_id)
         due = decide_deadline(known, head, calls, rows)
         if head is None or due == "kept":
             return
@@ -261,7 +261,7 @@ def decide_deadline(
 
 
 def _fail(
-    runtime: Runtime, head: Head, reaped: Reaped, end_status: EndStatus, error_code: str, message: str
+    runtime: Runtime, head: Head, reaped: ReapOutcome, end_status: EndStatus, error_code: str, message: str
 ) -> None:
     stop_turn(runtime, head, head.fence, end_status, error_code=error_code, message=message)
     reaped.failed.append(head.fence.agent_turn_id)

@@ -22,10 +22,10 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     WaitingTool,
 )
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 
-class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
+class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The rebuilt head, with what is certain and what is guessed about it."""
 
     agent_id: str
@@ -37,15 +37,15 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
     promoted_turn_id: str | None
 
 
-def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) -> Rebuilt:
+def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) -> RebuildOutcome:
     """Rebuild the head of an agent. Raises NotFound for an unknown agent, Conflict if the head is intact."""
     runtime.database.require_execution()
     with runtime.transaction():
         agent = runtime.roster.get(agent_id)
-        if not (runtime.heads.ensure(agent_id) or runtime.heads.free_turnless(agent_id)):
+        if not (runtime.heads.ensure(agent_id) or runtime.heads.free_without_turn(agent_id)):
             raise Conflict(
                 f"agent {agent_id!r} does not need rebuilding: its state row exists",
-                hint=f"run `cbx agent show {argument(agent_id)}` to see its state",
+                hint=f"run `cbx agent show {quote_argument(agent_id)}` to see its state",
             )
         epoch = runtime.heads.highest_epoch(agent_id) + 1
         rows = runtime.inbox.open_of_agent(agent_id)
@@ -78,7 +78,7 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
             detail={"status": status, "certain": certain, "guessed": guessed},
         )
         promoted = promote_next(runtime, agent_id, reason="rebuild")
-    return Rebuilt(
+    return RebuildOutcome(
         agent_id=agent_id,
         status=status,
         active_agent_turn_id=turn_id,
@@ -107,7 +107,7 @@ def _dispatch_again(runtime: Runtime, carrier: InboxRow, epoch: int) -> InboxRow
     """Make the row that carried the turn claimable again; return the turn's own row."""
     row = carrier if is_turn(carrier) else _turn_row(runtime, carrier.turn_id, "was resumed")
     _assign(runtime, row, epoch)
-    carrier = runtime.inbox.carry(carrier.inbox_id, epoch)
+    carrier = runtime.inbox.set_turn_epoch(carrier.inbox_id, epoch)
     if carrier.status == PROCESSING:
         (carrier,) = runtime.inbox.move([carrier.inbox_id], "release", delay=timedelta(0))
         runtime.inbox.drop_leases([carrier.inbox_id])

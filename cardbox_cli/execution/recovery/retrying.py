@@ -6,10 +6,10 @@ import msgspec
 
 from cardbox_cli.errors import Conflict, NotFound
 from cardbox_cli.execution.dispatch import dispatch
-from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchRequest, Parent
+from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchRequest, Parent
 from cardbox_cli.execution.queue.messages import is_report, type_of
 from cardbox_cli.execution.queue.stopping import stop_turn
-from cardbox_cli.execution.requests.request_checks import READ, lacks
+from cardbox_cli.execution.requests.request_checks import READ_POINTERS, find_lacks
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
 from cardbox_cli.model.execution.situations import BoxFacts
@@ -17,17 +17,17 @@ from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
 from cardbox_cli.store.views.turn_views import TurnViews
-from cardbox_cli.text import argument, quoted
+from cardbox_cli.text import quote_argument, quote_word
 
 
-class Retried(msgspec.Struct, frozen=True, kw_only=True):
+class RetryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a retry: the row that is due again, or the outcome of the new dispatch."""
 
     row: InboxRow
-    dispatched: Dispatched | None = None
+    dispatched: DispatchOutcome | None = None
 
 
-def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
+def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutcome:
     """Retry a dead row. A turn ends only once, so the row of a turn is dispatched as a new turn.
 
     Raises NotFound for an unknown row, Conflict for one that is not dead or whose boxes lack cards.
@@ -44,10 +44,10 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> Retried:
             raise _not_dead(row)
         moved = runtime.inbox.move([inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
         runtime.notify(moved[0], "retry")
-    return Retried(row=moved[0])
+    return RetryOutcome(row=moved[0])
 
 
-def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) -> Dispatched:
+def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) -> DispatchOutcome:
     """Dispatch a new turn with the boxes of a turn that did not succeed.
 
     Raises NotFound if the turn has no inbox row, Conflict for a turn that has not ended, has succeeded, or
@@ -67,12 +67,12 @@ def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) ->
         return _dispatch_again(runtime, row, source_agent_id)
 
 
-def _retry_turn_row(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Retried:
+def _retry_turn_row(runtime: Runtime, row: InboxRow, source_agent_id: str) -> RetryOutcome:
     record = runtime.turns.record(row.turn_id)
     ended = record is not None and record.end_status not in (None, "success")
     if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
         raise _not_dead(row)
-    return Retried(row=row, dispatched=_dispatch_again(runtime, row, source_agent_id))
+    return RetryOutcome(row=row, dispatched=_dispatch_again(runtime, row, source_agent_id))
 
 
 def _check_complete(runtime: Runtime, row: InboxRow) -> None:
@@ -80,20 +80,20 @@ def _check_complete(runtime: Runtime, row: InboxRow) -> None:
     if ProjectsStore(runtime.database).settings(runtime.project_id).allow_incomplete_context:
         return
     rows = DiagnosisStore(runtime.database, runtime.project_id)
-    boxes = {name: box_id for name in READ if (box_id := row.pointer(f"{name}_box_id")) is not None}
+    boxes = {name: box_id for name in READ_POINTERS if (box_id := row.pointer(f"{name}_box_id")) is not None}
     existing, lost = rows.existing_boxes(boxes.values()), rows.lost_cards(boxes.values())
-    missing = lacks(
+    missing = find_lacks(
         BoxFacts(pointer=name, box_id=box_id, exists=box_id in existing, lost=tuple(lost.get(box_id, ())))
         for name, box_id in boxes.items()
     )
     if missing:
         raise Conflict(
-            f"cannot retry turn {row.turn_id}: its context is incomplete ({missing[0].words})",
+            f"cannot retry turn {row.turn_id}: its context is incomplete ({missing[0].clause})",
             hint="pack its context again with `cbx pack`, and pass the new box to `cbx dispatch`",
         )
 
 
-def _dispatch_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Dispatched:
+def _dispatch_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> DispatchOutcome:
     _check_complete(runtime, row)
     record = runtime.turns.record(row.turn_id)
     above = row.lineage
@@ -144,9 +144,9 @@ def _not_failed(turn: TurnSummary) -> Conflict:
     if turn.end_status is None:
         return Conflict(
             f"turn {turn_id} has not ended: it is {turn.status}",
-            hint=f"run `cbx why {argument(turn_id)}` to see what it waits for",
+            hint=f"run `cbx why {quote_argument(turn_id)}` to see what it waits for",
         )
-    again = f"cbx dispatch --agent {quoted(turn.agent_id)} --context-box {turn.context_box_id}"
+    again = f"cbx dispatch --agent {quote_word(turn.agent_id)} --context-box {turn.context_box_id}"
     return Conflict(
         f"turn {turn_id} ended in success",
         hint=f"run it again with `{again}`",

@@ -16,25 +16,25 @@ from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.requests.step_snapshots import (
     StepSnapshot,
-    Verified,
+    Verification,
     read_snapshot,
-    restored_request,
+    restore_request,
     verify,
 )
 from cardbox_cli.execution.requests.turn_requests import (
     NEXT,
-    Source,
+    BoxSource,
     TurnBoxes,
     TurnContext,
+    compose_turn_request,
     read_context,
     source_of,
-    turn_request,
 )
-from cardbox_cli.execution.tool_calls import ended_by_last_calls, pending_calls
+from cardbox_cli.execution.tool_calls import end_status_of_last_calls, pending_calls
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import ACTIVE, ENDED, OPEN, QUEUED, SUSPENDED, Step
-from cardbox_cli.model.ids import fits, short_id, unique
+from cardbox_cli.model.ids import matches_short_id, short_id, unique
 from cardbox_cli.providers.registry import provider_for
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -42,9 +42,9 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.head_store import HeadStore
 from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import TurnStore
-from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
-from cardbox_cli.text import ambiguous_message, argument
+from cardbox_cli.text import ambiguous_message, quote_argument
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class RecordedRequests(ABC):
         return 0
 
     @abstractmethod
-    def _composed(
+    def _compose(
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:
         """Compose the next request."""
@@ -112,12 +112,12 @@ class RecordedRequests(ABC):
         """
         step = self._step(at)
         if step is None:
-            return self._composed(options, format, collector)
+            return self._compose(options, format, collector)
         snapshot = read_snapshot(step.metadata)
         profile = self._profile(step)
-        format = format or format_of(snapshot, [] if profile is None else profile.seen, options)
+        format = format or format_of(snapshot, [] if profile is None else profile.visible_entries, options)
         rules, own = self._rules(step), self._own(step, snapshot)
-        found = restored_request(
+        found = restore_request(
             self._request_box(step), profile, snapshot, format, options, rules=rules, own=own
         )
         notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
@@ -127,12 +127,14 @@ class RecordedRequests(ABC):
             step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
         )
 
-    def sent_before(self, step_id: str | None) -> list[str]:
+    def recorded_step_ids(self, step_id: str | None) -> list[str]:
         """Return the ids of the steps with a request box up to and including this one; None: all."""
         ids = [step.step_id for step in self._steps if step.request_box_id is not None]
         return ids[: ids.index(step_id) + 1] if step_id in ids else ids
 
-    def verified(self, at: str | None, options: ComposeOptions, format: str | None) -> tuple[Step, Verified]:
+    def verify(
+        self, at: str | None, options: ComposeOptions, format: str | None
+    ) -> tuple[Step, Verification]:
         """Verify the request of a step, by default the last with a request box; return step and outcome.
 
         `format` is for steps without a snapshot; only the layer texts of `options` matter. Raises what
@@ -144,7 +146,7 @@ class RecordedRequests(ABC):
             raise NotFound(what, hint=self._why_nothing())
         boxes = self.boxes_of(step)
         snapshot = read_snapshot(step.metadata)
-        format = format or format_of(snapshot, boxes.profile.seen, options)
+        format = format or format_of(snapshot, boxes.profile.visible_entries, options)
         return step, verify(
             self._request_box(step), boxes, snapshot, format, ComposeOptions(asked=options.asked)
         )
@@ -159,15 +161,15 @@ class RecordedRequests(ABC):
         snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
         return format_of(next(filter(None, snapshots), None), entries, options)
 
-    def _named(self, at: str) -> Step:
-        return named_step(self._steps, at, f"{self.noun} {self.name!r}", self.shows)
+    def _find_step(self, at: str) -> Step:
+        return find_step(self._steps, at, f"{self.noun} {self.name!r}", self.shows)
 
     def _step(self, at: str | None) -> Step | None:
         if at == NEXT:
             return None
         if at is None:
             return self._last_with_snapshot() if self.is_over else None
-        step = self._named(at)
+        step = self._find_step(at)
         if step.request_box_id is None:
             raise NotFound(
                 f"step {step.step_id!r} has no snapshot of a request",
@@ -178,12 +180,12 @@ class RecordedRequests(ABC):
     def _last_with_snapshot(self) -> Step | None:
         return next((step for step in reversed(self._steps) if step.request_box_id is not None), None)
 
-    def _request_box(self, step: Step) -> Source:
+    def _request_box(self, step: Step) -> BoxSource:
         return source_of(self._boxes, "request", step.request_box_id)
 
-    def _profile(self, step: Step) -> Source | None:
+    def _profile(self, step: Step) -> BoxSource | None:
         box_id, _, _ = self._box_ids_of(step)
-        if box_id is None or not self._boxes.existing([box_id]):
+        if box_id is None or not self._boxes.filter_existing([box_id]):
             return None
         return source_of(self._boxes, "profile", box_id)
 
@@ -211,13 +213,15 @@ def format_of(snapshot: StepSnapshot | None, entries: Sequence[RequestEntry], op
     return provider_for(entries, options.model) if snapshot is None else snapshot.format
 
 
-def named_step(steps: Sequence[Step], at: str, whose: str, shows: str) -> Step:
+def find_step(steps: Sequence[Step], at: str, whose: str, shows: str) -> Step:
     """Return the step `at`: a number, an id, or 4 or more characters of it. Raises NotFound, AmbiguousId."""
     ids = [step.step_id for step in steps]
     numbers = [str(number) for number in range(1, len(ids) + 1)]
     if at in numbers:
         return steps[numbers.index(at)]
-    partial_matches = [each for each in ids if fits(at, each) or fits(at, each.removeprefix("step_"))]
+    partial_matches = [
+        each for each in ids if matches_short_id(at, each) or matches_short_id(at, each.removeprefix("step_"))
+    ]
     matches = [at] if at in ids else partial_matches
     if len(matches) > 1:
         raise AmbiguousId(
@@ -238,15 +242,15 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
     queued = list(turns.newest(TurnFilter(agent_id=agent_id, status=QUEUED)))
     found = queued[-1:] or list(turns.newest(TurnFilter(agent_id=agent_id), limit=1))
     if not found:
-        raise no_turn(turns, agent_id)
+        raise no_turn_error(turns, agent_id)
     return found[0]
 
 
-def no_turn(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
+def no_turn_error(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
     """Return the error for an agent without a turn (`when`: at that time), or for an unknown agent."""
-    roster = RosterStore(turns.database, turns.project_id)
+    roster = AgentStore(turns.database, turns.project_id)
     if roster.is_absent(agent_id):
-        return roster.absent(agent_id)
+        return roster.not_found(agent_id)
     return NotFound(
         f"agent {agent_id!r} has no turn{when} in project {turns.project_id!r}",
         hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
@@ -264,7 +268,7 @@ class TurnRequests(RecordedRequests):
         self._turns = TurnStore(database, project_id)
         super().__init__(database, project_id, self._turns.steps(turn.agent_turn_id))
         self.name = turn.agent_turn_id
-        self.shows = f"`cbx turn show {argument(short_id(turn.agent_turn_id))}`"
+        self.shows = f"`cbx turn show {quote_argument(short_id(turn.agent_turn_id))}`"
         self.is_over = turn.status == ENDED
 
     @property
@@ -298,7 +302,7 @@ class TurnRequests(RecordedRequests):
         record = self._turns.record(self.turn.agent_turn_id)
         return 0 if record is None else record.output_start or 0
 
-    def _composed(
+    def _compose(
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:
         turn = self.turn
@@ -310,8 +314,8 @@ class TurnRequests(RecordedRequests):
         )
         if format is None:
             format = self._last_format(options, boxes.entries)
-        asked = turn_request(boxes, context.tools, options, format=format, collector=collector)
-        end = ended_by_last_calls(boxes.own) if turn.status in ACTIVE and not awaited else None
+        asked = compose_turn_request(boxes, context.tools, options, format=format, collector=collector)
+        end = end_status_of_last_calls(boxes.own) if turn.status in ACTIVE and not awaited else None
         return StepRequest(
             step=None,
             format=format,
@@ -345,7 +349,7 @@ class TurnRequests(RecordedRequests):
         """Return the reported results of these calls, in the order in which they will be applied."""
         rows = [
             row
-            for row in InboxStore(self._database, self._project_id).of_turn(self.turn.agent_turn_id)
+            for row in InboxStore(self._database, self._project_id).list_by_turn(self.turn.agent_turn_id)
             if is_report(row) and row.status in OPEN and row.correlation_id in waiting
         ]
         pointers = [(row.correlation_id or "", row.pointer("tool_result_card_id") or "") for row in rows]

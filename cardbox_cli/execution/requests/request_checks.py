@@ -12,13 +12,13 @@ from cardbox_cli.context.lint.rule import LintFinding, lint
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.requests.turn_requests import (
-    Source,
+    BoxSource,
     TurnBoxes,
+    apply_share_default,
     collector_for,
+    compose_turn_request,
     known_tools,
     present_cards,
-    settled,
-    turn_request,
 )
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.card_types import PROFILE
@@ -29,7 +29,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import ProjectsStore
 
 CONTEXT, PROFILE_BOX = "context", "profile"
-READ = (PROFILE_BOX, CONTEXT)
+READ_POINTERS = (PROFILE_BOX, CONTEXT)
 
 # The error code of a turn whose context or profile is incomplete.
 INCOMPLETE = "context_incomplete"
@@ -53,7 +53,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
     card_id: str | None = None
 
     @property
-    def words(self) -> str:
+    def clause(self) -> str:
         """A clause that says what is lacking."""
         box = f"the {self.pointer} box {self.box_id}"
         if self.kind == "missing":
@@ -63,9 +63,9 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
         return f"card {self.card_id} of {box} {LOSSES[self.kind]}"
 
 
-def lacks(boxes: Iterable[BoxFacts]) -> list[Lack]:
+def find_lacks(boxes: Iterable[BoxFacts]) -> list[Lack]:
     """Return what the boxes that a turn reads lack, in their order."""
-    return [lack for box in boxes if box.pointer in READ for lack in _box_lacks(box)]
+    return [lack for box in boxes if box.pointer in READ_POINTERS for lack in _box_lacks(box)]
 
 
 def _box_lacks(box: BoxFacts) -> list[Lack]:
@@ -80,12 +80,12 @@ def _box_lacks(box: BoxFacts) -> list[Lack]:
     return lost
 
 
-def lacks_of(boxes: TurnBoxes) -> list[Lack]:
+def turn_lacks(boxes: TurnBoxes) -> list[Lack]:
     """Return what the boxes of a turn lack, as they were read."""
-    return lacks((_facts(PROFILE_BOX, boxes.profile), _facts(CONTEXT, boxes.context)))
+    return find_lacks((_facts(PROFILE_BOX, boxes.profile), _facts(CONTEXT, boxes.context)))
 
 
-def _facts(pointer: str, box: Source) -> BoxFacts:
+def _facts(pointer: str, box: BoxSource) -> BoxFacts:
     lost = {
         slot.card_id: LostCard(box.box_id, slot.card_id, slot.state)
         for slot in box.slots
@@ -101,9 +101,9 @@ def _facts(pointer: str, box: Source) -> BoxFacts:
     )
 
 
-def in_words(lacking: Sequence[Lack]) -> str:
+def incomplete_message(lacking: Sequence[Lack]) -> str:
     """Return the message of a turn that is not run because something is missing."""
-    listed = "; ".join(lack.words for lack in lacking[:_MAX_LISTED])
+    listed = "; ".join(lack.clause for lack in lacking[:_MAX_LISTED])
     more = f"; and {len(lacking) - _MAX_LISTED} more" if len(lacking) > _MAX_LISTED else ""
     return f"its context is incomplete, so the model was not called: {listed}{more}"
 
@@ -126,20 +126,20 @@ def lint_turn(
     profile = profile_of(present_cards(boxes.profile.slots))
     tools = known_tools(database, project_id, profile, present_cards(boxes.context.slots), handlers)
     settings = ProjectsStore(database).settings(project_id)
-    options = settled(ComposeOptions(model=model), settings)
+    options = apply_share_default(ComposeOptions(model=model), settings)
     collector = collector_for(database, project_id, boxes.context.box_id, settings=settings)
-    asked = turn_request(boxes, tools, options, format=provider, collector=collector)
+    asked = compose_turn_request(boxes, tools, options, format=provider, collector=collector)
     return lint(asked.entries, asked.request, provider_named(provider))
 
 
-def lint_turn_to_be(
+def lint_new_turn(
     runtime: Runtime,
     head: Head | None,
     runtime_config: Mapping[str, Any],
     *,
-    profile: Source,
-    context: Source,
-    output: Source,
+    profile: BoxSource,
+    context: BoxSource,
+    output: BoxSource,
 ) -> list[LintFinding]:
     """Return the lint findings of a requested turn's first request, for the agent with this head.
 

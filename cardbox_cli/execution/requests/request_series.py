@@ -11,8 +11,8 @@ import msgspec
 
 from cardbox_cli.context.cost.account import Sent, history_of
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
-from cardbox_cli.execution.requests.step_snapshots import StepSnapshot, read_snapshot, restored_request
-from cardbox_cli.execution.requests.turn_requests import Source, read_source
+from cardbox_cli.execution.requests.step_snapshots import StepSnapshot, read_snapshot, restore_request
+from cardbox_cli.execution.requests.turn_requests import BoxSource, read_source
 from cardbox_cli.model.boxes import Slot, decode_ids
 from cardbox_cli.model.card_types import PROFILE, card_type
 from cardbox_cli.model.cards import Card
@@ -40,22 +40,22 @@ class _StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     ids: str
     added: list[str] | None
-    profile: Source | None
+    profile: BoxSource | None
     snapshot: StepSnapshot | None
     format: str
 
 
-def sent_by_turn(database: Database, project_id: str, turn: TurnRow) -> list[Sent]:
+def read_turn_requests(database: Database, project_id: str, turn: TurnRow) -> list[Sent]:
     """Return the stored requests of the turn's steps, in order."""
     homes = [each for each in (turn.output_box_id, turn.context_box_id) if each]
     steps = [
         step if step.profile_box_id else msgspec.structs.replace(step, profile_box_id=turn.profile_box_id)
         for step in TurnStore(database, project_id).steps(turn.agent_turn_id)
     ]
-    return sent_by_steps(database, project_id, steps, homes)
+    return read_step_requests(database, project_id, steps, homes)
 
 
-def sent_by_steps(
+def read_step_requests(
     database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
 ) -> list[Sent]:
     """Return the stored requests of these steps, in order.
@@ -77,7 +77,7 @@ class _SeriesReader:
         self._steps = steps
         self._cards: dict[str, Card] = {}
         self._before = ""
-        self._profiles: dict[str | None, Source | None] = {None: None}
+        self._profiles: dict[str | None, BoxSource | None] = {None: None}
         self._homes = self._find_homes(homes)
 
     def requests(self) -> Iterator[Sent]:
@@ -119,15 +119,15 @@ class _SeriesReader:
         added, self._before = _added_ids(self._before, ids), ids
         profile = self._profile(step.profile_box_id)
         snapshot = read_snapshot(step.metadata)
-        entries: Sequence[RequestEntry] = [] if profile is None else profile.seen
+        entries: Sequence[RequestEntry] = [] if profile is None else profile.visible_entries
         format = provider_for(entries) if snapshot is None else snapshot.format
         return _StoredRequest(
             step=step, ids=ids, added=added, profile=profile, snapshot=snapshot, format=format
         )
 
-    def _profile(self, box_id: str | None) -> Source | None:
+    def _profile(self, box_id: str | None) -> BoxSource | None:
         if box_id not in self._profiles:
-            there = bool(self._boxes.existing([box_id or ""]))
+            there = bool(self._boxes.filter_existing([box_id or ""]))
             self._profiles[box_id] = read_source(self._boxes, box_id or "") if there else None
         return self._profiles[box_id]
 
@@ -149,8 +149,8 @@ class _SeriesReader:
 
     def _restore(self, stored: _StoredRequest) -> Request:
         """Return the whole request, as `render` shows it, with the positions of cards in their home boxes."""
-        source = Source(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
-        request = restored_request(
+        source = BoxSource(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
+        request = restore_request(
             source, stored.profile, stored.snapshot, stored.format, ComposeOptions()
         ).request
         places = {card_id: self._home_entry(card_id, entry) for card_id, entry in request.places.items()}

@@ -21,19 +21,19 @@ from cardbox_cli.context.request import (
     RequestEntry,
     request_of,
 )
-from cardbox_cli.execution.requests.turn_requests import Source, TurnBoxes, request_with_tools
+from cardbox_cli.execution.requests.turn_requests import BoxSource, TurnBoxes, compose_with_tools
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.model.layers import SYSTEM_PROMPT, Asked, Layout, ProcessName
+from cardbox_cli.model.layers import SYSTEM_PROMPT, LayerRequest, Layout, ProcessName
 from cardbox_cli.providers.formats import encoder_of, format_names, provider_of, sent, sent_by_any
 
 # The key of the snapshot in a step's metadata.
-REQUEST = "request"
+SNAPSHOT_KEY = "request"
 
 # The reason why a layer cannot be shown or compared.
-LOST = "it existed only for the call, and only the hash of its text is stored"
+LOST_REASON = "it existed only for the call, and only the hash of its text is stored"
 # The limit of a comparison if the step has no hash of the request without its layers.
 UNPROVED = (
     "the history, the tools, the model and its parameters were compared with their present state: the step "
@@ -69,7 +69,7 @@ class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     lost: list[LayerLeftOut]
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a verification: whether the cards still produce the request of a step.
 
     It is compared by the hash of the whole request, by the hash without its layers, or message by message.
@@ -103,15 +103,15 @@ def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) ->
 def read_snapshot(metadata: Any) -> StepSnapshot | None:
     """Read the snapshot in a step's metadata; None for a step of another system or another version of cbx."""
     try:
-        snapshot = msgspec.convert(metadata[REQUEST], StepSnapshot)
+        snapshot = msgspec.convert(metadata[SNAPSHOT_KEY], StepSnapshot)
     except (KeyError, TypeError, msgspec.ValidationError):
         return None
     return snapshot if snapshot.format in format_names() else None
 
 
-def restored_request(
-    box: Source,
-    profile: Source | None,
+def restore_request(
+    box: BoxSource,
+    profile: BoxSource | None,
     snapshot: StepSnapshot | None,
     format: str,
     options: ComposeOptions,
@@ -124,7 +124,7 @@ def restored_request(
     to recipe rules; `own` has the ids of cards that the turn has written.
     """
     prompt, history = _split_prompt(box, rules or {})
-    of_profile = [] if profile is None else profile.seen
+    of_profile = [] if profile is None else profile.visible_entries
     made = request_of(
         [*of_profile, *history],
         _options(options, snapshot, box),
@@ -149,7 +149,7 @@ def restored_request(
 
 
 def _split_prompt(
-    box: Source, rules: Mapping[str, str | None]
+    box: BoxSource, rules: Mapping[str, str | None]
 ) -> tuple[list[RequestEntry], list[RequestEntry]]:
     """Return the rendered system prompt at the beginning of a request box, if any, and the other entries."""
     entries = [RequestEntry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
@@ -165,7 +165,7 @@ def _prompt_message(entry: RequestEntry) -> Message:
     return Message(layer=SYSTEM_PROMPT, body=body, card_id=entry.slot.card_id)
 
 
-def _options(options: ComposeOptions, snapshot: StepSnapshot | None, box: Source) -> ComposeOptions:
+def _options(options: ComposeOptions, snapshot: StepSnapshot | None, box: BoxSource) -> ComposeOptions:
     """Return the options that produce a step's request: its model, process, layout and available layers."""
     stored = {
         name: card_text(slot.card.content)
@@ -179,7 +179,7 @@ def _options(options: ComposeOptions, snapshot: StepSnapshot | None, box: Source
         process="react" if snapshot is None else snapshot.process,
         share=True,
         layout="default" if snapshot is None else snapshot.layout,
-        asked=Asked(texts={**stored, **given}),
+        asked=LayerRequest(texts={**stored, **given}),
     )
 
 
@@ -194,7 +194,7 @@ def _restrict_layers(
         return request, []
     there = {layer.name for layer in request.layers if layer.sha256 == snapshot.layers.get(layer.name)}
     lost = [
-        LayerLeftOut(layer=name, reason=_DIFFERENT_TEXT if name in given else LOST)
+        LayerLeftOut(layer=name, reason=_DIFFERENT_TEXT if name in given else LOST_REASON)
         for name in snapshot.layers
         if name not in there
     ]
@@ -212,21 +212,21 @@ def _restrict_layers(
 
 
 def verify(
-    box: Source,
+    box: BoxSource,
     boxes: TurnBoxes,
     snapshot: StepSnapshot | None,
     format: str,
     options: ComposeOptions = DEFAULT_OPTIONS,
-) -> Verified:
+) -> Verification:
     """Compose the request of a step again from the boxes of its turn, and compare it with the stored one.
 
     Tools and layers are the stored ones. A step of another system has nothing but its request box.
     """
     format = format if snapshot is None else snapshot.format
-    then = boxes.at(*_output_of(box, boxes, snapshot))
+    then = boxes.truncate(*_output_of(box, boxes, snapshot))
     own = {card.card_id for card in then.own}
-    stored = restored_request(box, boxes.profile, snapshot, format, options, own=own)
-    asked = request_with_tools(then, stored.request.tools, _options(options, snapshot, box), format=format)
+    stored = restore_request(box, boxes.profile, snapshot, format, options, own=own)
+    asked = compose_with_tools(then, stored.request.tools, _options(options, snapshot, box), format=format)
     given = options.asked.texts
     composed, left_out = _restrict_layers(asked.request, snapshot, given)
     lost = [left.layer for left in left_out]
@@ -239,7 +239,7 @@ def verify(
     missing_slots = [] if is_proven else [slot for slot in box.slots if slot.state != "present"]
     is_same = found.equal and not missing_slots if compared_by == "messages" else is_proven
     equal = is_same and not changed
-    return Verified(
+    return Verification(
         equal=equal,
         compared_by=compared_by,
         lost=[name for name in lost if name not in changed],
@@ -290,7 +290,7 @@ def _hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _output_of(box: Source, boxes: TurnBoxes, snapshot: StepSnapshot | None) -> tuple[int, int]:
+def _output_of(box: BoxSource, boxes: TurnBoxes, snapshot: StepSnapshot | None) -> tuple[int, int]:
     """Return the lengths of the output box at the step and at the promotion of its turn.
 
     Without a snapshot, the first is derived from the request box.

@@ -27,11 +27,11 @@ from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.model.boxes import Provenance, Slot
 from cardbox_cli.model.card_types import CARD_TYPES, card_type
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.execution.result_fields import described_fields
+from cardbox_cli.model.execution.result_fields import field_schemas
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, ProjectSettings, Tool, allowed_handlers
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.layers import KnowledgeScope, process_of
+from cardbox_cli.model.layers import KnowledgeScope, find_process
 from cardbox_cli.providers.formats import encoder_of, sent
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.store.boxes import BoxStore
@@ -46,7 +46,7 @@ from cardbox_cli.store.views.turn_views import TurnRow
 NEXT = "next"
 
 
-class Source(msgspec.Struct, frozen=True):
+class BoxSource(msgspec.Struct, frozen=True):
     """A box and its slots in order. `provenance` maps cards to recipe rules, if known."""
 
     box_id: str
@@ -59,7 +59,7 @@ class Source(msgspec.Struct, frozen=True):
         return list(entries_of(self.slots, self.box_id, self.provenance))
 
     @property
-    def seen(self) -> list[RequestEntry]:
+    def visible_entries(self) -> list[RequestEntry]:
         """The entries without snapshots of requests, which a turn does not see."""
         return [
             entry
@@ -77,24 +77,24 @@ def entries_of(slots: Iterable[Slot], box_id: str, provenance: Provenance | None
 class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
     """The boxes of a turn. `output_start` is the length of the output box at the promotion."""
 
-    profile: Source
-    context: Source
-    output: Source
+    profile: BoxSource
+    context: BoxSource
+    output: BoxSource
     output_start: int
 
     @property
     def history(self) -> list[RequestEntry]:
         """The entries that the turn sees, in order; a card id may appear twice."""
-        output = [msgspec.structs.replace(entry, rule=OUTPUT) for entry in self.output.seen]
+        output = [msgspec.structs.replace(entry, rule=OUTPUT) for entry in self.output.visible_entries]
         before = [entry for entry in output if entry.slot.position < self.output_start]
-        return [*before, *self.context.seen, *output[len(before) :]]
+        return [*before, *self.context.visible_entries, *output[len(before) :]]
 
     @property
     def entries(self) -> list[RequestEntry]:
         """All entries of a request: the profile box, then the history."""
-        return [*self.profile.seen, *self.history]
+        return [*self.profile.visible_entries, *self.history]
 
-    def at(self, output_cards: int, output_start: int) -> "TurnBoxes":
+    def truncate(self, output_cards: int, output_start: int) -> "TurnBoxes":
         """Return the boxes at the time when the output box had `output_cards` cards."""
         output = msgspec.structs.replace(self.output, slots=self.output.slots[:output_cards])
         return msgspec.structs.replace(self, output=output, output_start=output_start)
@@ -114,7 +114,7 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-def turn_request(
+def compose_turn_request(
     boxes: TurnBoxes,
     tools: Iterable[Tool],
     options: ComposeOptions = DEFAULT_OPTIONS,
@@ -124,10 +124,10 @@ def turn_request(
 ) -> TurnRequest:
     """Compose the request of the turn's next step in a format. Raises what `request_of` raises."""
     definitions = tool_definitions(present_cards(boxes.profile.slots), tools)
-    return request_with_tools(boxes, definitions, options, format=format, collector=collector)
+    return compose_with_tools(boxes, definitions, options, format=format, collector=collector)
 
 
-def request_with_tools(
+def compose_with_tools(
     boxes: TurnBoxes,
     tools: list[dict[str, Any]],
     options: ComposeOptions,
@@ -139,7 +139,7 @@ def request_with_tools(
     own, entries = frozenset(card.card_id for card in boxes.own), boxes.entries
     composed = request_of(entries, options, encode=encoder_of(format), collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
-    takes_all = process_of(request.process).takes_history
+    takes_all = find_process(request.process).takes_history
     return TurnRequest(
         entries=entries,
         history=[
@@ -224,11 +224,11 @@ def context_of(
 ) -> TurnContext:
     """Return the context of a turn with these boxes, as it was read. Raises NotFound for a missing box."""
 
-    def source(name: str) -> Source:
+    def source(name: str) -> BoxSource:
         box_id = named[name]
         if box_id is None or name not in stored.boxes:
             raise _missing_box(project_id, name, box_id)
-        return Source(box_id, stored.slots.get(name, []))
+        return BoxSource(box_id, stored.slots.get(name, []))
 
     output, context, profile_source = source("output"), source("context"), source("profile")
     start = stored.output_start
@@ -279,12 +279,12 @@ def offered_definitions(
 def _add_handlers(
     handlers: Handlers, registered: Sequence[Tool], profile: Mapping[str, Any], context: Iterable[Card]
 ) -> list[Tool]:
-    return [*registered, *handlers.tools(allowed_handlers(profile), described_fields(context))]
+    return [*registered, *handlers.tools(allowed_handlers(profile), field_schemas(context))]
 
 
-def read_source(boxes: BoxStore, box_id: str) -> Source:
+def read_source(boxes: BoxStore, box_id: str) -> BoxSource:
     """Read an existing box with the rules of its cards, in the caller's transaction."""
-    return Source(box_id, list(_slots(boxes, box_id)), boxes.provenance(box_id))
+    return BoxSource(box_id, list(_slots(boxes, box_id)), boxes.provenance(box_id))
 
 
 def read_entries(boxes: BoxStore, box_id: str) -> Iterator[RequestEntry]:
@@ -301,14 +301,14 @@ def _first(box_ids: Iterable[str | None]) -> str | None:
     return next((box_id for box_id in box_ids if box_id is not None), None)
 
 
-def source_of(boxes: BoxStore, name: str, box_id: str | None) -> Source:
+def source_of(boxes: BoxStore, name: str, box_id: str | None) -> BoxSource:
     """Read the box that is a turn's profile, context or output box, as `name` says.
 
     Raises NotFound if the turn has no such box, or it is gone; the details have the name as `pointer`.
     """
-    if box_id is None or not boxes.existing([box_id]):
+    if box_id is None or not boxes.filter_existing([box_id]):
         raise _missing_box(boxes.project_id, name, box_id)
-    return Source(box_id, boxes.slots(box_id))
+    return BoxSource(box_id, boxes.slots(box_id))
 
 
 def _missing_box(project_id: str, name: str, box_id: str | None) -> NotFound:
@@ -352,7 +352,9 @@ class StoredKnowledge:
             return []
         with self._cards.database.snapshot():
             if self._scope == "boxes":
-                return self._cards.found_in(self._searched_boxes(boxes), query, types=_KNOWLEDGE, limit=limit)
+                return self._cards.search_boxes(
+                    self._searched_boxes(boxes), query, types=_KNOWLEDGE, limit=limit
+                )
             return list(self._cards.newest(CardFilter(text=query, types=_KNOWLEDGE), limit=limit))
 
     def _searched_boxes(self, named: Sequence[str]) -> list[str]:
@@ -372,7 +374,7 @@ def collector_for(
     return ContextCollector(knowledge=knowledge, experience=ExperienceStore(database, project_id))
 
 
-def settled(options: ComposeOptions, settings: ProjectSettings) -> ComposeOptions:
+def apply_share_default(options: ComposeOptions, settings: ProjectSettings) -> ComposeOptions:
     """Return the compose options, with the project's default for sharing if the caller sets none."""
     if options.share is not None:
         return options

@@ -14,7 +14,7 @@ import msgspec
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall
-from cardbox_cli.execution.worker.command_processes import MAX_OUTPUT, Ran
+from cardbox_cli.execution.worker.command_processes import MAX_OUTPUT, CommandOutcome
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import CommandLog, Fence, last_lines
 from cardbox_cli.store.execution.turn_store import LogStore
@@ -72,7 +72,7 @@ PATTERNS = (
 _REST_OF_A_LINE = re.compile(rf"\A(?:[^\n]{{0,{MAX_SECRET_LENGTH}}}\n|\S{{0,{MAX_SECRET_LENGTH}}})")
 
 
-def redacted(text: str, *, cut: bool = False) -> str:
+def redact(text: str, *, cut: bool = False) -> str:
     """Return `text` with `[redacted]` instead of everything that looks like a secret.
 
     If the beginning was `cut` off, the rest of the first line is removed, too: it may be part of a secret.
@@ -84,12 +84,12 @@ def redacted(text: str, *, cut: bool = False) -> str:
     return text
 
 
-def told(text: str) -> str:
+def redact_message(text: str) -> str:
     """Return a failure message without secrets; a long text is shortened to its two ends."""
     if len(text) <= _MAX_MESSAGE_LENGTH:
-        return redacted(text)
+        return redact(text)
     half = _MAX_MESSAGE_LENGTH // 2
-    return f"{redacted(text[: half + MAX_SECRET_LENGTH])[:half]} … {redacted(text[-half:], cut=True)}"
+    return f"{redact(text[: half + MAX_SECRET_LENGTH])[:half]} … {redact(text[-half:], cut=True)}"
 
 
 def _redact_match(found: re.Match[str]) -> str:
@@ -105,7 +105,7 @@ TAIL = 4000
 _MAX_HEAD_LENGTH = 1000
 
 
-def why_failed(ran: Ran, call: ToolCall | None, timeout: float) -> tuple[str, str]:
+def failure_reason(ran: CommandOutcome, call: ToolCall | None, timeout: float) -> tuple[str, str]:
     """Return the error code and message of a failed command, that of a tool call or the model's."""
     what = "the command" if call is None else f"the tool {call.tool_name!r}"
     if ran.timed_out:
@@ -125,18 +125,18 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def diagnostics(ran: Ran) -> dict[str, Any]:
+def diagnostics(ran: CommandOutcome) -> dict[str, Any]:
     """Return the details that explain a command's failure to people."""
     head = ran.stdout[: _MAX_HEAD_LENGTH + MAX_SECRET_LENGTH].decode(errors="replace")
     return {
         "exit_code": ran.exit_code,
         "seconds": round(ran.duration, 3),
         "stderr_tail": ran.stderr[-TAIL:],
-        "stdout_head": exact_json.storable_text(redacted(head)[:_MAX_HEAD_LENGTH]),
+        "stdout_head": exact_json.replace_unstorable(redact(head)[:_MAX_HEAD_LENGTH]),
     }
 
 
-def told_failure(what: str, ran: Ran) -> str:
+def failure_message(what: str, ran: CommandOutcome) -> str:
     """Return the log line of a failed command, with the last lines of its stderr below it."""
     lines = last_lines(ran.stderr[-TAIL:])
     return "\n    ".join([what + ("; its stderr ends:" if lines else ""), *lines])
@@ -147,20 +147,20 @@ def bytes_to_read(kept: int) -> int:
     return max(kept, TAIL * 4) + MAX_SECRET_LENGTH
 
 
-def without_secrets(ran: Ran) -> Ran:
+def redact_stderr(ran: CommandOutcome) -> CommandOutcome:
     """Return the outcome with a redacted stderr that can be stored."""
     if not ran.stderr:
         return ran
-    text = exact_json.storable_text(redacted(ran.stderr, cut=ran.stderr_is_cut))
+    text = exact_json.replace_unstorable(redact(ran.stderr, cut=ran.stderr_is_cut))
     return msgspec.structs.replace(ran, stderr=text)
 
 
-def keep_log(
+def store_log(
     runtime: Runtime,
     hold: Callable[[], object],
     *,
     fence: Fence,
-    ran: Ran,
+    ran: CommandOutcome,
     log_id: str,
     step_id: str,
     call: ToolCall | None,
@@ -186,7 +186,7 @@ def keep_log(
                 tool_name=call.tool_name if call else None,
                 turn_epoch=fence.turn_epoch,
                 worker_id=worker_id,
-                exit_code=ran.exit_code if ran.came_to_its_end else None,
+                exit_code=ran.exit_code if ran.was_not_killed else None,
                 stderr=_last_bytes(ran.stderr, kept),
                 stderr_bytes=ran.stderr_bytes,
                 started_at=ended_at - timedelta(seconds=ran.duration),
@@ -202,15 +202,15 @@ def _last_bytes(text: str, count: int) -> str:
 MAX_TROUBLE_LENGTH = 400
 
 
-def shown_trouble(message: str | None) -> str | None:
+def shorten_trouble(message: str | None) -> str | None:
     """Return a message about a worker's trouble as one short, redacted line; None for no message."""
     if not message:
         return None
-    line = " ".join(redacted(message).split()).replace("\x00", "")
+    line = " ".join(redact(message).split()).replace("\x00", "")
     return line if len(line) <= MAX_TROUBLE_LENGTH else line[: MAX_TROUBLE_LENGTH - 1] + "…"
 
 
-class Once:
+class DeduplicatedWarnings:
     """A filter that passes each text on only once; any thread may call it."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:

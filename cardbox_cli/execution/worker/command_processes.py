@@ -108,7 +108,7 @@ def _environment(pid: int) -> list[bytes]:
 _CHUNK_SIZE = 65536
 
 # Gets each chunk of a command's output.
-Heard = Callable[[bytes], object]
+OutputHandler = Callable[[bytes], object]
 
 
 class Pipes:
@@ -119,7 +119,7 @@ class Pipes:
         process: subprocess.Popen[bytes],
         max_output: int,
         keep_stderr: int,
-        heard: Heard = lambda chunk: None,
+        heard: OutputHandler = lambda chunk: None,
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -248,7 +248,7 @@ _TERMINATION_TIMEOUT_SECONDS = 5.0
 _PIPES_TIMEOUT_SECONDS = 1.0
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
+class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a command. `exit_code` is negative for a signal; `duration` is in seconds.
 
     `stderr` is the end of its stderr, `stderr_bytes` the size of all of it. If one of `timed_out`, `stopped`
@@ -266,14 +266,14 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     duration: float
 
     @property
-    def came_to_its_end(self) -> bool:
+    def was_not_killed(self) -> bool:
         """True unless cbx killed it."""
         return not (self.timed_out or self.stopped or self.too_long)
 
     @property
     def succeeded(self) -> bool:
         """True if it ended with exit code 0 and cbx did not kill it."""
-        return self.exit_code == 0 and self.came_to_its_end
+        return self.exit_code == 0 and self.was_not_killed
 
 
 def run_command(
@@ -286,8 +286,8 @@ def run_command(
     max_output: int = MAX_OUTPUT,
     keep_stderr: int = STDERR_KEPT.default,
     grace: float = _TERMINATION_TIMEOUT_SECONDS,
-    heard: Heard = lambda chunk: None,
-) -> Ran:
+    heard: OutputHandler = lambda chunk: None,
+) -> CommandOutcome:
     """Run `command` by `sh -c` with `stdin`, in exactly `environment`, for at most `timeout` seconds.
 
     When `stop` is set, the time is over, or the output exceeds `max_output` bytes, its process group gets
@@ -310,7 +310,7 @@ def run_command(
         if why is not None or pipes.open:
             supervised.signal(signal.SIGKILL)
         exit_code = process.wait()
-    return Ran(
+    return CommandOutcome(
         exit_code=exit_code,
         stdout=bytes(pipes.stdout),
         stderr=bytes(pipes.stderr).decode(errors="replace"),

@@ -24,10 +24,10 @@ MakeRuntime = Callable[[Database, str], Runtime]
 _MIN_PAUSE, _MAX_PAUSE = 0.2, 5.0
 
 
-class Connection:
+class WorkerConnection:
     """The connection of one thread, opened at its first use. `is_over` ends the tries to open it."""
 
-    def __init__(self, made_by: "Connections", is_over: Callable[[], bool]) -> None:
+    def __init__(self, made_by: "WorkerConnectionPool", is_over: Callable[[], bool]) -> None:
         self._pool = made_by
         self._is_over = is_over
         self._database: Database | None = None
@@ -39,7 +39,7 @@ class Connection:
             self._database = self._pool.open()
         return self._database
 
-    def with_database(self, action: Callable[[Database], _T], *, insist: bool = True) -> _T:
+    def retry(self, action: Callable[[Database], _T], *, insist: bool = True) -> _T:
         """Return the result of `action`, repeated while the database is unavailable, until `is_over`.
 
         Without `insist`, an action that an available database refuses is not repeated.
@@ -65,9 +65,9 @@ class Connection:
 
     def attempt(self, project_id: str, action: Callable[[Runtime], _T], *, insist: bool = True) -> _T:
         """Return the result of a project's use case, repeated as in `with_database`."""
-        return self.with_database(lambda database: action(self._runtime(database, project_id)), insist=insist)
+        return self.retry(lambda database: action(self._runtime(database, project_id)), insist=insist)
 
-    def once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
+    def try_once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
         """Return the result of `action` without repeating it; close the connection if it broke."""
         try:
             return action(self._runtime(self.database(), project_id))
@@ -88,7 +88,7 @@ class Connection:
             self._database = None
 
 
-class Connections:
+class WorkerConnectionPool:
     """A pool of connections. `announce` gets a message when the database is lost and when it is back.
 
     `longest_pause` limits idle transactions: a suspended worker process must not block other workers from the
@@ -108,25 +108,25 @@ class Connections:
         self._longest_pause = longest_pause
         self._announce = announce
         self._lock = Lock()
-        self._idle: list[Connection] = []
-        self._down: dict[Connection, DatabaseUnavailable] = {}
+        self._idle: list[WorkerConnection] = []
+        self._down: dict[WorkerConnection, DatabaseUnavailable] = {}
         # True from the announcement of the loss until the announcement that the database is back.
         self._is_announced_lost = False
 
     @contextmanager
-    def own(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
+    def open_own(self, is_over: Callable[[], bool]) -> Iterator[WorkerConnection]:
         """Open a connection for a thread that runs as long as the worker, and close it at the end."""
-        connection = Connection(self, is_over)
+        connection = WorkerConnection(self, is_over)
         try:
             yield connection
         finally:
             connection.close()
 
     @contextmanager
-    def lent(self, is_over: Callable[[], bool]) -> Iterator[Connection]:
+    def borrow(self, is_over: Callable[[], bool]) -> Iterator[WorkerConnection]:
         """Borrow a pooled connection. All borrowers pass the same `is_over`."""
         with self._lock:
-            connection = self._idle.pop() if self._idle else Connection(self, is_over)
+            connection = self._idle.pop() if self._idle else WorkerConnection(self, is_over)
         try:
             yield connection
         finally:
@@ -137,7 +137,7 @@ class Connections:
         """Open a database for a connection. Raises DatabaseUnavailable."""
         database = self._connect()
         try:
-            database.keep_plans()
+            database.enable_prepared_statements()
             database.limit_pauses(self._longest_pause)
         except BaseException:
             database.close()
@@ -151,7 +151,7 @@ class Connections:
             refusals = [exc.message for exc in self._down.values() if is_refusal(exc)]
         return refusals[0] if refusals else None
 
-    def note_down(self, connection: Connection, exc: DatabaseUnavailable) -> None:
+    def note_down(self, connection: WorkerConnection, exc: DatabaseUnavailable) -> None:
         """Record that this thread has lost the database."""
         with self._lock:
             is_new, self._is_announced_lost = not self._is_announced_lost, True
@@ -159,7 +159,7 @@ class Connections:
         if is_new:
             self._announce(f"warning: {exc.message}; trying again until it is back")
 
-    def note_up(self, connection: Connection) -> None:
+    def note_up(self, connection: WorkerConnection) -> None:
         """Record that the database works for this thread."""
         with self._lock:
             self._down.pop(connection, None)
@@ -168,7 +168,7 @@ class Connections:
         if is_back:
             self._announce("the database is back")
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: WorkerConnection) -> None:
         """Stop counting a thread that no longer waits; another thread announces when the database is back."""
         with self._lock:
             self._down.pop(connection, None)

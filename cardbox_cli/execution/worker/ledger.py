@@ -14,10 +14,10 @@ from cardbox_cli.execution.queue import turn_ends
 from cardbox_cli.execution.requests.turn_requests import TurnContext, TurnRequest, context_of, present_cards
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, pending_calls
-from cardbox_cli.execution.worker.command_processes import Ran
-from cardbox_cli.execution.worker.step_answers import Answer, AnswerRules, BadAnswer
+from cardbox_cli.execution.worker.command_processes import CommandOutcome
+from cardbox_cli.execution.worker.step_answers import AnswerRules, InvalidAnswer, StepAnswer
 from cardbox_cli.model.cards import CardDraft
-from cardbox_cli.model.execution.turns import STEP_ANSWERED, End, EndStatus, Fence, Head
+from cardbox_cli.model.execution.turns import STEP_ANSWERED, EndStatus, Fence, Head, TurnEnd
 from cardbox_cli.model.identity import Tool
 
 
@@ -58,7 +58,7 @@ class CallIdTaken(Exception):
     """Another run has taken a call id of an answer since the answer was read; read it again."""
 
 
-def hold_call_ids(runtime: Runtime, cards: Sequence[CardDraft], stored: Collection[str]) -> None:
+def lock_call_ids(runtime: Runtime, cards: Sequence[CardDraft], stored: Collection[str]) -> None:
     """Lock the ids of the calls of these cards until the end of the caller's transaction.
 
     A result finds its call by the id, so ids are unique. Raises CallIdTaken if the project already has one.
@@ -100,10 +100,12 @@ class Ledger(Protocol[_State]):
 
     def understand(
         self, runtime: Runtime, state: _State, step: BegunStep, stdout: bytes, rules: AnswerRules
-    ) -> Answer | BadAnswer:
+    ) -> StepAnswer | InvalidAnswer:
         """Return the cards that the command of a step printed."""
 
-    def store_answer(self, runtime: Runtime, state: _State, step: BegunStep, answer: Answer) -> End | None:
+    def store_answer(
+        self, runtime: Runtime, state: _State, step: BegunStep, answer: StepAnswer
+    ) -> TurnEnd | None:
         """Store the answer of a step; return the end if no call waits for a result.
 
         Raises CardConflict if the id of a card is taken, CallIdTaken if the id of a call is.
@@ -118,7 +120,7 @@ class Ledger(Protocol[_State]):
     def add_result(self, runtime: Runtime, state: _State, draft: CardDraft) -> None:
         """Store the result of a call."""
 
-    def complete_step(self, runtime: Runtime, state: _State) -> End | None:
+    def complete_step(self, runtime: Runtime, state: _State) -> TurnEnd | None:
         """Complete the last step, whose calls have their results; return the end if they end the run."""
 
     def answer_handlers(
@@ -140,7 +142,7 @@ class Ledger(Protocol[_State]):
         error_code: str,
         message: str,
         details: dict[str, Any],
-    ) -> End:
+    ) -> TurnEnd:
         """End the run with a status other than success."""
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
@@ -150,7 +152,7 @@ class Ledger(Protocol[_State]):
         self,
         runtime: Runtime,
         *,
-        ran: Ran,
+        ran: CommandOutcome,
         log_id: str,
         step_id: str,
         call: ToolCall | None,
@@ -182,7 +184,7 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
     stored = runtime.contexts.read(fence.agent_turn_id, agent_id=fence.agent_id, answered=STEP_ANSWERED)
     head = stored.head
     if head is None or head.fence != fence:
-        raise runtime.heads.stale(fence, head)
+        raise runtime.heads.stale_error(fence, head)
     named = {"output": head.output_box_id, "context": head.context_box_id, "profile": head.profile_box_id}
     return TurnState(
         head=head,
@@ -192,12 +194,12 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
     )
 
 
-def author_of(turn: TurnState) -> Author:
+def last_step_author(turn: TurnState) -> Author:
     """Return the author of results of the last step's calls."""
-    return author_in(turn.head, turn.step_id or "")
+    return step_author(turn.head, turn.step_id or "")
 
 
-def author_in(head: Head, step_id: str) -> Author:
+def step_author(head: Head, step_id: str) -> Author:
     """Return the author of cards of this step of the head's turn."""
     return Author(
         agent_id=head.agent_id,

@@ -18,7 +18,12 @@ from typing import TypeVar
 
 import msgspec
 
-from cardbox_cli.execution.worker.command_processes import MAX_OUTPUT, Pipes, Ran, SupervisedCommand
+from cardbox_cli.execution.worker.command_processes import (
+    MAX_OUTPUT,
+    CommandOutcome,
+    Pipes,
+    SupervisedCommand,
+)
 from cardbox_cli.settings import STDERR_KEPT
 
 _POLL_INTERVAL = 0.1
@@ -47,7 +52,7 @@ class _NoReply(Exception):
     """The end of waiting for a line, with the reason as `Ran` has it."""
 
 
-class Clients:
+class ModelClients:
     """The clients of a worker. Many threads may call `ask` at once."""
 
     def __init__(
@@ -70,7 +75,7 @@ class Clients:
         self._lock = Lock()
         self._idle: list[_Client] = []
 
-    def ask(self, body: bytes, turn: Mapping[str, str], *, timeout: float, stop: Event) -> Ran:
+    def ask(self, body: bytes, turn: Mapping[str, str], *, timeout: float, stop: Event) -> CommandOutcome:
         """Send the JSON of a request to a client, and wait for `timeout` seconds or until `stop` is set.
 
         `turn` has the variables that a command would have in its environment. Raises OSError if no client can
@@ -133,7 +138,7 @@ class _Client:
         self._pipes.serve(0)
         return not self._pipes.stdout
 
-    def ask(self, body: bytes, turn: Mapping[str, str], *, until: float, stop: Event) -> Ran:
+    def ask(self, body: bytes, turn: Mapping[str, str], *, until: float, stop: Event) -> CommandOutcome:
         """Send a request and return the outcome. A client that cannot take another request is killed."""
         self._pipes.forget_stderr()
         try:
@@ -205,7 +210,7 @@ class _Client:
             self._pipes.serve(_POLL_INTERVAL)
         return line
 
-    def _give_up(self, why: str) -> Ran:
+    def _give_up(self, why: str) -> CommandOutcome:
         """Return the outcome of a request without an answer; kill a client that confirms no cancellation."""
         if why in ("stopped", "timed_out") and self._is_ready and self._confirms_cancellation():
             self.answered += 1
@@ -238,7 +243,7 @@ class _Client:
         self._pipes.stderr += f"{text}\n".encode()
         self._pipes.stderr_bytes += len(text) + 1
 
-    def _outcome(self, reply: _Reply | None, *, exit_code: int = 0, why: str = "") -> Ran:
+    def _outcome(self, reply: _Reply | None, *, exit_code: int = 0, why: str = "") -> CommandOutcome:
         stdout = b""
         if reply is not None and reply.error is not None:
             self._write_stderr(reply.error)
@@ -246,7 +251,7 @@ class _Client:
         elif reply is not None:
             stdout = _answer_bytes(bytes(reply.answer))
         pipes = self._pipes
-        return Ran(
+        return CommandOutcome(
             exit_code=exit_code,
             stdout=stdout,
             stderr=bytes(pipes.stderr).decode(errors="replace"),

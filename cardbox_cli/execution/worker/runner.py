@@ -15,29 +15,29 @@ import msgspec
 
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.turn_ends import NOT_OFFERED
-from cardbox_cli.execution.requests.request_checks import INCOMPLETE, READ
+from cardbox_cli.execution.requests.request_checks import INCOMPLETE, READ_POINTERS
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.tool_calls import ToolCall, fault_of_arguments, result_card
+from cardbox_cli.execution.tool_calls import ToolCall, argument_problem, result_card
 from cardbox_cli.execution.worker.command_output import (
     FAILED,
     bytes_to_read,
     diagnostics,
-    told,
-    told_failure,
-    why_failed,
-    without_secrets,
+    failure_message,
+    failure_reason,
+    redact_message,
+    redact_stderr,
 )
-from cardbox_cli.execution.worker.command_processes import Ran, run_command
+from cardbox_cli.execution.worker.command_processes import CommandOutcome, run_command
 from cardbox_cli.execution.worker.ledger import BegunStep, CallIdTaken, Ledger, RunState
-from cardbox_cli.execution.worker.step_answers import INVALID, BadAnswer, result_of
+from cardbox_cli.execution.worker.step_answers import INVALID, InvalidAnswer, result_of
 from cardbox_cli.execution.worker.step_requests import CannotEnd, IncompleteContext, InvalidLayers
-from cardbox_cli.execution.worker.turn_ledger import ending_beside, not_alone
-from cardbox_cli.execution.worker.worker_program import Program, mismatch
+from cardbox_cli.execution.worker.turn_ledger import ending_call_with_others, not_alone_result
+from cardbox_cli.execution.worker.worker_program import Program, schema_mismatch
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
-from cardbox_cli.model.execution.turns import End, EndStatus, new_id
+from cardbox_cli.model.execution.turns import EndStatus, TurnEnd, new_id
 from cardbox_cli.model.identity import HandlerTool
-from cardbox_cli.providers.formats import of_another
+from cardbox_cli.providers.formats import other_provider_note
 from cardbox_cli.settings import STEP, TOOL_CALL_ID, TOOL_NAME, TURN_TIME
 from cardbox_cli.text import format_count
 
@@ -71,7 +71,7 @@ class CancellationToken:
         self.cancelled.set()
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a run. `end` is set if the run ended; `message` is for people.
 
     For a chat, the ids are the chat's key and the id of the run.
@@ -83,7 +83,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     message: str
     error_code: str | None = None
-    end: End | None = None
+    end: TurnEnd | None = None
     waiting: list[str] = []
 
 
@@ -99,7 +99,7 @@ class _RunFailed(Exception):
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         # A provider's error may quote the key that it rejected.
-        self.error_code, self.message, self.details = error_code, told(message), details or {}
+        self.error_code, self.message, self.details = error_code, redact_message(message), details or {}
 
 
 class _OutOfTime(_RunFailed):
@@ -111,7 +111,7 @@ class _OutOfTime(_RunFailed):
 
 def _missing_box(gone: NotFound) -> _RunFailed:
     """Return the failure of a turn with a missing box."""
-    code = INCOMPLETE if gone.details.get("pointer") in READ else NO_BOX
+    code = INCOMPLETE if gone.details.get("pointer") in READ_POINTERS else NO_BOX
     return _RunFailed(code, gone.message, gone.details)
 
 
@@ -140,7 +140,7 @@ class Run(Generic[_State]):
         self._steps = 0
         self._deadline = time.monotonic() + program.turn_time
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Run until there is an outcome. Raises only database failures and bugs."""
         try:
             try:
@@ -154,7 +154,7 @@ class Run(Generic[_State]):
         except (StaleEpoch, LeaseLost) as exc:
             return self._outcome("lost", exc.message)
 
-    def _loop(self) -> Outcome:
+    def _loop(self) -> RunOutcome:
         is_first = True
         while True:
             turn = self._attempt(self._ledger.read)
@@ -173,7 +173,7 @@ class Run(Generic[_State]):
 
     # --- the model
 
-    def _step(self, turn: _State) -> Outcome | None:
+    def _step(self, turn: _State) -> RunOutcome | None:
         program = self._program
         if turn.steps >= program.max_steps:
             steps = format_count(program.max_steps, "step")
@@ -197,22 +197,22 @@ class Run(Generic[_State]):
         self._check_format(step.asked.request.model)
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
-            raise _RunFailed(*why_failed(ran, None, program.timeout), details=diagnostics(ran))
+            raise _RunFailed(*failure_reason(ran, None, program.timeout), details=diagnostics(ran))
         end = self._store_answer(turn, step, ran)
         self._steps += 1
         return self._end_outcome(end)
 
     def _check_format(self, model: str | None) -> None:
-        note = None if self._program.format_named else of_another(model, self._program.format)
+        note = None if self._program.format_named else other_provider_note(model, self._program.format)
         if note is not None:
             self._warn(f"warning: {note}")
 
-    def _store_answer(self, turn: _State, step: BegunStep, ran: Ran) -> End | None:
+    def _store_answer(self, turn: _State, step: BegunStep, ran: CommandOutcome) -> TurnEnd | None:
         rules = self._program.answer_rules
         answer = self._attempt(
             lambda runtime: self._ledger.understand(runtime, turn, step, ran.stdout, rules)
         )
-        if isinstance(answer, BadAnswer):
+        if isinstance(answer, InvalidAnswer):
             raise _RunFailed(answer.error_code, answer.message, diagnostics(ran))
         try:
             return self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
@@ -226,19 +226,19 @@ class Run(Generic[_State]):
 
     def _turn_program(self, turn: _State) -> Program:
         try:
-            return self._program.for_turn(turn.config)
+            return self._program.configure(turn.config)
         except InvalidInput as exc:
             raise _RunFailed("invalid_runtime_config", exc.message) from exc
 
     # --- its tools
 
-    def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> Outcome | None:
+    def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> RunOutcome | None:
         """Run the commands of tools, then the handlers; suspend the turn for calls that reports answer."""
         self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
-        ending = ending_beside(turn)
+        ending = ending_call_with_others(turn)
         if ending is not None:
             for call in calls:
-                refused = not_alone(call, self._ledger.author(turn), ending)
+                refused = not_alone_result(call, self._ledger.author(turn), ending)
                 self._attempt(partial(self._ledger.add_result, state=turn, draft=refused))
             return self._complete(turn)
         handled = [call for call in calls if isinstance(turn.tool(call.tool_name), HandlerTool)]
@@ -262,13 +262,13 @@ class Run(Generic[_State]):
         if self._ledger.answers(call):
             return self._attempt(lambda runtime: self._ledger.answer(runtime, turn, call))
         tool = turn.tool(call.tool_name)
-        command = None if tool is None else self._program.tools.of(tool)
+        command = None if tool is None else self._program.tools.find(tool)
         if tool is None or command is None:
             failure = "unknown_tool", f"this agent has no tool {call.tool_name[:_MAX_QUOTE_LENGTH]!r}"
             return result_card(call, author, failure=failure)
-        fault = fault_of_arguments(call)
+        fault = argument_problem(call)
         if fault is None and command.checks_arguments:
-            fault = mismatch(call.input or {}, tool.parameters)
+            fault = schema_mismatch(call.input or {}, tool.parameters)
         if fault is not None:
             return result_card(call, author, failure=("invalid_arguments", fault))
         timeout = command.timeout or tool.timeout_seconds or self._program.timeout
@@ -281,9 +281,9 @@ class Run(Generic[_State]):
         if self._ledger.answers(call):
             return False
         tool = turn.tool(call.tool_name)
-        return tool is not None and self._program.tools.of(tool) is None and call.input is not None
+        return tool is not None and self._program.tools.find(tool) is None and call.input is not None
 
-    def _complete(self, turn: _State) -> Outcome | None:
+    def _complete(self, turn: _State) -> RunOutcome | None:
         return self._end_outcome(self._attempt(lambda runtime: self._ledger.complete_step(runtime, turn)))
 
     # --- commands
@@ -297,7 +297,7 @@ class Run(Generic[_State]):
         timeout: float,
         call: ToolCall | None = None,
         more: Mapping[str, str] = {},
-    ) -> Ran:
+    ) -> CommandOutcome:
         if self._cancellation.cancelled.is_set():
             raise _Cancelled
         left = self._deadline - time.monotonic()
@@ -308,7 +308,7 @@ class Run(Generic[_State]):
             ran = self._run_client_or_command(command, stdin, variables, min(timeout, left), call)
         except OSError as exc:
             raise _RunFailed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
-        ran = without_secrets(ran)
+        ran = redact_stderr(ran)
         if not self._cancellation.lost:
             self._keep_log(ran, step_id, call)
         if ran.stopped:
@@ -316,13 +316,13 @@ class Run(Generic[_State]):
         if ran.timed_out and left <= timeout:
             raise _OutOfTime(self._ledger.noun, self._program.turn_time)
         if not ran.succeeded:
-            _, why = why_failed(ran, call, timeout)
-            self._tell(told_failure(f"{self._ledger.name}, {step_id}: {why}", ran))
+            _, why = failure_reason(ran, call, timeout)
+            self._tell(failure_message(f"{self._ledger.name}, {step_id}: {why}", ran))
         return ran
 
     def _run_client_or_command(
         self, command: str, stdin: bytes, variables: Mapping[str, str], timeout: float, call: ToolCall | None
-    ) -> Ran:
+    ) -> CommandOutcome:
         """Run a long-running client or a command with this input."""
         program, stop = self._program, self._cancellation.cancelled
         if call is None and program.clients is not None:
@@ -338,7 +338,7 @@ class Run(Generic[_State]):
             heard=program.listen() if call is None else lambda chunk: None,
         )
 
-    def _keep_log(self, ran: Ran, step_id: str, call: ToolCall | None) -> None:
+    def _keep_log(self, ran: CommandOutcome, step_id: str, call: ToolCall | None) -> None:
         keep = partial(
             self._ledger.keep_log,
             ran=ran,
@@ -357,24 +357,24 @@ class Run(Generic[_State]):
 
     # --- outcomes
 
-    def _fail(self, failed: _RunFailed) -> Outcome:
+    def _fail(self, failed: _RunFailed) -> RunOutcome:
         code, message = failed.error_code, failed.message
         fail = partial(self._ledger.fail, error_code=code, message=message, details=failed.details)
         end = self._attempt(lambda runtime: fail(runtime, failed.status))
         return self._outcome("ended", message, end=end, error_code=code)
 
-    def _cancelled(self) -> Outcome:
+    def _cancelled(self) -> RunOutcome:
         if self._cancellation.lost:
             return self._outcome("lost", "the lease was lost, and the command was stopped")
         reason = "the worker stops"
         self._attempt(lambda runtime: self._ledger.hand_back(runtime, reason))
         return self._outcome("handed_back", reason)
 
-    def _end_outcome(self, end: End | None) -> Outcome | None:
+    def _end_outcome(self, end: TurnEnd | None) -> RunOutcome | None:
         return None if end is None else self._outcome("ended", end.end_status, end=end)
 
-    def _outcome(self, kind: Kind, message: str, **more: Any) -> Outcome:
-        return Outcome(
+    def _outcome(self, kind: Kind, message: str, **more: Any) -> RunOutcome:
+        return RunOutcome(
             kind=kind,
             agent_id=self._ledger.agent_id,
             agent_turn_id=self._ledger.agent_turn_id,

@@ -16,14 +16,22 @@ import msgspec
 from cardbox_cli.context.parts import MalformedAnswer, normalized_calls
 from cardbox_cli.context.provider import AnswerReader
 from cardbox_cli.errors import InvalidCard
-from cardbox_cli.execution.tool_calls import Author, Held, ToolCall, call_card, calls_of, own_ids, result_card
-from cardbox_cli.execution.worker.command_output import TAIL, why_failed
-from cardbox_cli.execution.worker.command_processes import Ran
+from cardbox_cli.execution.tool_calls import (
+    Author,
+    FindHeldIds,
+    ToolCall,
+    call_card,
+    calls_of,
+    result_card,
+    unique_call_ids,
+)
+from cardbox_cli.execution.worker.command_output import TAIL, failure_reason
+from cardbox_cli.execution.worker.command_processes import CommandOutcome
 from cardbox_cli.limits import ANSWER_PARTS, CALLED_NAME, RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE, PLAN, THOUGHT
 from cardbox_cli.model.cards import (
-    CIRCUMSTANCES,
+    IGNORED_METADATA,
     CardDraft,
     card_text,
     check_draft,
@@ -45,7 +53,7 @@ from cardbox_cli.settings import MAX_TOOL_CALLS
 OWN_TYPES = (THOUGHT, PLAN, DELIVERABLE)
 
 # Metadata that only cbx sets: a card's owner, message or layer, the cards that it replaces, the turn's end.
-_RESERVED_METADATA = CIRCUMSTANCES | {
+_RESERVED_METADATA = IGNORED_METADATA | {
     *("tool_call_id", "function_name", "layer", "signature", "semantic_type"),
     *("edited_from", "covers", "partial", "stop_reason", "terminal_reason"),
 }
@@ -56,7 +64,7 @@ class RefusedCard(ValueError):
     """The refusal of a line that is not a card which a command may print."""
 
 
-def looks_like_a_card(value: Any) -> bool:
+def resembles_card(value: Any) -> bool:
     """Return whether a value may be meant as a card."""
     return isinstance(value, dict) and isinstance(value.get("type"), str) and "content" in value
 
@@ -70,7 +78,7 @@ def read_cards(text: str, author: Author) -> list[CardDraft]:
 def _card(line: str, author: Author, number: int) -> CardDraft:
     try:
         value = exact_json.read(line.strip())
-        if not looks_like_a_card(value):
+        if not resembles_card(value):
             raise RefusedCard("it is not an object with a type and a content")
         _refuse_others(value)
         return _adopt_card(author, draft_from_mapping(value))
@@ -115,9 +123,9 @@ def _adopt_card(author: Author, given: CardDraft) -> CardDraft:
     )
 
 
-def with_own_ids(drafts: Sequence[CardDraft], held: Held) -> list[CardDraft]:
+def assign_call_ids(drafts: Sequence[CardDraft], held: FindHeldIds) -> list[CardDraft]:
     """Return the cards with call ids that are unique in the project."""
-    ids = iter(own_ids([call.tool_call_id for draft in drafts for call in calls_of(draft)], held))
+    ids = iter(unique_call_ids([call.tool_call_id for draft in drafts for call in calls_of(draft)], held))
     return [
         msgspec.structs.replace(draft, tool_calls=[{**call, "id": next(ids)} for call in draft.tool_calls])
         if draft.tool_calls
@@ -143,24 +151,24 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: AnswerMode = "auto"
     format: str = DEFAULT
-    most_calls: int = MAX_TOOL_CALLS.default
+    max_calls: int = MAX_TOOL_CALLS.default
 
     @property
-    def is_of_a_provider(self) -> bool:
+    def is_provider_format(self) -> bool:
         """True if the request is in a provider's format."""
         return self.format in PROVIDERS
 
     @property
     def responses(self) -> list[AnswerReader]:
         """The readers of whole responses: of the format's provider, or of all for another format."""
-        known = [provider_named(self.format)] if self.is_of_a_provider else providers()
+        known = [provider_named(self.format)] if self.is_provider_format else providers()
         return [each.answers for each in known if each.answers is not None]
 
 
-AUTO = AnswerRules()
+AUTO_RULES = AnswerRules()
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a step: cards in order, and their calls, which have no result yet.
 
     `usage` are the provider's token counts, under its own names.
@@ -171,7 +179,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, Any] | None = None
 
 
-class BadAnswer(msgspec.Struct, frozen=True):
+class InvalidAnswer(msgspec.Struct, frozen=True):
     """The reason why an output is not an answer."""
 
     error_code: str
@@ -182,7 +190,9 @@ class _Refused(Exception):
     """The code and the message of a BadAnswer."""
 
 
-def read_answer(stdout: bytes, author: Author, held: Held, rules: AnswerRules = AUTO) -> Answer | BadAnswer:
+def read_answer(
+    stdout: bytes, author: Author, held: FindHeldIds, rules: AnswerRules = AUTO_RULES
+) -> StepAnswer | InvalidAnswer:
     """Read `stdout` as cards of `author`; tool call ids that the project already has are replaced."""
     try:
         answer = _answer(_decoded(stdout), author, held, rules)
@@ -191,11 +201,11 @@ def read_answer(stdout: bytes, author: Author, held: Held, rules: AnswerRules = 
         _check_storable([card.content for card in answer.cards], "cards")  # arguments are still text here
         return answer
     except _Refused as refused:
-        return BadAnswer(*refused.args)
+        return InvalidAnswer(*refused.args)
     except (MalformedAnswer, RefusedCard) as exc:
-        return BadAnswer(INVALID, str(exc))
+        return InvalidAnswer(INVALID, str(exc))
     except InvalidCard as exc:
-        return BadAnswer(INVALID, f"the answer cannot be stored: {exc}")
+        return InvalidAnswer(INVALID, f"the answer cannot be stored: {exc}")
 
 
 def _decoded(stdout: bytes) -> str:
@@ -209,7 +219,7 @@ def _decoded(stdout: bytes) -> str:
     return text
 
 
-def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
+def _answer(text: str, author: Author, held: FindHeldIds, rules: AnswerRules) -> StepAnswer:
     if rules.mode == "cards":
         return _card_lines_answer(text, author, held, rules)
     value = None if rules.mode == "text" else _json(text, rules)
@@ -224,7 +234,7 @@ def _answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer
 
 
 def _response_noun(rules: AnswerRules) -> str:
-    return f"whole {rules.format}" if rules.is_of_a_provider else "whole"
+    return f"whole {rules.format}" if rules.is_provider_format else "whole"
 
 
 def _check_storable(value: Any, path: str = "") -> None:
@@ -235,8 +245,8 @@ def _check_storable(value: Any, path: str = "") -> None:
 
 
 def _check_count(calls: int, rules: AnswerRules) -> None:
-    if calls > rules.most_calls:
-        what = f"the answer calls {calls} tools; the limit is {rules.most_calls}"
+    if calls > rules.max_calls:
+        what = f"the answer calls {calls} tools; the limit is {rules.max_calls}"
         raise _Refused(TOO_MANY, f"{what} ({MAX_TOOL_CALLS.name})")
 
 
@@ -288,7 +298,7 @@ def _refuse_list(values: list[Any], rules: AnswerRules) -> None:
 
 
 def _json_problem(text: str, exc: ValueError) -> str:
-    if looks_like_a_card(_first_line(text)):
+    if resembles_card(_first_line(text)):
         return f"{exc}; if the client prints lines of cards, pass --answers cards"
     return f"{exc}; {_TEXT_HINT}"
 
@@ -345,20 +355,20 @@ def _refuse_error(value: dict[str, Any], rules: AnswerRules) -> None:
     if not isinstance(message, str) or not message:
         message = next(filter(None, _own_errors(value, rules)), None)
     if message is not None:
-        raise _Refused(PROVIDER, f"the provider returned an error: {exact_json.storable_text(message)}")
+        raise _Refused(PROVIDER, f"the provider returned an error: {exact_json.replace_unstorable(message)}")
 
 
 def _own_errors(value: dict[str, Any], rules: AnswerRules) -> Iterator[str | None]:
     """Yield the error in a value, as the format's provider writes it, or any provider for a response."""
     for answers in rules.responses:
-        if rules.is_of_a_provider or answers.is_response(value):
+        if rules.is_provider_format or answers.is_response(value):
             yield answers.error(value)
 
 
 def _refuse_cut_off(value: dict[str, Any], answers: AnswerReader) -> None:
     reason = answers.cut_off(value)
     if reason is not None:
-        what = f"the provider cut the answer off ({exact_json.storable_text(reason)[:80]})"
+        what = f"the provider cut the answer off ({exact_json.replace_unstorable(reason)[:80]})"
         remedy = ": raise the output limit, or ask the model for less" if reason in answers.limits else ""
         raise _Refused(CUT_OFF, what + remedy)
 
@@ -371,12 +381,14 @@ def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
             raise _Refused(INVALID, f"{what}: pass --format {each.name} for a client of {each.name}")
 
 
-def _message_answer(found: _ModelMessage, author: Author, held: Held, rules: AnswerRules) -> Answer:
+def _message_answer(
+    found: _ModelMessage, author: Author, held: FindHeldIds, rules: AnswerRules
+) -> StepAnswer:
     """Return the answer of a message."""
 
     def new_ids(given: Sequence[str]) -> list[str]:
         _check_count(len(given), rules)
-        return own_ids(given, held)
+        return unique_call_ids(given, held)
 
     parts = found.answers.parts(found.message)
     _check_parts(len(parts) if isinstance(parts, list) else 1)
@@ -389,19 +401,19 @@ def _message_answer(found: _ModelMessage, author: Author, held: Held, rules: Ans
 # --- cards
 
 
-def _card_lines_answer(text: str, author: Author, held: Held, rules: AnswerRules) -> Answer:
+def _card_lines_answer(text: str, author: Author, held: FindHeldIds, rules: AnswerRules) -> StepAnswer:
     _check_parts(sum(1 for line in text.split("\n") if line.strip()))
     drafts = read_cards(text, author)
     _check_count(sum(len(draft.tool_calls or ()) for draft in drafts), rules)
-    return _cards_answer(with_own_ids(drafts, held), author)
+    return _cards_answer(assign_call_ids(drafts, held), author)
 
 
-def _cards_answer(drafts: Sequence[CardDraft], author: Author) -> Answer:
+def _cards_answer(drafts: Sequence[CardDraft], author: Author) -> StepAnswer:
     """Return the answer of these cards, with the `tool.call` cards behind the thought of their calls."""
     cards: list[CardDraft] = []
     for draft in drafts:
         cards += [draft, *(call_card(call, author) for call in calls_of(draft))]
-    return Answer(cards=cards, calls=[call for draft in drafts for call in calls_of(draft)])
+    return StepAnswer(cards=cards, calls=[call for draft in drafts for call in calls_of(draft)])
 
 
 def _add_metadata(draft: CardDraft, **metadata: Any) -> CardDraft:
@@ -415,25 +427,27 @@ def _add_origin(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
     return [msgspec.structs.replace(_add_metadata(draft, **own), card_id=new_card_id()) for draft in drafts]
 
 
-def _complete_answer(thoughts: Sequence[CardDraft], author: Author, usage: dict[str, Any] | None) -> Answer:
+def _complete_answer(
+    thoughts: Sequence[CardDraft], author: Author, usage: dict[str, Any] | None
+) -> StepAnswer:
     """Return the answer of a message: its thoughts with their calls, or with its text as the deliverable."""
     calls = [call for thought in thoughts for call in calls_of(thought)]
     if calls:
-        return Answer(
+        return StepAnswer(
             cards=[*thoughts, *(call_card(call, author) for call in calls)], calls=calls, usage=usage
         )
     text = "\n".join(card_text(each.content) for each in thoughts if each.type == THOUGHT)
     if not text.strip():
         raise _Refused(EMPTY, "the model's message is empty and calls no tool")
     deliverable = draft_card(DELIVERABLE, text, author_id=author.agent_id, metadata=author.metadata)
-    return Answer(cards=[*thoughts, deliverable], calls=[], usage=usage)
+    return StepAnswer(cards=[*thoughts, deliverable], calls=[], usage=usage)
 
 
-def result_of(call: ToolCall, author: Author, tool: Tool, ran: Ran, timeout: float) -> CardDraft:
+def result_of(call: ToolCall, author: Author, tool: Tool, ran: CommandOutcome, timeout: float) -> CardDraft:
     """Return the result card of a call whose command has run: its output, or its failure."""
     answer = partial(result_card, call, author, after_execution=tool.after_execution)
     if not ran.succeeded:
-        code, message = why_failed(ran, call, timeout)
+        code, message = failure_reason(ran, call, timeout)
         failure = code.replace("command", "tool"), f"{message}\n{ran.stderr[-TAIL:]}".rstrip()
         return answer(failure=failure, status="timeout" if ran.timed_out else "failed")
     if len(ran.stdout) > RESULT_SIZE.value << 20:

@@ -11,16 +11,21 @@ import msgspec
 
 from cardbox_cli.context.request import ComposeOptions, request_box_ids, request_cards
 from cardbox_cli.errors import CardConflict, InvalidInput
-from cardbox_cli.execution.requests.request_checks import Lack, in_words, lacks_of
-from cardbox_cli.execution.requests.step_snapshots import REQUEST, snapshot_of
-from cardbox_cli.execution.requests.turn_requests import TurnRequest, collector_for, settled, turn_request
+from cardbox_cli.execution.requests.request_checks import Lack, incomplete_message, turn_lacks
+from cardbox_cli.execution.requests.step_snapshots import SNAPSHOT_KEY, snapshot_of
+from cardbox_cli.execution.requests.turn_requests import (
+    TurnRequest,
+    apply_share_default,
+    collector_for,
+    compose_turn_request,
+)
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.ledger import BegunStep, RunState, TurnState
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import DISPATCHED, RUNNING, new_id
 from cardbox_cli.model.identity import ProjectSettings
 from cardbox_cli.model.ids import new_box_id, new_card_id
-from cardbox_cli.store.execution.step_store import Entering, NewStep
+from cardbox_cli.store.execution.step_store import NewStep, TurnStart
 from cardbox_cli.store.projects import ProjectsStore
 
 
@@ -28,7 +33,7 @@ class IncompleteContext(Exception):
     """The refusal of a step whose boxes or cards are missing."""
 
     def __init__(self, lacking: Sequence[Lack]) -> None:
-        super().__init__(in_words(lacking))
+        super().__init__(incomplete_message(lacking))
         self.lacking = lacking
 
 
@@ -44,25 +49,25 @@ def compose_step(
     Raises what `begin_step` raises.
     """
     settings = ProjectsStore(runtime.database).settings(runtime.project_id)
-    lacking = [] if settings.allow_incomplete_context else lacks_of(state.boxes)
+    lacking = [] if settings.allow_incomplete_context else turn_lacks(state.boxes)
     if lacking:
         raise IncompleteContext(lacking)
-    return _compose(runtime, state, settled(options, settings), format, settings), settings
+    return _compose(runtime, state, apply_share_default(options, settings), format, settings), settings
 
 
-def keep_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
+def store_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
     """Store a request as a box and return its id, in the caller's transaction."""
     snapshots = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
     box_ids = request_box_ids([_store_card(runtime, card) for card in snapshots], asked.history)
-    return runtime.boxes.create(box_ids, title=title_of(step_id), allow_dangling=True).box_id
+    return runtime.boxes.create(box_ids, title=request_box_title(step_id), allow_dangling=True).box_id
 
 
-def title_of(step_id: str) -> str:
+def request_box_title(step_id: str) -> str:
     """Return the title of a request box."""
     return f"request of {step_id}"
 
 
-def renamed(card: CardDraft) -> CardDraft:
+def copy_with_new_id(card: CardDraft) -> CardDraft:
     """Return the card with a new id."""
     return msgspec.structs.replace(card, card_id=new_card_id())
 
@@ -73,7 +78,7 @@ def _compose(
     context = turn.boxes.context.box_id
     collector = collector_for(runtime.database, runtime.project_id, context, settings=settings)
     try:
-        return turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
+        return compose_turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
     except InvalidInput as exc:
         raise InvalidLayers(exc.message) from exc
 
@@ -83,7 +88,7 @@ def _store_card(runtime: Runtime, draft: CardDraft) -> CardDraft:
     try:
         runtime.cards.add(draft)
     except CardConflict:
-        draft = renamed(draft)
+        draft = copy_with_new_id(draft)
         runtime.cards.add(draft)
     return draft
 
@@ -101,12 +106,12 @@ def enter(runtime: Runtime, turn: TurnState) -> None:
         return
     with runtime.statement():
         if not runtime.steps.enter(turn.fence, _entering(turn)):
-            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+            raise runtime.heads.stale_error(turn.fence, runtime.heads.get(turn.fence.agent_id))
         _publish_running(runtime, turn)
 
 
-def _entering(turn: TurnState) -> Entering:
-    return Entering(output_start=turn.boxes.output_start, lost=_LOST)
+def _entering(turn: TurnState) -> TurnStart:
+    return TurnStart(output_start=turn.boxes.output_start, lost=_LOST)
 
 
 def _publish_running(runtime: Runtime, turn: TurnState) -> None:
@@ -121,7 +126,7 @@ def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: Compo
     InvalidInput for a request that cannot be stored.
     """
     asked, settings = compose_step(runtime, turn, format=format, options=options)
-    fault = turn.end_rule(asked.request.tools).fault(turn.boxes.own)
+    fault = turn.end_rule(asked.request.tools).problem(turn.boxes.own)
     if fault is not None:
         raise CannotEnd(fault)
     step_id = new_id("step")
@@ -142,22 +147,22 @@ def _write_beginning(
 ) -> None:
     """Write the rows of a step; a card whose shared id was deleted gets a new id."""
     cards = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
-    metadata = {REQUEST: snapshot_of(asked.request, asked.body, turn.boxes, format)}
+    metadata = {SNAPSHOT_KEY: snapshot_of(asked.request, asked.body, turn.boxes, format)}
     # Only the second try sees cards that another transaction has just written.
     for again in count():
         step = NewStep(
             step_id=step_id,
             status="llm_ready",
             request_box_id=new_box_id(),
-            title=title_of(step_id),
+            title=request_box_title(step_id),
             box_card_ids=request_box_ids(cards, asked.history),
             cards=cards,
             metadata=metadata,
         )
         found = runtime.steps.begin(turn.fence, _entering(turn), step)
         if not found.at_fence:
-            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+            raise runtime.heads.stale_error(turn.fence, runtime.heads.get(turn.fence.agent_id))
         if found.written:
             return
         if again:
-            cards = [card if card.card_id in found.stored else renamed(card) for card in cards]
+            cards = [card if card.card_id in found.stored else copy_with_new_id(card) for card in cards]

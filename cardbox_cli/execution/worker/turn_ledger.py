@@ -22,37 +22,49 @@ from cardbox_cli.errors import (
     StaleEpoch,
 )
 from cardbox_cli.execution.dispatch_requests import Caller, Parent, calling_turn
-from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, text_of
+from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, exception_text
 from cardbox_cli.execution.notifications.notifier import Phase
 from cardbox_cli.execution.queue import turn_ends
 from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
-from cardbox_cli.execution.queue.turn_ends import BY_RESULT, delivered, end_held, end_turn, finish_held
+from cardbox_cli.execution.queue.turn_ends import (
+    BY_RESULT,
+    end_held,
+    end_turn,
+    finish_held,
+    turn_deliverables,
+)
 from cardbox_cli.execution.recovery.reaping import report_lost
 from cardbox_cli.execution.requests.turn_requests import present_cards
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import (
     Author,
     ToolCall,
-    ended_by_last_calls,
-    fault_of_arguments,
-    fault_of_size,
+    argument_problem,
+    end_status_of_last_calls,
     last_calls,
     pending_calls,
     result_card,
+    size_problem,
 )
 from cardbox_cli.execution.worker import ledger, step_requests
-from cardbox_cli.execution.worker.command_output import keep_log, told
-from cardbox_cli.execution.worker.command_processes import Ran
+from cardbox_cli.execution.worker.command_output import redact_message, store_log
+from cardbox_cli.execution.worker.command_processes import CommandOutcome
 from cardbox_cli.execution.worker.ledger import (
     BegunStep,
     RunState,
     TurnState,
-    author_in,
-    author_of,
-    hold_call_ids,
+    last_step_author,
+    lock_call_ids,
     read_turn,
+    step_author,
 )
-from cardbox_cli.execution.worker.step_answers import AUTO, Answer, AnswerRules, BadAnswer, read_answer
+from cardbox_cli.execution.worker.step_answers import (
+    AUTO_RULES,
+    AnswerRules,
+    InvalidAnswer,
+    StepAnswer,
+    read_answer,
+)
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import DELIVERABLE
@@ -62,29 +74,31 @@ from cardbox_cli.model.execution.turns import (
     COMPLETED,
     LLM_DONE,
     SUSPENDED,
-    End,
     EndStatus,
     Head,
     InboxRow,
+    TurnEnd,
     new_id,
 )
 from cardbox_cli.model.identity import HandlerTool, Tool
 from cardbox_cli.settings import AGENT, CONTEXT_BOX, OUTPUT_BOX, PROJECT, TURN_EPOCH, TURN_ID
 from cardbox_cli.store.connection.driver_errors import is_collision
-from cardbox_cli.store.execution.step_store import StepAnswered
+from cardbox_cli.store.execution.step_store import AnsweredStep
 
 
-def understand(
-    runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO
-) -> Answer | BadAnswer:
+def read_step_answer(
+    runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO_RULES
+) -> StepAnswer | InvalidAnswer:
     """Return the cards that the command of a step printed; none if it appended cards to the box itself."""
-    answer = read_answer(stdout, author_in(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules)
+    answer = read_answer(
+        stdout, step_author(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules
+    )
     if not stdout.strip() and len(read_turn(runtime, turn.fence).boxes.own) > step.written:
-        return Answer(cards=[], calls=[])
+        return StepAnswer(cards=[], calls=[])
     return answer
 
 
-def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Answer) -> End | None:
+def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: StepAnswer) -> TurnEnd | None:
     """Store the answer of a step; return the end of the turn if no call waits for a result.
 
     If the answer may not end the turn, it is stored as thoughts with a reminder for the model. Raises
@@ -94,17 +108,17 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ans
     with runtime.transaction(savepoint=False):
         head, own = _hold_own(runtime, turn)
         stored = {card.card_id for card in own}
-        hold_call_ids(runtime, answer.cards, stored)
+        lock_call_ids(runtime, answer.cards, stored)
         continues = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
         if continues:
-            reminder = rule.reminder(runtime.project_id, author_in(head, step.step_id))
-            cards = [*turn_ends.without_end(answer.cards), reminder]
+            reminder = rule.reminder(runtime.project_id, step_author(head, step.step_id))
+            cards = [*turn_ends.drop_deliverable(answer.cards), reminder]
         else:
             cards = answer.cards
         # An earlier attempt may have stored some.
         new = [card for card in cards if card.card_id not in stored]
         calls = pending_calls([*own, *new])
-        answered = StepAnswered(
+        answered = AnsweredStep(
             step_id=step.step_id,
             status=LLM_DONE if calls else COMPLETED,
             tool_call_ids=[call.tool_call_id for call in calls] or None,
@@ -122,7 +136,7 @@ def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
         _append(runtime, turn, [draft])
 
 
-def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
+def complete_step(runtime: Runtime, turn: TurnState) -> TurnEnd | None:
     """Complete the last step, whose calls have their results; return the end if they end the turn.
 
     Raises StaleEpoch.
@@ -132,12 +146,12 @@ def complete_step(runtime: Runtime, turn: TurnState) -> End | None:
         if turn.step_id is not None:
             runtime.turns.move_step(head.agent_id, turn.step_id, COMPLETED)
             runtime.publish_step(head, turn.step_id, COMPLETED)
-        status = ended_by_last_calls(own)
+        status = end_status_of_last_calls(own)
         if status == "success":
             return finish_held(runtime, head, profile=turn.profile, message=BY_RESULT)
         if status is not None:
             return end_held(runtime, head, status, message=BY_RESULT)
-        if turn.end_rule().allows_end(own) and delivered(head, own):
+        if turn.end_rule().allows_end(own) and turn_deliverables(head, own):
             return finish_held(runtime, head, profile=turn.profile)
     return None
 
@@ -150,7 +164,7 @@ def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
     box_id, start = turn.boxes.output.box_id, turn.boxes.output_start
     found = runtime.steps.hold(turn.fence, start)
     if found is None:
-        raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+        raise runtime.heads.stale_error(turn.fence, runtime.heads.get(turn.fence.agent_id))
     slots = found.own
     if not found.has_box or any(slot.state == "dangling" for slot in slots):
         slots = runtime.boxes.slots(box_id)[start:]
@@ -158,7 +172,7 @@ def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
 
 
 def _append(
-    runtime: Runtime, turn: TurnState, cards: Sequence[CardDraft], answered: StepAnswered | None = None
+    runtime: Runtime, turn: TurnState, cards: Sequence[CardDraft], answered: AnsweredStep | None = None
 ) -> None:
     """Write and append those cards that the turn does not have yet, and move the step.
 
@@ -167,7 +181,7 @@ def _append(
     while True:
         found = runtime.steps.append(turn.fence, turn.boxes.output_start, cards, answered)
         if not found.at_fence:
-            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+            raise runtime.heads.stale_error(turn.fence, runtime.heads.get(turn.fence.agent_id))
         if found.written:
             return
         runtime.boxes.get(turn.boxes.output.box_id)
@@ -184,7 +198,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def decide(
+def plan_suspension(
     tools: Sequence[Tool], calls: Sequence[ToolCall], *, tool_wait: float, at_least: float = 0
 ) -> Suspension:
     """Decide how long a turn with these tools waits for calls: the longest timeout of the called tools.
@@ -205,7 +219,7 @@ def suspend(
 
     Raises StaleEpoch.
     """
-    plan = decide(turn.tools, calls, tool_wait=runtime.settings.tool_wait, at_least=at_least)
+    plan = plan_suspension(turn.tools, calls, tool_wait=runtime.settings.tool_wait, at_least=at_least)
     with runtime.transaction(savepoint=False):
         deadline = runtime.steps.suspend(
             turn.fence,
@@ -215,7 +229,7 @@ def suspend(
             wait=timedelta(seconds=plan.seconds),
         )
         if deadline is None:
-            raise runtime.heads.stale(turn.fence, runtime.heads.get(turn.fence.agent_id))
+            raise runtime.heads.stale_error(turn.fence, runtime.heads.get(turn.fence.agent_id))
         report_lost(runtime, turn.fence.agent_turn_id)
         runtime.follow_suspension(turn.fence)
         runtime.publish_state(
@@ -260,21 +274,21 @@ def answer_handlers(
     return waiting
 
 
-def answer_by(handler: Handler, runtime: Runtime, caller: Caller, arguments: dict[str, Any]) -> Any:
+def run_handler(handler: Handler, runtime: Runtime, caller: Caller, arguments: dict[str, Any]) -> Any:
     """Call a handler; return a JSON value that can be stored, Awaiting, or Ending.
 
     Raises the handler's own CbxError, and HandlerFailed for other exceptions and invalid return values.
     """
     try:
         answer = handler.function(runtime, caller, arguments)
-        if runtime.database.spoiled:
+        if runtime.database.has_failed:
             raise ValueError("one of its SQL statements failed, and it ignored the error")
         _check_answer(handler, answer)
     except (CbxError, KeyboardInterrupt):
         raise
     except BaseException as exc:  # a package may call sys.exit(), too
         raise HandlerFailed(
-            f"the handler {handler.name!r} failed: {type(exc).__name__}: {text_of(exc)}",
+            f"the handler {handler.name!r} failed: {type(exc).__name__}: {exception_text(exc)}",
             hint="fix or uninstall the package that provides this handler",
         ) from exc
     return answer
@@ -300,7 +314,7 @@ def _check_answer(handler: Handler, answer: Any) -> None:
             raise ValueError(f"the {name} is larger than {RESULT_SIZE}")
 
 
-def ending_beside(turn: RunState) -> ToolCall | None:
+def ending_call_with_others(turn: RunState) -> ToolCall | None:
     """Return the call that ends the turn although the same answer made other calls; None otherwise."""
     calls = last_calls(turn.boxes.own)
     tools = ((call, turn.tool(call.tool_name)) for call in calls)
@@ -308,7 +322,7 @@ def ending_beside(turn: RunState) -> ToolCall | None:
     return next(ending, None) if len(calls) > 1 else None
 
 
-def not_alone(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
+def not_alone_result(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
     """Return the failure of a call that was made together with `ending`."""
     why = f"{ending.tool_name!r} ends the turn and must be called alone; none of these calls was executed"
     return result_card(call, author, failure=("not_called_alone", why))
@@ -318,18 +332,18 @@ def _answer(
     runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
 ) -> Sequence[CardDraft] | Awaiting:
     """Return the cards of a handler's result; on failure, roll back its writes and return the failure."""
-    fault = fault_of_size(call) or fault_of_arguments(call)
+    fault = size_problem(call) or argument_problem(call)
     if fault is not None:
         return [_failure(call, turn, "invalid_arguments", fault)]
     try:
         with runtime.transaction():
             handler = runtime.handlers.find(call.tool_name)
-            answer = answer_by(handler, runtime, _call_caller(caller, turn, call), call.input or {})
+            answer = run_handler(handler, runtime, _call_caller(caller, turn, call), call.input or {})
             if isinstance(answer, Awaiting):
                 return answer
             if isinstance(answer, Ending):
                 return _ending_cards(call, turn, answer)
-            return [result_card(call, author_of(turn), result=answer)]
+            return [result_card(call, last_step_author(turn), result=answer)]
     except (SchemaMissing, MissingRight) as exc:
         # The database is available but lacks a table or a right: another try would not help.
         return [_failure(call, turn, exc.code.replace("-", "_"), exc.message)]
@@ -346,7 +360,7 @@ def _answer(
 
 def _ending_cards(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
     """Return the result that ends the turn, then the deliverable: a result must follow its call directly."""
-    author = author_of(turn)
+    author = last_step_author(turn)
     deliverable = draft_card(
         DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata
     )
@@ -367,7 +381,7 @@ def _model_message(error: CbxError) -> str:
 
 
 def _failure(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
-    return result_card(call, author_of(turn), failure=(code, told(message)))
+    return result_card(call, last_step_author(turn), failure=(code, redact_message(message)))
 
 
 class TurnLedger:
@@ -399,11 +413,13 @@ class TurnLedger:
 
     def understand(
         self, runtime: Runtime, state: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules
-    ) -> Answer | BadAnswer:
+    ) -> StepAnswer | InvalidAnswer:
         """Return the cards that the command printed, or none if it appended cards itself."""
-        return understand(runtime, state, step, stdout, rules)
+        return read_step_answer(runtime, state, step, stdout, rules)
 
-    def store_answer(self, runtime: Runtime, state: TurnState, step: BegunStep, answer: Answer) -> End | None:
+    def store_answer(
+        self, runtime: Runtime, state: TurnState, step: BegunStep, answer: StepAnswer
+    ) -> TurnEnd | None:
         """Append the answer to the output box."""
         return store_answer(runtime, state, step, answer)
 
@@ -419,7 +435,7 @@ class TurnLedger:
         """Append a result to the output box."""
         add_result(runtime, state, draft)
 
-    def complete_step(self, runtime: Runtime, state: TurnState) -> End | None:
+    def complete_step(self, runtime: Runtime, state: TurnState) -> TurnEnd | None:
         """Complete the last step."""
         return complete_step(runtime, state)
 
@@ -441,7 +457,7 @@ class TurnLedger:
         error_code: str,
         message: str,
         details: dict[str, Any],
-    ) -> End:
+    ) -> TurnEnd:
         """End the turn."""
         return end_turn(runtime, self._fence, status, error_code=error_code, message=message, details=details)
 
@@ -453,14 +469,14 @@ class TurnLedger:
         self,
         runtime: Runtime,
         *,
-        ran: Ran,
+        ran: CommandOutcome,
         log_id: str,
         step_id: str,
         call: ToolCall | None,
         kept: int,
     ) -> None:
         """Store the stderr of a command in `cbx.logs`."""
-        keep_log(
+        store_log(
             runtime,
             lambda: runtime.heads.hold(self._fence),
             fence=self._fence,
@@ -474,7 +490,7 @@ class TurnLedger:
 
     def author(self, state: TurnState) -> Author:
         """Return the agent, in the last step, as author."""
-        return ledger.author_of(state)
+        return ledger.last_step_author(state)
 
     def variables(self, state: TurnState) -> dict[str, str]:
         """Return the variables of the turn, its fence and its boxes."""

@@ -20,11 +20,11 @@ import uuid6
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.notifications.service import WakeupListener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, hand_back, heartbeat
-from cardbox_cli.execution.recovery.reaping import Reaped, reap
+from cardbox_cli.execution.recovery.reaping import ReapOutcome, reap
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.command_output import Once, shown_trouble
-from cardbox_cli.execution.worker.connections import Connection, Connections, MakeRuntime
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.command_output import DeduplicatedWarnings, shorten_trouble
+from cardbox_cli.execution.worker.connections import MakeRuntime, WorkerConnection, WorkerConnectionPool
+from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutcome
 from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.execution.turns import InboxRow
@@ -39,13 +39,13 @@ _T = TypeVar("_T")
 _LEAVE_POLL_INTERVAL = 0.2
 
 
-class Journal(Protocol):
+class WorkerJournal(Protocol):
     """The log of a worker; any thread may write to it."""
 
     def line(self, text: str) -> None:
         """Write one line of text."""
 
-    def ended(self, project_id: str, outcome: Outcome) -> None:
+    def write_outcome(self, project_id: str, outcome: RunOutcome) -> None:
         """Write the outcome of a run."""
 
 
@@ -85,17 +85,17 @@ class Worker:
         *,
         connect: Callable[[], Database],
         make_runtime: MakeRuntime,
-        journal: Journal,
+        journal: WorkerJournal,
         listener: WakeupListener,
     ) -> None:
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
         self._plan = plan
         self._settings = settings
-        self._connections = Connections(
+        self._connections = WorkerConnectionPool(
             connect, make_runtime, longest_pause=settings.lease_time, announce=journal.line
         )
         self._journal = journal
-        self._warn = Once(journal.line)
+        self._warn = DeduplicatedWarnings(journal.line)
         self._listener = listener
         self._lock = Lock()
         self._running: list[_Running] = []
@@ -118,11 +118,11 @@ class Worker:
 
     def run(self) -> None:
         """Work until the plan is done or `leave` is called. Raises what the first connection raises."""
-        with closing(self._connections), self._connections.own(lambda: self._leaving) as connection:
+        with closing(self._connections), self._connections.open_own(lambda: self._leaving) as connection:
             connection.database().require_worker()
             self._serve(connection)
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: WorkerConnection) -> None:
         heartbeats = Thread(target=self._beat_until_over, name="heartbeat", daemon=True)
         heartbeats.start()
         try:
@@ -139,7 +139,7 @@ class Worker:
 
     # --- claiming
 
-    def _claim_until_done(self, connection: Connection) -> None:
+    def _claim_until_done(self, connection: WorkerConnection) -> None:
         try:
             while not self._leaving and self._is_more_to_do(connection):
                 pass
@@ -147,7 +147,7 @@ class Worker:
             if not self._leaving:
                 raise
 
-    def _is_more_to_do(self, connection: Connection) -> bool:
+    def _is_more_to_do(self, connection: WorkerConnection) -> bool:
         """Reap if it is time, claim due rows, and wait if there are none. Return whether to continue."""
         if time.monotonic() >= self._reap_at:
             self._reap_all(connection)
@@ -163,21 +163,21 @@ class Worker:
 
     def _projects(
         self,
-        connection: Connection,
+        connection: WorkerConnection,
         find: Callable[[Database, str], Sequence[str]] = worker_store.due_projects,
     ) -> Sequence[str]:
         """Return the served project, or for a worker of all projects those that `find` returns."""
         if self._plan.project_id is not None:
             return [self._plan.project_id]
-        return connection.with_database(lambda database: find(database, self._plan.target))
+        return connection.retry(lambda database: find(database, self._plan.target))
 
-    def _reap_all(self, connection: Connection) -> None:
+    def _reap_all(self, connection: WorkerConnection) -> None:
         for each in self._projects(connection, worker_store.unsettled_projects):
             reaped = self._try(f"reap {each}", partial(connection.attempt, each, reap))
             if reaped is not None:
                 self._log_reaped(reaped)
 
-    def _log_reaped(self, reaped: Reaped) -> None:
+    def _log_reaped(self, reaped: ReapOutcome) -> None:
         # If there is more work than workers, each pass notifies again; the log leaves that out.
         facts = {
             name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids and name != "notified"
@@ -186,7 +186,7 @@ class Worker:
             text = "; ".join(f"{name.replace('_', ' ')} {', '.join(ids)}" for name, ids in facts.items())
             self._journal.line(f"reaped: {text}")
 
-    def _claim(self, connection: Connection) -> int:
+    def _claim(self, connection: WorkerConnection) -> int:
         count = 0
         for project_id in self._projects(connection):
             free = self._free()
@@ -216,7 +216,7 @@ class Worker:
         with self._lock:
             return self._plan.concurrency - len(self._running)
 
-    def _is_drained(self, connection: Connection) -> bool:
+    def _is_drained(self, connection: WorkerConnection) -> bool:
         if self._free() < self._plan.concurrency:
             return False
         target, headless = self._plan.target, []
@@ -245,7 +245,7 @@ class Worker:
 
     def _work_on(self, running: _Running) -> None:
         try:
-            with self._connections.lent(lambda: self._leaves_now) as connection:
+            with self._connections.borrow(lambda: self._leaves_now) as connection:
                 try:
                     self._run(connection, running)
                 except DatabaseUnavailable as exc:
@@ -262,10 +262,10 @@ class Worker:
                 self._running.remove(running)
             self._listener.wake()
 
-    def _run(self, connection: Connection, running: _Running) -> None:
+    def _run(self, connection: WorkerConnection, running: _Running) -> None:
         row = running.row
         project_id = row.project_id
-        work = connection.once(project_id, lambda runtime: begin(runtime, row, owner=self.worker_id))
+        work = connection.try_once(project_id, lambda runtime: begin(runtime, row, owner=self.worker_id))
         if work.kind == "done":
             self._journal.line(f"{row.message_type} {row.inbox_id}: {work.outcome}")
             return
@@ -285,9 +285,9 @@ class Worker:
             tell=self._journal.line,
             warn=self._warn,
         )
-        self._journal.ended(project_id, run.run())
+        self._journal.write_outcome(project_id, run.run())
 
-    def _defer(self, connection: Connection, row: InboxRow, reason: str) -> None:
+    def _defer(self, connection: WorkerConnection, row: InboxRow, reason: str) -> None:
         """Defer a row that failed for a reason outside its turn; the backoff decides when it is due again."""
         self._journal.line(f"warning: {row.message_type} {row.inbox_id} failed: {reason}")
         try:
@@ -297,7 +297,7 @@ class Worker:
         except CbxError as exc:
             self._journal.line(f"warning: {row.inbox_id} is left to its lease: {exc.message}")
 
-    def _return_untried(self, connection: Connection, row: InboxRow, reason: str) -> None:
+    def _return_untried(self, connection: WorkerConnection, row: InboxRow, reason: str) -> None:
         """Return a row without counting a try, because the database went away."""
         try:
             connection.attempt(
@@ -326,7 +326,7 @@ class Worker:
     # --- heartbeats
 
     def _beat_until_over(self) -> None:
-        with self._connections.own(self._stopped.is_set) as connection:
+        with self._connections.open_own(self._stopped.is_set) as connection:
             while not self._stopped.is_set():
                 # Separate actions: a worker that may not announce itself must still extend its leases.
                 self._beat("announce", partial(self._announce, connection))
@@ -342,7 +342,7 @@ class Worker:
                 self._journal.line(f"warning: no heartbeat: {exc.message}")
             self._failing[what] = exc.message
 
-    def _announce(self, connection: Connection) -> None:
+    def _announce(self, connection: WorkerConnection) -> None:
         announcement = worker_store.Announcement(
             worker_id=self.worker_id,
             served_project_id=self._plan.project_id,
@@ -352,19 +352,19 @@ class Worker:
             concurrency=self._plan.concurrency,
         )
         lease = self._settings.lease_time
-        announce = partial(worker_store.announce, worker=announcement, lease=lease)
-        connection.with_database(announce, insist=False)
-        connection.with_database(self._note_trouble, insist=False)
+        announce = partial(worker_store.record_worker, worker=announcement, lease=lease)
+        connection.retry(announce, insist=False)
+        connection.retry(self._note_trouble, insist=False)
 
     def _note_trouble(self, database: Database) -> None:
         """Store with the worker's entry why it cannot work, or that it can again."""
         failing = next(iter(list(self._failing.values())), None)
-        trouble = shown_trouble(self._connections.refusal or failing)
+        trouble = shorten_trouble(self._connections.refusal or failing)
         if trouble != self._stored_error:
             worker_store.note_error(database, self.worker_id, trouble)
             self._stored_error = trouble
 
-    def _extend_leases(self, connection: Connection) -> None:
+    def _extend_leases(self, connection: WorkerConnection) -> None:
         with self._lock:
             running = list(self._running)
         for each in running:
@@ -373,8 +373,8 @@ class Worker:
             if inbox_id not in connection.attempt(project_id, extend, insist=False):
                 each.cancellation.cancel(lost=True)
 
-    def _dismiss(self, connection: Connection) -> None:
+    def _dismiss(self, connection: WorkerConnection) -> None:
         try:
-            worker_store.dismiss(connection.database(), self.worker_id)
+            worker_store.remove_worker(connection.database(), self.worker_id)
         except CbxError as exc:
             self._journal.line(f"warning: cannot remove the entry of the worker: {exc.message}")

@@ -17,19 +17,21 @@ import msgspec
 
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.execution.worker.command_processes import Heard
-from cardbox_cli.execution.worker.model_clients import Clients
+from cardbox_cli.execution.worker.command_processes import OutputHandler
+from cardbox_cli.execution.worker.model_clients import ModelClients
 from cardbox_cli.execution.worker.step_answers import AnswerMode, AnswerRules
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TIME
 
-PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 
 
-def passed_on(names: Collection[str] = (), environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def command_environment(
+    names: Collection[str] = (), environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Return the variables that commands get, if set: those of the list and those of `names`."""
-    return {name: environ[name] for name in (*PASSED_ON, *names) if name in environ}
+    return {name: environ[name] for name in (*INHERITED_VARIABLES, *names) if name in environ}
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class ToolCommands(msgspec.Struct, frozen=True):
     own: Mapping[str, ToolCommand] = {}
     trusts_stored: bool = False
 
-    def of(self, tool: Tool) -> ToolCommand | None:
+    def find(self, tool: Tool) -> ToolCommand | None:
         """Return the command that answers calls of the tool; None if a report must answer them."""
         own = self.own.get(tool.tool_name)
         if own is not None or not self.trusts_stored or tool.command is None:
@@ -59,7 +61,7 @@ class ToolCommands(msgspec.Struct, frozen=True):
         return ToolCommand(command=tool.command)
 
 
-def mismatch(value: Any, schema: Any, path: str = "the arguments") -> str | None:
+def schema_mismatch(value: Any, schema: Any, path: str = "the arguments") -> str | None:
     """Return why a JSON value does not match a schema, or None; an invalid schema matches everything.
 
     Checks types, enums, required and additional properties. The tool must check other JSON Schema keywords.
@@ -76,7 +78,7 @@ def mismatch(value: Any, schema: Any, path: str = "the arguments") -> str | None
     if isinstance(value, dict):
         return _object_mismatch(value, schema, path)
     if isinstance(value, list):
-        found = (mismatch(item, schema.get("items"), f"{path}[{i}]") for i, item in enumerate(value))
+        found = (schema_mismatch(item, schema.get("items"), f"{path}[{i}]") for i, item in enumerate(value))
         return next((each for each in found if each), None)
     return None
 
@@ -91,7 +93,7 @@ def _object_mismatch(value: dict[str, Any], schema: dict[str, Any], path: str) -
     for name, item in value.items():
         if name not in known and schema.get("additionalProperties") is False:
             return f"{path}: {name[:80]!r} is not a property of the schema"
-        found = mismatch(item, known.get(name), f"{path}.{name[:80]}")
+        found = schema_mismatch(item, known.get(name), f"{path}.{name[:80]}")
         if found:
             return found
     return None
@@ -139,20 +141,20 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 600
     max_steps: int = MAX_STEPS.default
     stderr_kept: int = STDERR_KEPT.default
-    environment: Mapping[str, str] = msgspec.field(default_factory=passed_on)
+    environment: Mapping[str, str] = msgspec.field(default_factory=command_environment)
     answers: AnswerMode = "auto"
     max_tool_calls: int = MAX_TOOL_CALLS.default
     turn_time: float = TURN_TIME.default
     tools: ToolCommands = ToolCommands()
-    clients: Clients | None = None
-    listen: Callable[[], Heard] = lambda: lambda piece: None
+    clients: ModelClients | None = None
+    listen: Callable[[], OutputHandler] = lambda: lambda piece: None
 
     @property
     def answer_rules(self) -> AnswerRules:
         """The rules for reading the output of the command."""
-        return AnswerRules(mode=self.answers, format=self.format, most_calls=self.max_tool_calls)
+        return AnswerRules(mode=self.answers, format=self.format, max_calls=self.max_tool_calls)
 
-    def for_turn(self, config: Mapping[str, Any]) -> "Program":
+    def configure(self, config: Mapping[str, Any]) -> "Program":
         """Return the program with the model, timeout and step limit of a turn's runtime config."""
         known = {name: config[name] for name in _Config.__struct_fields__ if name in config}
         try:

@@ -34,38 +34,38 @@ def new_trace_id() -> str:
     return uuid6.uuid7().hex
 
 
-def as_trace_id(text: str) -> str | None:
+def canonical_trace_id(text: str) -> str | None:
     """Return the canonical form of a trace id (without the dashes of a UUID), or None if it is invalid."""
     trace_id = text.replace("-", "").lower()
     return trace_id if _TRACE_ID.fullmatch(trace_id) and trace_id.strip("0") else None
 
 
-def traceparent_of(trace_id: str) -> str:
+def new_traceparent(trace_id: str) -> str:
     """Return a header for a new span of this trace."""
     return f"00-{trace_id}-{new_trace_id()[-16:]}-01"
 
 
-def trace_id_of(headers: Any) -> str | None:
+def parse_trace_id(headers: Any) -> str | None:
     """Return the trace in stored headers, or None if it cannot be read."""
     found = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
     return found[1] if found else None
 
 
-def depth_of(headers: Any) -> int:
+def parse_depth(headers: Any) -> int:
     """Return the recursion depth in stored headers, or 0."""
-    return int(_text(headers, DEPTH) or 0) if names_depth(headers) else 0
+    return int(_text(headers, DEPTH) or 0) if has_depth(headers) else 0
 
 
-def names_depth(headers: Any) -> bool:
+def has_depth(headers: Any) -> bool:
     """Return whether stored headers have a recursion depth; workers refuse a row without one."""
     return _DEPTH.fullmatch(_text(headers, DEPTH) or "") is not None
 
 
-def lineage_of(headers: Any) -> Lineage:
+def parse_lineage(headers: Any) -> Lineage:
     """Return the position of a turn from stored headers."""
     return Lineage(
-        depth=depth_of(headers),
-        trace_id=trace_id_of(headers),
+        depth=parse_depth(headers),
+        trace_id=parse_trace_id(headers),
         parent_agent_id=_text(headers, "CG-Parent-Agent-Id"),
         parent_turn_id=_text(headers, "CG-Parent-Turn-Id"),
         parent_step_id=_text(headers, "CG-Parent-Step-Id"),
@@ -95,7 +95,7 @@ def turn_headers(
         "CG-Turn-Id": agent_turn_id,
         "CG-Turn-Epoch": str(turn_epoch),
         DEPTH: str(lineage.depth),
-        TRACEPARENT: traceparent_of(lineage.trace_id or new_trace_id()),
+        TRACEPARENT: new_traceparent(lineage.trace_id or new_trace_id()),
         "CG-Parent-Agent-Id": lineage.parent_agent_id,
         "CG-Parent-Turn-Id": lineage.parent_turn_id,
         "CG-Parent-Step-Id": lineage.parent_step_id,

@@ -22,12 +22,12 @@ _MARKUP = r"[ \t>#*_`|\"'\-\d.)]*"
 _FENCED = re.compile(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
-def asked_fields(cards: Iterable[Card]) -> list[str]:
+def required_fields(cards: Iterable[Card]) -> list[str]:
     """Return the names of the fields that these cards require of a result, in order, each once."""
-    return [field.name for field in described_fields(cards)]
+    return [field.name for field in field_schemas(cards)]
 
 
-def described_fields(cards: Iterable[Card]) -> list[FieldSchema]:
+def field_schemas(cards: Iterable[Card]) -> list[FieldSchema]:
     """Return the fields that these cards require of a result, in order; the first of each name."""
     first: dict[str, FieldSchema] = {}
     for card in cards:
@@ -53,7 +53,7 @@ def missing_fields(asked: Sequence[str], content: StoredContent) -> list[str]:
     return [name for name in asked if not _is_label(name, text)]
 
 
-def lacking(missing: Sequence[str]) -> str:
+def missing_fields_message(missing: Sequence[str]) -> str:
     """Format a message that names the fields that a deliverable lacks."""
     names = ", ".join(map(repr, missing))
     return f"the deliverable lacks the field{'s' * (len(missing) > 1)} {names}"

@@ -9,7 +9,7 @@ import msgspec
 
 from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import Card
-from cardbox_cli.model.execution.headers import Lineage, lineage_of
+from cardbox_cli.model.execution.headers import Lineage, parse_lineage
 from cardbox_cli.model.execution.turns import (
     COMPLETED,
     FAILED,
@@ -46,7 +46,7 @@ class ParentTurn(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lineage(self) -> Lineage:
         """Return the position of the turn."""
-        return lineage_of(self.context_headers)
+        return parse_lineage(self.context_headers)
 
 
 class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,14 +191,14 @@ def decide_end(
 LossKind = Literal["dangling", "deleted", "expired"]
 
 
-class Place(msgspec.Struct, frozen=True):
+class TurnPlace(msgspec.Struct, frozen=True):
     """A turn and the agent that runs it."""
 
     agent_turn_id: str
     agent_id: str
 
 
-class Link(msgspec.Struct, frozen=True):
+class CycleLink(msgspec.Struct, frozen=True):
     """A turn of a cycle, for which the turn before it waits. `status` is that of the turn."""
 
     agent_turn_id: str
@@ -235,7 +235,7 @@ class LiveWorker(msgspec.Struct, frozen=True):
     project_id: str | None
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
+class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a turn's agent, and its workers.
 
     `profile_target` is the current worker target of the profile with that name. `serving` are the live
@@ -251,7 +251,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     archived: str | None = None
 
 
-class Pace(msgspec.Struct, frozen=True):
+class DurationEstimate(msgspec.Struct, frozen=True):
     """95th percentile of the duration of the last ended items, at most 100."""
 
     ended: int
@@ -266,7 +266,7 @@ class ResultCard(msgspec.Struct, frozen=True):
     created_at: datetime | None
 
 
-class Child(msgspec.Struct, frozen=True):
+class ChildTurn(msgspec.Struct, frozen=True):
     """A turn that another one dispatched. `tool_call_id` is the call that its end answers, if any.
 
     With `beside`, it belongs to a batch, which answers the call.
@@ -313,7 +313,7 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.table == "cbx.batches"
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class DeliverableFacts(msgspec.Struct, frozen=True):
     """A deliverable with the metadata of its turn and step."""
 
     agent_turn_id: str
@@ -331,7 +331,7 @@ class AwaitedCall(msgspec.Struct, frozen=True):
     report_status: str | None
 
 
-class Sharer(msgspec.Struct, frozen=True):
+class BoxWriter(msgspec.Struct, frozen=True):
     """An active turn that writes to a box."""
 
     box_id: str
@@ -339,7 +339,7 @@ class Sharer(msgspec.Struct, frozen=True):
     agent_turn_id: str
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldLock(msgspec.Struct, frozen=True):
     """A lock of the server. `row` is None for a complete table; `pid` is 0 for a prepared transaction.
 
     A lock that is not granted is being waited for, and later requests wait behind it.
@@ -352,7 +352,7 @@ class Held(msgspec.Struct, frozen=True):
     pid: int
 
 
-class Session(msgspec.Struct, frozen=True):
+class DatabaseSession(msgspec.Struct, frozen=True):
     """Activity of a database session. Ages are in seconds; None is not visible to this role.
 
     `blocked_by` are the sessions that it waits for, `waits_for` the table, and `waited` the seconds so far.
@@ -369,7 +369,7 @@ class Session(msgspec.Struct, frozen=True):
     waited: float | None
 
 
-class Lock(msgspec.Struct, frozen=True, kw_only=True):
+class BlockingLock(msgspec.Struct, frozen=True, kw_only=True):
     """A blocking lock, and the session at the root, which waits for none.
 
     `row` is None for a complete table; `seconds` is how long it has blocked, `blocked` how many sessions wait
@@ -380,8 +380,8 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     row: str | None
     mode: str
-    session: Session
+    session: DatabaseSession
     seconds: float
     blocked: int
-    waiting: Session | None = None
+    waiting: DatabaseSession | None = None
     bars_reading: bool = False

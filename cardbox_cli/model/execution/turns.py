@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cardbox_cli.limits import RECURSION_DEPTH
-from cardbox_cli.model.execution.headers import Lineage, lineage_of
+from cardbox_cli.model.execution.headers import Lineage, parse_lineage
 
 IDLE, DISPATCHED, RUNNING, SUSPENDED = "idle", "dispatched", "running", "suspended"
 ACTIVE = (DISPATCHED, RUNNING, SUSPENDED)
@@ -31,7 +31,7 @@ FAILED: Final = "failed"
 # States of a step: with an answer; ended; without running work.
 STEP_ANSWERED = (LLM_DONE, COMPLETED, SUSPENDED)
 STEP_OVER = (COMPLETED, FAILED)
-STEP_STILL = (*STEP_OVER, SUSPENDED)
+STEP_INACTIVE = (*STEP_OVER, SUSPENDED)
 
 EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
 END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
@@ -127,10 +127,10 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lineage(self) -> Lineage:
         """Return the position of the turn, from the row's headers."""
-        return lineage_of(self.context_headers)
+        return parse_lineage(self.context_headers)
 
     @property
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Return the row's error, or why it is deferred; other programs write errors to the payload."""
         noted = self.payload if isinstance(self.payload, dict) else {}
         found = (
@@ -185,7 +185,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
-def last_is_over(steps: Sequence[Step]) -> bool:
+def has_last_step_ended(steps: Sequence[Step]) -> bool:
     """Return whether a turn's last step has ended, which ends a turn in other systems. In SQL:
     last_step_status.
     """
@@ -300,7 +300,7 @@ class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
     last_error_at: datetime | None = None
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a turn. `created` is False if the turn had already ended this way."""
 
     agent_turn_id: str
@@ -318,7 +318,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 ENDED = "ended"
 
 
-def standing(
+def turn_state(
     status: str, row_status: str | None, *, record: TurnRecord | None, carried: bool, finished: bool
 ) -> str:
     """Return the state of a turn; `status` is the one by its head and its row alone.
@@ -447,7 +447,7 @@ class LogTail(_Log, frozen=True, kw_only=True):
     stderr_tail: str
 
 
-def of_failure(logs: Sequence[LogTail], last_step_id: str | None) -> LogTail | None:
+def find_failure_log(logs: Sequence[LogTail], last_step_id: str | None) -> LogTail | None:
     """Return the log that may explain a failed turn: of the last failed command, or an invalid answer."""
     log = next((log for log in reversed(logs) if log.failed or log.tool_name is None), None)
     return log if log is not None and (log.failed or log.step_id == last_step_id) else None

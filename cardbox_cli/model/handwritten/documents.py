@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import Where, dotted, found
+from cardbox_cli.text import ValuePath, describe_value, format_path
 
 MAX_DEPTH = 32
 """Maximum nesting of lists and mappings in hand-written values."""
 
 
-class Mark(NamedTuple):
+class FilePosition(NamedTuple):
     """A position in a file, counted from 1."""
 
     line: int
@@ -24,16 +24,16 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DocumentProblem:
     """A problem: the path of the value, a message, and its position in the file."""
 
-    where: Where
+    where: ValuePath
     message: str
-    mark: Mark | None = None
+    mark: FilePosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class HandwrittenDocument:
     """A JSON-like value and the problems of reading it.
 
     `marks` has the position of every key and list item by its path; it is empty for a value that is not from
@@ -42,33 +42,35 @@ class Document:
 
     source: str
     value: object
-    marks: Mapping[Where, Mark] = field(default_factory=dict)
-    problems: Sequence[Problem] = ()
+    marks: Mapping[ValuePath, FilePosition] = field(default_factory=dict)
+    problems: Sequence[DocumentProblem] = ()
     whole: bool = True
 
-    def mark(self, where: Where) -> Mark | None:
+    def mark(self, where: ValuePath) -> FilePosition | None:
         """Return the position of `where`, or of the nearest parent that has one."""
         while where and where not in self.marks:
             where = where[:-1]
         return self.marks.get(where)
 
 
-def document_of(value: object, source: str) -> Document:
+def document_from_value(value: object, source: str) -> HandwrittenDocument:
     """Return a document for a value of a Python caller: a copy in plain JSON types.
 
     Lists and tuples become lists. Values that JSON cannot represent, keys that are not strings, and nesting
     beyond `MAX_DEPTH` are among its problems.
     """
-    problems: list[Problem] = []
-    return Document(source, _plain(value, (), problems), problems=problems)
+    problems: list[DocumentProblem] = []
+    return HandwrittenDocument(source, _plain(value, (), problems), problems=problems)
 
 
-def _plain(value: object, where: Where, problems: list[Problem]) -> Any:
+def _plain(value: object, where: ValuePath, problems: list[DocumentProblem]) -> Any:
     if len(where) > MAX_DEPTH:
-        problems.append(Problem(where[:MAX_DEPTH], f"nested more than {MAX_DEPTH} levels deep"))
+        problems.append(DocumentProblem(where[:MAX_DEPTH], f"nested more than {MAX_DEPTH} levels deep"))
     elif isinstance(value, Mapping):
         odd_keys = [key for key in value if not isinstance(key, str)]
-        problems += [Problem(where, f"a key must be a string, found {found(key)}") for key in odd_keys]
+        problems += [
+            DocumentProblem(where, f"a key must be a string, found {describe_value(key)}") for key in odd_keys
+        ]
         named = [(key, item) for key, item in value.items() if isinstance(key, str)]
         return {key: _plain(item, (*where, key), problems) for key, item in named}
     elif isinstance(value, list | tuple):
@@ -77,21 +79,21 @@ def _plain(value: object, where: Where, problems: list[Problem]) -> Any:
         try:
             exact_json.check_storable(value)
         except exact_json.Unstorable as reason:
-            problems.append(Problem(where, reason.what))
+            problems.append(DocumentProblem(where, reason.what))
         else:
             return value
     return None
 
 
-def refusal(
-    kind: type[InvalidInput], source: str, problems: Sequence[Problem], *, hint: str | None = None
+def document_error(
+    kind: type[InvalidInput], source: str, problems: Sequence[DocumentProblem], *, hint: str | None = None
 ) -> InvalidInput:
     """Return the error that names all `problems` of `source`, at least one, in the order of their positions.
 
     One problem reads `FILE:LINE: path: what`; several are counted, then listed one per line with their
     columns.
     """
-    problems = sorted(problems, key=lambda problem: problem.mark or Mark(0, 0))
+    problems = sorted(problems, key=lambda problem: problem.mark or FilePosition(0, 0))
     if len(problems) == 1:
         message = _sentence(source, problems[0], columns=False)
     else:
@@ -100,15 +102,15 @@ def refusal(
     return kind(message, hint=hint, details={"problems": [_detail(source, each) for each in problems]})
 
 
-def _sentence(source: str, problem: Problem, *, columns: bool) -> str:
+def _sentence(source: str, problem: DocumentProblem, *, columns: bool) -> str:
     place: list[object] = [source]
     if problem.mark:
         place += problem.mark if columns else [problem.mark.line]
-    path = [dotted(problem.where)] if problem.where else []
+    path = [format_path(problem.where)] if problem.where else []
     return ": ".join([":".join(map(str, place)), *path, problem.message])
 
 
-def _detail(source: str, problem: Problem) -> dict[str, Any]:
+def _detail(source: str, problem: DocumentProblem) -> dict[str, Any]:
     line, column = problem.mark or (None, None)
-    place = {"file": source, "line": line, "column": column, "path": dotted(problem.where)}
+    place = {"file": source, "line": line, "column": column, "path": format_path(problem.where)}
     return {**place, "message": problem.message}

@@ -20,22 +20,30 @@ from pydantic import (
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, fit, refuse
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
-from cardbox_cli.model.identity import fault_of_token
-from cardbox_cli.model.ids import as_box_id, fault_of_new_id
-from cardbox_cli.model.layers import COLLECTED, KNOWLEDGE, SUFFIX, Layout, ProcessName, is_layer, process_of
-from cardbox_cli.text import did_you_mean, found, shown
+from cardbox_cli.model.identity import token_fault
+from cardbox_cli.model.ids import canonical_box_id, new_id_fault
+from cardbox_cli.model.layers import (
+    COLLECTIBLE_LAYERS,
+    KNOWLEDGE,
+    SUFFIX,
+    Layout,
+    ProcessName,
+    find_process,
+    is_layer,
+)
+from cardbox_cli.text import describe_value, did_you_mean, short_repr
 
 DEFAULT_WORKER_TARGET = "worker_generic"
 
 
 def _check_name(name: str) -> str:
-    fault = fault_of_new_id(name)
-    return name if fault is None else refuse(f"{fault}: {shown(name)}")
+    fault = new_id_fault(name)
+    return name if fault is None else refuse(f"{fault}: {short_repr(name)}")
 
 
 def _check_subject_token(target: str) -> str:
-    fault = fault_of_token(target)
-    return target if fault is None else refuse(f"{fault}, found the string {shown(target)}")
+    fault = token_fault(target)
+    return target if fault is None else refuse(f"{fault}, found the string {short_repr(target)}")
 
 
 def _split_tags(tags: object) -> object:
@@ -47,7 +55,9 @@ def _check_layers(layers: object) -> object:
     """Check all requested layers, and report every problem at once."""
     asked = layers.items() if isinstance(layers, dict) else ()
     wrong = [
-        f"{shown(str(name))} {why}" for name, value in asked if (why := _problem_of_layer(str(name), value))
+        f"{short_repr(str(name))} {why}"
+        for name, value in asked
+        if (why := _problem_of_layer(str(name), value))
     ]
     return refuse("; ".join(wrong)) if wrong else layers
 
@@ -60,26 +70,28 @@ def _problem_of_layer(layer: str, value: object) -> str | None:
         return None if value.strip() else "is blank; set a text or remove the key"
     if layer == KNOWLEDGE:
         return _problem_of_search(value)
-    if layer not in COLLECTED:
-        return f"must be a string, because cbx cannot collect it; found {found(value)}"
-    return None if value is True else f"must be a string, or true to collect it; found {found(value)}"
+    if layer not in COLLECTIBLE_LAYERS:
+        return f"must be a string, because cbx cannot collect it; found {describe_value(value)}"
+    return (
+        None if value is True else f"must be a string, or true to collect it; found {describe_value(value)}"
+    )
 
 
 def _problem_of_search(value: object) -> str | None:
     if not isinstance(value, dict):
-        return f"must be a string or {{query: WORDS}}; found {found(value)}"
+        return f"must be a string or {{query: WORDS}}; found {describe_value(value)}"
     unknown = [str(key) for key in value if key not in ("query", "boxes")]
     if unknown:
-        return f"has the unknown key {shown(unknown[0])}; known here: query, boxes"
+        return f"has the unknown key {short_repr(unknown[0])}; known here: query, boxes"
     boxes = value.get("boxes", [])
     if not isinstance(boxes, list):
-        return f"needs a list of box ids as its 'boxes'; found {found(boxes)}"
-    odd = [each for each in boxes if not isinstance(each, str) or as_box_id(each) is None]
+        return f"needs a list of box ids as its 'boxes'; found {describe_value(boxes)}"
+    odd = [each for each in boxes if not isinstance(each, str) or canonical_box_id(each) is None]
     if odd:
-        return f"needs box ids in its 'boxes'; found {found(odd[0])}"
+        return f"needs box ids in its 'boxes'; found {describe_value(odd[0])}"
     words = value.get("query")
     if not isinstance(words, str) or not words.strip():
-        return f"needs words to search for as its 'query'; found {found(words)}"
+        return f"needs words to search for as its 'query'; found {describe_value(words)}"
     return None
 
 
@@ -153,8 +165,8 @@ class Profile(Section, extra="allow"):
     @field_validator("layers")
     @classmethod
     def _may_have_them(cls, layers: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        process = process_of(info.data.get("process"))
-        refused = [name for name in layers if not process.may_take(name)]
+        process = find_process(info.data.get("process"))
+        refused = [name for name in layers if not process.allows(name)]
         if refused:
             refuse(f"a {process.name} cannot have {', '.join(refused)}")
         return layers
@@ -170,7 +182,7 @@ def parse_profile(text: str, source: str) -> dict[str, Any]:
     return {**profile.model_dump(exclude_unset=True), **normal}
 
 
-def doubts(profile: Mapping[str, Any], registered: Container[str]) -> list[str]:
+def profile_warnings(profile: Mapping[str, Any], registered: Container[str]) -> list[str]:
     """Return warnings about a valid profile that may not do what its author means; `registered` are tools."""
     return [*_warn_of_unknown_keys(profile), *_warn_of_missing_ends(profile, registered)]
 

@@ -16,10 +16,10 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, Va
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION, TOOL_RESULT, card_type
-from cardbox_cli.model.cards import CIRCUMSTANCES, ROLES, SYSTEM_ROLES
+from cardbox_cli.model.cards import IGNORED_METADATA, ROLES, SYSTEM_ROLES
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, json_schema, refuse
-from cardbox_cli.model.ids import as_box_id
-from cardbox_cli.text import did_you_mean, found, shown
+from cardbox_cli.model.ids import canonical_box_id
+from cardbox_cli.text import describe_value, did_you_mean, short_repr
 
 ArgumentType: TypeAlias = Literal[
     "string", "integer", "number", "boolean", "object", "array", "box_id", "box_ids", "any"
@@ -150,7 +150,7 @@ class ContextPackingConfig(Section):
 
 
 def _canonical_ids(ids: tuple[str, ...]) -> tuple[str, ...]:
-    return _sorted_set(tuple(as_box_id(box_id) or box_id for box_id in ids))
+    return _sorted_set(tuple(canonical_box_id(box_id) or box_id for box_id in ids))
 
 
 class Recipe(Section):
@@ -237,7 +237,7 @@ class Recipe(Section):
             return {}
         known = list(dict.fromkeys([*self.arguments, *self.used_arguments]))
         unknown = [name for name in arguments if name not in known]
-        return {name: f"unknown argument {shown(name)}{did_you_mean(name, known)}" for name in unknown}
+        return {name: f"unknown argument {short_repr(name)}{did_you_mean(name, known)}" for name in unknown}
 
 
 def _warn_of_role(kind: str, role: str) -> Iterator[str]:
@@ -259,7 +259,7 @@ def _warn_of_metadata(metadata: CardMetadata) -> Iterator[str]:
     for key in metadata.model_extra or {}:
         if key in _FIELDS_OF_PACKING:
             yield f"card_metadata.{key} is ignored: packing writes it"
-        elif key in CIRCUMSTANCES:
+        elif key in IGNORED_METADATA:
             yield f"card_metadata.{key} makes the card look like one of that turn or step"
         elif key not in _FIELDS_OF_TYPES:
             hint = did_you_mean(key, _FIELDS_OF_RECIPES)
@@ -329,5 +329,5 @@ def _problem_of_value(value: object, wanted: ArgumentType) -> str | None:
         return None
     if wanted == "box_ids" and isinstance(value, list):
         odd_one = next(item for item in value if not _is_box_id(item))
-        return f"expected {expected}, found a list with {found(odd_one)}"
-    return f"expected {expected}, found {found(value)}"
+        return f"expected {expected}, found a list with {describe_value(odd_one)}"
+    return f"expected {expected}, found {describe_value(value)}"

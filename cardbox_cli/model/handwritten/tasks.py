@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, refuse
-from cardbox_cli.text import found
+from cardbox_cli.text import describe_value
 
 
 def _check_text(text: str) -> str:
@@ -37,15 +37,18 @@ class Task(Section):
     )
 
 
-LONGEST_DEADLINE = 365 * 24 * 3600
+MAX_DEADLINE_SECONDS = 365 * 24 * 3600
 """In seconds."""
 
 
 def _check_seconds(value: Any) -> Any:
     """Check that a value is a valid number of seconds for a deadline."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and 0 < value <= LONGEST_DEADLINE):
-        refuse(f"must be a number of seconds above 0, at most {LONGEST_DEADLINE}; found {found(value)}")
+    if not (is_number and 0 < value <= MAX_DEADLINE_SECONDS):
+        refuse(
+            f"must be a number of seconds above 0, at most {MAX_DEADLINE_SECONDS}; "
+            f"found {describe_value(value)}"
+        )
     return value
 
 

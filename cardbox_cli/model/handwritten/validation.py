@@ -24,8 +24,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.handwritten.documents import Document, Problem, refusal
-from cardbox_cli.text import Where, closest, did_you_mean, found
+from cardbox_cli.model.handwritten.documents import DocumentProblem, HandwrittenDocument, document_error
+from cardbox_cli.text import ValuePath, closest, describe_value, did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -61,7 +61,9 @@ class Section(BaseModel):
         return refuse(_EMPTY) if value is None and info.field_name not in cls.may_be_null else value
 
 
-def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], hint: str | None = None) -> M:
+def fit(
+    model: type[M], document: HandwrittenDocument, *, refuse_with: type[InvalidInput], hint: str | None = None
+) -> M:
     """Validate a document as a `model`. Raises `refuse_with` with all problems, also those of reading."""
     problems = list(document.problems)
     if document.whole:
@@ -72,10 +74,12 @@ def fit(model: type[M], document: Document, *, refuse_with: type[InvalidInput], 
             problems += _problems(error.errors(include_url=False)[:_MAX_PROBLEMS], model, document)
         if not problems:
             return fitted
-    raise refusal(refuse_with, document.source, problems, hint=hint)
+    raise document_error(refuse_with, document.source, problems, hint=hint)
 
 
-def _problems(found_by_pydantic: list[ErrorDetails], model: type[M], document: Document) -> Iterator[Problem]:
+def _problems(
+    found_by_pydantic: list[ErrorDetails], model: type[M], document: HandwrittenDocument
+) -> Iterator[DocumentProblem]:
     """Convert pydantic's findings to our words. A misspelled key is not also reported as missing."""
     known = {problem.where for problem in document.problems}
     errors = {error["loc"]: error for error in found_by_pydantic if error["loc"] not in known}
@@ -94,10 +98,10 @@ def _problems(found_by_pydantic: list[ErrorDetails], model: type[M], document: D
             place, sentence = where[:-1], f"the key {where[-1]!r} is missing"
         else:
             continue
-        yield Problem(place, sentence, document.mark(place))
+        yield DocumentProblem(place, sentence, document.mark(place))
 
 
-def _model_at(annotation: Any, where: Where) -> type[BaseModel]:
+def _model_at(annotation: Any, where: ValuePath) -> type[BaseModel]:
     """Return the model at the path `where`, through fields, lists, mappings and optional types."""
     if _is_model(annotation):
         field = keys_of(annotation)[str(where[0])] if where else None
@@ -136,12 +140,13 @@ def _problem_sentence(error: ErrorDetails) -> str:
     if value is None and isinstance((0, *error["loc"])[-1], str):
         return _EMPTY
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind]}, found {found(value)}"
+        return f"expected {_EXPECTED[kind]}, found {describe_value(value)}"
     if kind == "literal_error":
         choices = re.findall("'([^']*)'", context["expected"])
-        return f"expected {context['expected']}, found {found(value)}{did_you_mean(str(value), choices)}"
+        suggestion = did_you_mean(str(value), choices)
+        return f"expected {context['expected']}, found {describe_value(value)}{suggestion}"
     if kind == "greater_than_equal":
-        return f"must be {context['ge']} or more, found {found(value)}"
+        return f"must be {context['ge']} or more, found {describe_value(value)}"
     if kind in ("string_too_short", "too_short"):
         return "must not be empty"
     return error["msg"]

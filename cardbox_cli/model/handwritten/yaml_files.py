@@ -19,8 +19,14 @@ import yaml
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.limits import YAML_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.handwritten.documents import MAX_DEPTH, Document, Mark, Problem, refusal
-from cardbox_cli.text import Where, found, shown
+from cardbox_cli.model.handwritten.documents import (
+    MAX_DEPTH,
+    DocumentProblem,
+    FilePosition,
+    HandwrittenDocument,
+    document_error,
+)
+from cardbox_cli.text import ValuePath, describe_value, short_repr
 
 MAX_BYTES = YAML_SIZE.value << 20
 MAX_VALUES = 10_000
@@ -28,38 +34,40 @@ MAX_VALUES = 10_000
 _TOO_LARGE = f"is larger than {YAML_SIZE}"
 
 
-def text_of(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str:
+def decode_text(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str:
     """Decode the bytes of a file. Raises `refuse_with` unless they are UTF-8 of at most `MAX_BYTES`."""
     if len(data) > MAX_BYTES:
-        raise refusal(refuse_with, source, [Problem((), _TOO_LARGE)])
+        raise document_error(refuse_with, source, [DocumentProblem((), _TOO_LARGE)])
     try:
         return data.decode()
     except UnicodeDecodeError as exc:
         mark = _mark_after(data[: exc.start].decode())
-        problem = Problem((), f"the byte 0x{data[exc.start]:02x} is not UTF-8 text", mark)
-        raise refusal(refuse_with, source, [problem]) from None
+        problem = DocumentProblem((), f"the byte 0x{data[exc.start]:02x} is not UTF-8 text", mark)
+        raise document_error(refuse_with, source, [problem]) from None
 
 
-def read_yaml(text: str, source: str) -> Document:
+def read_yaml(text: str, source: str) -> HandwrittenDocument:
     """Read the one document in `text`; `source` is its name in messages. Errors become its problems."""
-    reader = _Reader()
+    reader = _YamlReader()
     try:
         with _load_events(text) as loader:
             value = reader.read(loader)
     except _Aborted as reason:
-        return Document(source, None, reader.marks, [*reader.problems, reason.problem], whole=False)
-    return Document(source, value, reader.marks, reader.problems)
+        return HandwrittenDocument(
+            source, None, reader.marks, [*reader.problems, reason.problem], whole=False
+        )
+    return HandwrittenDocument(source, value, reader.marks, reader.problems)
 
 
 class _Aborted(Exception):
     """An error that stops reading; `problem` has the reason."""
 
-    def __init__(self, message: str, mark: Mark | None = None) -> None:
+    def __init__(self, message: str, mark: FilePosition | None = None) -> None:
         super().__init__(message)
-        self.problem = Problem((), message, mark)
+        self.problem = DocumentProblem((), message, mark)
 
 
-class _Reader:
+class _YamlReader:
     """Builds a value from PyYAML's events, and limits their depth and number.
 
     PyYAML's nodes would not do: there, aliases are already followed, explicit tags look like implied ones,
@@ -69,8 +77,8 @@ class _Reader:
     _loader: Any
 
     def __init__(self) -> None:
-        self.marks: dict[Where, Mark] = {}
-        self.problems: list[Problem] = []
+        self.marks: dict[ValuePath, FilePosition] = {}
+        self.problems: list[DocumentProblem] = []
         self._values = 0
 
     def read(self, loader: Any) -> object:
@@ -86,7 +94,7 @@ class _Reader:
             raise _Aborted("a second document begins here; a file holds one", _mark(loader.peek_event()))
         return value
 
-    def _value(self, where: Where) -> object:
+    def _value(self, where: ValuePath) -> object:
         event = self._loader.get_event()
         self._check_bounds(event, len(where))
         if isinstance(event, yaml.AliasEvent):
@@ -111,7 +119,7 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise _Aborted(f"nested more than {MAX_DEPTH} levels deep", _mark(event))
 
-    def _sequence(self, where: Where) -> list[object]:
+    def _sequence(self, where: ValuePath) -> list[object]:
         items: list[object] = []
         while not self._loader.check_event(yaml.SequenceEndEvent):
             here = (*where, len(items))
@@ -120,7 +128,7 @@ class _Reader:
         self._loader.get_event()
         return items
 
-    def _mapping(self, where: Where) -> dict[str, object]:
+    def _mapping(self, where: ValuePath) -> dict[str, object]:
         entries: dict[str, object] = {}
         while not self._loader.check_event(yaml.MappingEndEvent):
             start = self._loader.peek_event()
@@ -140,10 +148,10 @@ class _Reader:
         self._loader.get_event()
         return entries
 
-    def _note(self, where: Where, message: str, event: yaml.Event) -> None:
-        self.problems.append(Problem(where, message, _mark(event)))
+    def _note(self, where: ValuePath, message: str, event: yaml.Event) -> None:
+        self.problems.append(DocumentProblem(where, message, _mark(event)))
 
-    def _skip(self, where: Where) -> None:
+    def _skip(self, where: ValuePath) -> None:
         """Skip the next key or value."""
         before = len(self.problems)
         self._value((*where, ""))
@@ -196,21 +204,21 @@ def _syntax_sentence(error: yaml.MarkedYAMLError) -> str:
     return f"not YAML: {problem}"
 
 
-def _mark(event: yaml.Event) -> Mark:
+def _mark(event: yaml.Event) -> FilePosition:
     return _mark_of(event.start_mark)
 
 
-def _mark_of(mark: Any) -> Mark:
-    return Mark(mark.line + 1, mark.column + 1)
+def _mark_of(mark: Any) -> FilePosition:
+    return FilePosition(mark.line + 1, mark.column + 1)
 
 
-def _mark_after(text: str) -> Mark:
+def _mark_after(text: str) -> FilePosition:
     """Return the position after `text`."""
-    return Mark(text.count("\n") + 1, len(text) - text.rfind("\n"))
+    return FilePosition(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
 def _short_tag(tag: str) -> str:
-    return shown(tag.replace("tag:yaml.org,2002:", "!!"))
+    return short_repr(tag.replace("tag:yaml.org,2002:", "!!"))
 
 
 def _key(event: yaml.Event) -> str:
@@ -219,7 +227,7 @@ def _key(event: yaml.Event) -> str:
         raise ValueError("a key must be a string, found a list, a mapping or an alias")
     key = _scalar(event)
     if not isinstance(key, str):
-        raise ValueError(f"a key must be a string, found {found(key)}; quote it")
+        raise ValueError(f"a key must be a string, found {describe_value(key)}; quote it")
     return key
 
 
@@ -266,12 +274,12 @@ def _unquoted_value(text: str) -> object:
     tag = "int" if _ZERO_FIRST.fullmatch(text) else _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
     reason = _DISPUTED.get(tag.removeprefix("tag:yaml.org,2002:"))
     if reason:
-        raise ValueError(f"{shown(text)} {reason}")
+        raise ValueError(f"{short_repr(text)} {reason}")
     return text
 
 
 def _number(text: str) -> object:
     try:
-        return int(text) if _INTEGER.fullmatch(text) else exact_json.exact_number(text)
+        return int(text) if _INTEGER.fullmatch(text) else exact_json.parse_number(text)
     except (ValueError, ArithmeticError):  # thousands of digits, or an exponent too large for Decimal
-        raise ValueError(f"{shown(text)} is a number too large to read") from None
+        raise ValueError(f"{short_repr(text)} is a number too large to read") from None

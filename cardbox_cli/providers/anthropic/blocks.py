@@ -136,7 +136,7 @@ def blocks_of_content(content: Any) -> list[Block]:
     return [text_part(content if isinstance(content, str) else exact_json.encode(content).decode())]
 
 
-def as_blocks(content: Any) -> list[Any]:
+def ensure_blocks(content: Any) -> list[Any]:
     return content if isinstance(content, list) else blocks_of_content(content)
 
 
@@ -237,7 +237,7 @@ def is_sent_as_text(card: AnyCard, body: Body) -> bool:
 # --- system text, and the order of blocks
 
 
-def at_the_top(request: Request, facts: ModelFacts) -> Iterator[Message]:
+def leading_system_messages(request: Request, facts: ModelFacts) -> Iterator[Message]:
     """Yield the system text that is sent before all messages."""
     return (message for is_top, message in place_system_text(request.messages, facts) if is_top)
 
@@ -299,7 +299,7 @@ def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
             yield block[key]
 
 
-def with_id(block: Any, name: Callable[[str], str]) -> Any:
+def replace_id(block: Any, name: Callable[[str], str]) -> Any:
     """Return the block, the id of the call that it is or answers replaced by what `name` makes of it."""
     key = _key(block)
     if key is None or (new := name(block[key])) == block[key]:
@@ -319,7 +319,7 @@ def _is_call(block: Any) -> bool:
     return kind(block) == "tool_use" and bool(text_at(block, "id"))
 
 
-def with_unique_ids(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
+def make_ids_unique(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
     """Return the messages, repeated ids `x` of calls as `x_2`, `x_3`, …, and what was renamed."""
     naming = CallNaming(lambda: messages)
     return list(naming.renamed()), naming.changes
@@ -385,12 +385,12 @@ class _NamingPass:
 
     def _block(self, place: int, block: Any, card_id: str | None) -> Any:
         if not _is_call(block):
-            return with_id(block, self._answered)
+            return replace_id(block, self._answered)
         old, new = block["id"], self._new_id(block["id"])
         self._waiting.setdefault(old, []).append((place, new))
         if new != old:
             self._changes.append(RenamedCall(card_id=card_id, old=old, new=new))
-        return with_id(block, lambda _: new)
+        return replace_id(block, lambda _: new)
 
     def _new_id(self, old: str) -> str:
         new = allowed = self._allowed.get(old, old)

@@ -13,7 +13,7 @@ import msgspec
 from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.parts import answering, as_list, is_text, kind, text_at, text_of
+from cardbox_cli.context.parts import answering, ensure_list, is_text, kind, text_at, text_of
 from cardbox_cli.context.provider import AnyCard, Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
@@ -21,16 +21,16 @@ from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.providers.anthropic.blocks import (
     NAME,
     allowed_ids,
-    as_blocks,
     call_of_block,
     content_of,
+    ensure_blocks,
     ids_in,
     is_allowed,
     is_call,
     is_result,
     own_blocks,
+    replace_id,
     standard_content,
-    with_id,
 )
 
 _SYSTEM = "system"
@@ -82,7 +82,9 @@ class AnthropicFiles(MessageFiles):
     def draft(self, message: Any) -> list[CardDraft]:
         role = message["role"]
         cards = self.content_cards(role, message.get("content"), NAME)
-        around = {**message, "content": emptied(message["content"])} if "content" in message else message
+        around = (
+            {**message, "content": empty_content(message["content"])} if "content" in message else message
+        )
         is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0], self.provider), str)
         if role != _SYSTEM and same_json(around, {"role": role, "content": "" if is_text_alone else []}):
             return cards
@@ -90,17 +92,17 @@ class AnthropicFiles(MessageFiles):
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
         """Return the card of a system prompt: text alone is in its fields."""
-        card = imported_card(RENDERED_PROMPT, text_of(as_list(value)))
+        card = imported_card(RENDERED_PROMPT, text_of(ensure_list(value)))
         return card if isinstance(value, str) else keep(card, NAME, source_blocks=value)
 
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
         source_format = original.metadata.get(sources.FORMAT, NAME)
-        return keep(changed, source_format, source_blocks=as_blocks(content_of(original, self.provider)))
+        return keep(changed, source_format, source_blocks=ensure_blocks(content_of(original, self.provider)))
 
     def content_cards(self, role: str, content: Any, source_format: str) -> list[CardDraft]:
         """Return the cards that hold the content of a message, at least one."""
         if not isinstance(content, list) or not content:
-            return [imported_card(_TYPES[role], text_of(as_list(content)), role=role)]
+            return [imported_card(_TYPES[role], text_of(ensure_list(content)), role=role)]
         typed = ((_card_type(role, block), block) for block in content)
         # A result and a thought are cards of their own.
         runs = speakers.neighbours(
@@ -112,7 +114,7 @@ class AnthropicFiles(MessageFiles):
         card = _card(card_type, role, blocks)
         # Ids that Anthropic would refuse are changed on the way out, unless the blocks are kept.
         is_held = all(map(is_allowed, ids_in(blocks))) and same_json(
-            as_blocks(standard_content(card, self.provider)), blocks
+            ensure_blocks(standard_content(card, self.provider)), blocks
         )
         return card if is_held else keep(card, source_format, source_blocks=blocks)
 
@@ -124,7 +126,7 @@ class AnthropicFiles(MessageFiles):
         prompts = [card for card in cards if _is_prompt(card)]
         sent = (card for card in answering(cards) if never_a_message(card) is None)
         runs = speakers.gather(sent, lambda card: _envelope(card) is not None)
-        messages = (with_ids(self.message_of(run), others) for run in runs if not _is_prompt(run[0]))
+        messages = (restore_ids(self.message_of(run), others) for run in runs if not _is_prompt(run[0]))
         return ({_SYSTEM: self._content_of(prompts)} if prompts else {}), messages
 
     def ids_on_export(self, cards: Iterable[Card]) -> dict[str, str]:
@@ -145,7 +147,7 @@ class AnthropicFiles(MessageFiles):
     def _ids(self, card: Card) -> Iterator[str]:
         may_have_ids = card.tool_calls or card.tool_call_id or sources.originals(card)
         if may_have_ids and never_a_message(card) is None:
-            yield from ids_in(as_blocks(content_of(card, self.provider)))
+            yield from ids_in(ensure_blocks(content_of(card, self.provider)))
 
     def message_of(self, cards: Sequence[Card]) -> Body:
         """Return the message that neighbouring cards are together."""
@@ -161,23 +163,23 @@ class AnthropicFiles(MessageFiles):
         return {**around, "content": self.joined_content(cards)} if place == [] else around
 
     def joined_content(self, cards: Sequence[AnyCard]) -> list[Any]:
-        return [block for card in cards for block in as_blocks(content_of(card, self.provider))]
+        return [block for card in cards for block in ensure_blocks(content_of(card, self.provider))]
 
     def _content_of(self, cards: Sequence[Card]) -> Any:
         return content_of(cards[0], self.provider) if len(cards) == 1 else self.joined_content(cards)
 
 
-def emptied(content: Any) -> Any:
+def empty_content(content: Any) -> Any:
     """Return what an envelope holds instead of content that cards hold: `""` or `[]`; anything else stays."""
     return type(content)() if isinstance(content, str | list) else content
 
 
-def with_ids(message: Body, others: Mapping[str, str]) -> Body:
+def restore_ids(message: Body, others: Mapping[str, str]) -> Body:
     """Return the message with the other ids that its calls and results are exported under."""
     content = message.get("content")
     if not others or not isinstance(content, list):
         return message
-    named = [with_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
+    named = [replace_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
     return {**message, "content": named}
 
 
@@ -204,7 +206,7 @@ def _card_type(role: str, block: Any) -> str:
 def _card(card_type: str, role: str, blocks: list[Any]) -> CardDraft:
     block = blocks[0]
     if card_type == TOOL_RESULT:
-        text = text_of(as_list(block.get("content")))
+        text = text_of(ensure_list(block.get("content")))
         return imported_card(card_type, text, tool_call_id=block["tool_use_id"])
     if card_type == REASONING:
         signature = text_at(block, "signature")

@@ -19,12 +19,12 @@ from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.model.card_types import REASONING
 from cardbox_cli.providers.anthropic.blocks import (
-    as_blocks,
     content_of,
     conversation,
+    ensure_blocks,
     is_of_server,
+    make_ids_unique,
     results_first,
-    with_unique_ids,
 )
 
 # The types of blocks that thinking comes in.
@@ -60,14 +60,14 @@ class SentMessages:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         others = conversation(subject.request.messages, subject.facts)
-        self._messages, self.renamed = with_unique_ids(list(others))
+        self._messages, self.renamed = make_ids_unique(list(others))
 
     @property
     def merged(self) -> Iterator[MergedMessage]:
         """The messages as they are sent, which are many."""
         return map(_merged, runs(self._messages))
 
-    def at(self, index: int) -> MergedMessage | None:
+    def find(self, index: int) -> MergedMessage | None:
         """The message of this index, which may count from the end."""
         if index >= 0:
             run = next(islice(runs(self._messages), index, None), None)
@@ -78,7 +78,7 @@ class SentMessages:
     @property
     def prefill(self) -> MergedMessage | None:
         """The last message, where it is the assistant's."""
-        last = self.at(-1)
+        last = self.find(-1)
         return last if last is not None and last.role == "assistant" and last.blocks else None
 
     def place_in(self, message: MergedMessage, index: int) -> RequestEntry | None:
@@ -100,7 +100,7 @@ class SentMessages:
 
 def _merged(run: Sequence[Message]) -> MergedMessage:
     role = run[0].body["role"]
-    blocks = [(block, message) for message in run for block in as_blocks(message.body["content"])]
+    blocks = [(block, message) for message in run for block in ensure_blocks(message.body["content"])]
     if role == "user" and len(blocks) > 1:
         blocks.sort(key=lambda pair: results_first(pair[0]))
     return MergedMessage(role, blocks, [kind(block) for block, _ in blocks])
@@ -121,8 +121,8 @@ def _mode(subject: Subject) -> str | None:
 @THINKING.warning("thinking-unsigned", logged="error")
 def _unsigned(subject: Subject) -> Iterator[Hit]:
     """Thinking without a signature, which is left out."""
-    for entry, card in subject.of_type(REASONING):
-        for block in as_blocks(content_of(card, subject.provider)):
+    for entry, card in subject.cards_by_type(REASONING):
+        for block in ensure_blocks(content_of(card, subject.provider)):
             if kind(block) == "thinking" and not block.get("signature"):
                 yield entry, "the thinking has no signature, and is left out"
 
@@ -134,7 +134,7 @@ def _modified(subject: Subject) -> Iterator[Hit]:
     thoughts = (
         (entry, card, block)
         for entry, card, message in (subject.history.messages if REASONING in subject.types else ())
-        for block in (as_blocks(message.body["content"]) if card.type == REASONING else ())
+        for block in (ensure_blocks(message.body["content"]) if card.type == REASONING else ())
     )
     for entry, card, block in thoughts:
         if kind(block) == "thinking":
@@ -193,7 +193,7 @@ def _thinking_last(subject: Subject) -> Iterator[Hit]:
 def _thinking_missing(subject: Subject) -> Iterator[Hit]:
     """With thinking on, tool results for a message that does not begin with thinking."""
     sent = subject.view(SentMessages)
-    called, answered = sent.at(-2), sent.at(-1)
+    called, answered = sent.find(-2), sent.find(-1)
     if not is_thinking_on(subject) or called is None or answered is None:
         return
     is_open = any(kind(block) == "tool_result" for block, _ in answered.blocks)
@@ -210,11 +210,11 @@ _RANGES = (shared.Range("max_tokens", 0), shared.Range("top_p", 0, 1), shared.Ra
 def _ranges(subject: Subject) -> Iterator[Hit]:
     """A `max_tokens` or `top_k` below 0, a `top_p` that is not from 0 to 1, a white `stop_sequences` text, a
     `user_id` of more than 256 characters."""
-    yield from shared.out_of_range(subject.beside, _RANGES)
-    stops = subject.beside.get("stop_sequences")
+    yield from shared.out_of_range(subject.body_without_messages, _RANGES)
+    stops = subject.body_without_messages.get("stop_sequences")
     if isinstance(stops, list) and any(isinstance(stop, str) and not stop.strip() for stop in stops):
         yield None, "a text of stop_sequences is empty, or white"
-    user = shared.value_at(subject.beside, "metadata.user_id")
+    user = shared.value_at(subject.body_without_messages, "metadata.user_id")
     if isinstance(user, str) and len(user) > _MAX_USER:
         yield None, f"metadata.user_id has {len(user)} characters, not up to {_MAX_USER}"
 
@@ -222,7 +222,7 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
 @PARAMETERS.error("parameter-without-other", source=_REFERENCE, remedy="add tools, or leave it out")
 def _alone(subject: Subject) -> Iterator[Hit]:
     """A `tool_choice` without tools."""
-    sent = subject.beside
+    sent = subject.body_without_messages
     if sent.get("tool_choice") is not None and not (subject.tools or sent.get("mcp_servers")):
         yield None, "tool_choice is set, and there are no tools"
 
@@ -267,7 +267,7 @@ def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
 
 
 def _budget_beside_limit(subject: Subject) -> Iterator[Hit]:
-    budget, limit = _budget(subject), shared.number_of(subject.beside.get("max_tokens"))
+    budget, limit = _budget(subject), shared.number_of(subject.body_without_messages.get("max_tokens"))
     if budget is not None and limit is not None and budget >= limit:
         yield None, f"the thinking may take {budget} tokens, and the whole answer {limit} (max_tokens)"
 
@@ -289,7 +289,7 @@ def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
     mode = _mode(subject)
     if mode not in ("enabled", "adaptive"):
         return
-    sent = subject.beside
+    sent = subject.body_without_messages
     heat, share = shared.number_of(sent.get("temperature")), shared.number_of(sent.get("top_p"))
     if heat not in (None, 1):
         yield None, f"with thinking on, the temperature is {heat}, not 1"
@@ -312,7 +312,7 @@ def _removed(subject: Subject) -> Iterator[Hit]:
     `enabled`."""
     if not subject.request.config or subject.facts.sampling is not False:
         return
-    model, sent = subject.request.model, subject.beside
+    model, sent = subject.request.model, subject.body_without_messages
     for name in _SAMPLING:
         if name in sent and (name == "top_k" or shared.number_of(sent[name]) != 1):
             yield None, f"{model} takes no {name}, which is {sent[name]}"
@@ -345,8 +345,10 @@ def _roles(subject: Subject) -> Iterator[Hit]:
 def _refused_by_model(subject: Subject) -> Iterator[Hit]:
     """A parameter that the model does not take: an `effort` where it cannot be asked for, or not for that
     much; `thinking` where it does not think, or not of type `adaptive`."""
-    yield from shared.refused_effort(subject, shared.value_at(subject.beside, "output_config.effort"))
-    mode, known = shared.value_at(subject.beside, "thinking.type"), subject.facts.thinking
+    yield from shared.refused_effort(
+        subject, shared.value_at(subject.body_without_messages, "output_config.effort")
+    )
+    mode, known = shared.value_at(subject.body_without_messages, "thinking.type"), subject.facts.thinking
     if known is None or mode not in ("enabled", "adaptive"):
         return
     # Models that only think when they see fit have a rule of their own for the other type:
@@ -362,7 +364,7 @@ def _too_long(subject: Subject) -> Iterator[Hit]:
 
 
 @MODELS.warning("answer-for-batches", remedy="lower max_tokens, unless it is for a batch")
-def _for_batches(subject: Subject) -> Iterator[Hit]:
+def _batch_only_max_tokens(subject: Subject) -> Iterator[Hit]:
     """A `max_tokens` above what the model's answers may have outside of batches, where a beta header allows
     more."""
     return shared.too_long_answer(subject, ["max_tokens"], subject.facts.max_output_outside_batches)
@@ -375,7 +377,7 @@ def _for_batches(subject: Subject) -> Iterator[Hit]:
 )
 def _temperature_and_top_p(subject: Subject) -> Iterator[Hit]:
     """`temperature` beside `top_p`, for Claude Opus 4.1 and the models of 4.5 and 4.6."""
-    sent = subject.beside
+    sent = subject.body_without_messages
     both = sent.get("temperature") is not None and sent.get("top_p") is not None
     if both and subject.facts.temperature_and_top_p is False:
         yield None, f"{subject.request.model} takes a temperature or a top_p, and both are set"

@@ -18,8 +18,8 @@ from cardbox_cli.context.losses import unsent_detail, unsent_keys, unsent_of_mes
 from cardbox_cli.context.messages import OF_ONE_FORMAT, Message, NoMessage, never_a_message, standard_body
 from cardbox_cli.context.parts import (
     are_functions,
-    as_list,
     dict_at,
+    ensure_list,
     is_nothing,
     is_text,
     kind,
@@ -47,23 +47,23 @@ from cardbox_cli.providers.anthropic.blocks import (
     SYSTEM_BLOCKS,
     Block,
     CallNaming,
-    as_blocks,
-    at_the_top,
     block_id,
     blocks_of_content,
     content_of,
     conversation,
+    ensure_blocks,
     has_files,
     is_call,
     is_result,
     is_sent_as_text,
+    leading_system_messages,
+    make_ids_unique,
     own_blocks,
     parts_of,
     place_system_text,
     plain_text,
+    replace_id,
     results_first,
-    with_id,
-    with_unique_ids,
 )
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles
 from cardbox_cli.providers.tools import NO_ARGUMENTS, choice_for, copy_parameters, function_of, known
@@ -114,7 +114,7 @@ class Anthropic(Provider):
         if not content or (isinstance(content, str) and not content.strip()):
             return NoMessage("nothing that Anthropic would take: empty, or thinking without its signature")
         role = speakers.role_of(card)
-        message = {"role": role, "content": content if isinstance(content, str) else as_blocks(content)}
+        message = {"role": role, "content": content if isinstance(content, str) else ensure_blocks(content)}
         if role != "system":
             return message
         # How long a system text within the messages holds, and how to answer.
@@ -133,7 +133,7 @@ class Anthropic(Provider):
         return body
 
     def keeps_failure(self, card: AnyCard) -> bool:
-        blocks = as_list(own_blocks(card))
+        blocks = ensure_list(own_blocks(card))
         return any(is_result(block) and block.get("is_error") for block in blocks)
 
     # --- requests
@@ -148,7 +148,7 @@ class Anthropic(Provider):
             yield "model", request.model
         yield "max_tokens", _max_tokens(request.config)
         facts = self.facts(request.model)
-        system = [message.body["content"] for message in at_the_top(request, facts)]
+        system = [message.body["content"] for message in leading_system_messages(request, facts)]
         if system:
             yield "system", _system(system)
         naming = CallNaming(lambda: conversation(request.messages, facts))
@@ -175,12 +175,12 @@ class Anthropic(Provider):
         placed = list(enumerate(place_system_text(request.messages, facts)))
         system = ((place, message) for place, (is_top, message) in placed if is_top)
         for number, (place, message) in enumerate(system, 1):
-            yield SentMessage("system", number, _in_blocks(message), [place])
+            yield SentMessage("system", number, _to_blocks(message), [place])
         # The conversation is every other message, in the same order.
-        others, _ = with_unique_ids(list(conversation(request.messages, facts)))
+        others, _ = make_ids_unique(list(conversation(request.messages, facts)))
         places = (place for place, (is_top, _) in placed if not is_top)
         for number, run in enumerate(speakers.runs(others), 1):
-            parts = [(_in_blocks(message), [next(places)]) for message in run]
+            parts = [(_to_blocks(message), [next(places)]) for message in run]
             if run[0].body["role"] == "user":
                 parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
             yield from (SentMessage("messages", number, *part) for part in parts)
@@ -204,8 +204,8 @@ class Anthropic(Provider):
         placed = place_system_text(request.messages, facts)
         behind = dropwhile(lambda each: each[1].body["role"] == "system", placed)
         yield from speakers.moved_texts(request, (message for is_top, message in behind if is_top))
-        for message in at_the_top(request, facts):
-            for name in {kind(block) for block in as_blocks(message.body["content"])} & {*SYSTEM_BLOCKS}:
+        for message in leading_system_messages(request, facts):
+            for name in {kind(block) for block in ensure_blocks(message.body["content"])} & {*SYSTEM_BLOCKS}:
                 yield message.card_id, f"a block of type {name!r} in system text is left out"
 
     def losses_to_chat(self, card: Card) -> Iterator[str]:
@@ -265,25 +265,25 @@ def _is_refused(block: Any) -> bool:
 # --- messages as they are sent
 
 
-def _in_blocks(message: Message) -> Body:
-    return {**message.body, "content": as_blocks(message.body["content"])}
+def _to_blocks(message: Message) -> Body:
+    return {**message.body, "content": ensure_blocks(message.body["content"])}
 
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:
     """One text; blocks if an original marks what to cache. Nothing but text has a place there."""
     blocks = [
-        block for content in contents for block in as_blocks(content) if kind(block) not in SYSTEM_BLOCKS
+        block for content in contents for block in ensure_blocks(content) if kind(block) not in SYSTEM_BLOCKS
     ]
     if all(is_text(block) and not block.get("cache_control") for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
-    return [with_id(block, block_id) for block in blocks]
+    return [replace_id(block, block_id) for block in blocks]
 
 
 def _merged(run: Sequence[Message]) -> dict[str, Any]:
     """One message of neighbours of one role; results of tools come first in it."""
     role, content = run[0].body["role"], run[0].body["content"]
     if len(run) > 1:
-        content = [block for message in run for block in as_blocks(message.body["content"])]
+        content = [block for message in run for block in ensure_blocks(message.body["content"])]
     if role == "user" and not isinstance(content, str):
         content = sorted(content, key=results_first)
     return {**(run[0].body if role == "system" else {}), "role": role, "content": content}

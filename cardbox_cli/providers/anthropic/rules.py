@@ -15,21 +15,30 @@ from cardbox_cli.context.lint import card_rules
 from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import RAW, arguments_of, as_list, is_text, kind, list_at, text_at, tool_name
+from cardbox_cli.context.parts import (
+    RAW,
+    arguments_of,
+    ensure_list,
+    is_text,
+    kind,
+    list_at,
+    text_at,
+    tool_name,
+)
 from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.providers.anthropic import model_rules
 from cardbox_cli.providers.anthropic.blocks import (
     IMAGES,
-    as_blocks,
-    at_the_top,
+    ensure_blocks,
     is_allowed,
     is_of_server,
     is_result,
+    leading_system_messages,
     own_blocks,
 )
 from cardbox_cli.providers.anthropic.model_rules import THINKING_BLOCKS, SentMessages, is_thinking_on
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 _MAX_BREAKPOINTS = 4
 _LONG_LIFETIME = "1h"
@@ -82,7 +91,7 @@ def _first_message(subject: Subject) -> Iterator[Hit]:
     none is named."""
     sent = subject.view(SentMessages)
     wants_user = subject.request.model is None or subject.facts.user_first is True
-    first = sent.at(0) if wants_user else None
+    first = sent.find(0) if wants_user else None
     if first is not None and first.role != "user":
         yield sent.place_in(first, 0), "the first message is the assistant's, not the user's"
 
@@ -172,7 +181,7 @@ def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
         if key not in block or (value == "" and key in _IDS):
             return f"has no {key}"
         if not isinstance(value, wanted):
-            return f"has {json_kind(value)} as its {key}, and no {_KINDS[wanted]}"
+            return f"has {json_type(value)} as its {key}, and no {_KINDS[wanted]}"
     return None
 
 
@@ -211,7 +220,7 @@ def _empty_documents(subject: Subject) -> Iterator[Hit]:
 def _blank_texts(subject: Subject) -> Iterator[Hit]:
     """Empty or white text in the system prompt or in a block of a tool result. Elsewhere it is left out."""
     for message in subject.request.messages:
-        if message.body["role"] == "system" and any(map(_is_blank, as_blocks(message.body["content"]))):
+        if message.body["role"] == "system" and any(map(_is_blank, ensure_blocks(message.body["content"]))):
             yield subject.place(message), "the system text is empty"
     for block, message in subject.view(SentMessages).blocks.get("tool_result", []):
         if any(map(_is_blank, list_at(block, "content"))):
@@ -258,8 +267,8 @@ def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
     found: list[tuple[RequestEntry | None, str]] = [
         (None, each) for tool in subject.offered for each in _lifetimes(tool)
     ]
-    for message in at_the_top(request, subject.facts):
-        for block in as_list(message.body["content"]):
+    for message in leading_system_messages(request, subject.facts):
+        for block in ensure_list(message.body["content"]):
             found += [(subject.place(message), each) for each in _lifetimes(block)]
     if any(_lifetimes(block) for blocks in sent.blocks.values() for block, _ in blocks):
         for merged in sent.merged:
@@ -361,7 +370,7 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
     # Blocks are sent as they came.
-    originals = (card for _, card, _ in subject.history.with_originals)
+    originals = (card for _, card, _ in subject.history.imported_messages)
     with_blocks = {card.card_id for card in originals if own_blocks(card) is not msgspec.UNSET}
     for call in subject.history.calls:
         if call.function is None or call.entry.slot.card_id in with_blocks:
@@ -386,7 +395,7 @@ def _blank_as_logged(subject: Subject) -> Iterator[Hit]:
     """As logged, a message without content, unless it is the assistant's and the last, or an empty or white
     text block, in `system`, too; the assistant may say a white one beside other blocks. Rendering leaves them
     out."""
-    if subject.logged is not None and any(map(_is_blank, list_at(subject.beside, "system"))):
+    if subject.logged is not None and any(map(_is_blank, list_at(subject.body_without_messages, "system"))):
         yield None, "a text block of system is empty, or white"
     messages = list(_logged_messages(subject))
     for number, (entry, message, blocks) in enumerate(messages, 1):
@@ -421,16 +430,16 @@ def _late_results(subject: Subject) -> Iterator[Hit]:
 
 
 RULES = (
-    *card_rules.EXCHANGES.by("Anthropic docs, Handle tool calls: formatting requirements"),
-    *card_rules.CARDS.by("Anthropic API reference, Create a Message: messages"),
+    *card_rules.EXCHANGES.cite("Anthropic docs, Handle tool calls: formatting requirements"),
+    *card_rules.CARDS.cite("Anthropic API reference, Create a Message: messages"),
     *shared.SHAPE,
     *_OWN,
     *model_rules.THINKING,
-    *shared.TEMPERATURE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
-    *shared.TOOL_CHOICE.by("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *shared.TEMPERATURE.cite("Anthropic API reference, Create a Message: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.cite("Anthropic API reference, Create a Message: temperature, tool_choice"),
     *model_rules.PARAMETERS,
     *model_rules.MODELS,
     *_LOGGED,
-    *shared.LIMITS.by("Anthropic docs, Models overview: context window"),
-    *shared.CACHING.by("Anthropic docs, Prompt caching"),
+    *shared.LIMITS.cite("Anthropic docs, Models overview: context window"),
+    *shared.CACHING.cite("Anthropic docs, Prompt caching"),
 )

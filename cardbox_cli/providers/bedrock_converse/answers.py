@@ -57,5 +57,5 @@ class BedrockAnswers(PartsAnswers):
     def call_id(self, part: Part) -> Any:
         return part["toolUse"].get("toolUseId")
 
-    def with_id(self, part: Part, call_id: str) -> Part:
+    def replace_id(self, part: Part, call_id: str) -> Part:
         return {**part, "toolUse": {**part["toolUse"], "toolUseId": call_id}}

@@ -163,7 +163,7 @@ class BedrockConverse(PartsProvider):
         """Yield the JSON body of a request. All system text is in `system`, in its order."""
         if system := self.system_parts(request):
             yield "system", system
-        said = self.merged(self.in_parts(request.messages))
+        said = self.merged(self.split_messages(request.messages))
         yield "messages", ({"role": role, "content": blocks} for role, blocks in said)
         if inference := _inference_config(request.config):
             yield "inferenceConfig", inference

@@ -143,9 +143,13 @@ def _bytes(subject: Subject) -> Iterator[Hit]:
 
 
 @_OWN.error("tools-missing", source=_TOOLS, remedy="add the toolConfig with the tools that were called")
-def _without_tools(subject: Subject) -> Iterator[Hit]:
+def _tool_blocks_without_config(subject: Subject) -> Iterator[Hit]:
     """As logged, blocks of tools where there is no `toolConfig`."""
-    if subject.logged is None or not subject.logged.is_request or subject.beside.get("toolConfig"):
+    if (
+        subject.logged is None
+        or not subject.logged.is_request
+        or subject.body_without_messages.get("toolConfig")
+    ):
         return
     for entry, _, blocks in _messages(subject):
         if not _OF_TOOLS.isdisjoint(map(kind_of, blocks)):
@@ -155,7 +159,8 @@ def _without_tools(subject: Subject) -> Iterator[Hit]:
 
 def _specs(subject: Subject) -> list[Any]:
     return [
-        shared.value_at(tool, "toolSpec") for tool in list_at(dict_at(subject.beside, "toolConfig"), "tools")
+        shared.value_at(tool, "toolSpec")
+        for tool in list_at(dict_at(subject.body_without_messages, "toolConfig"), "tools")
     ]
 
 
@@ -177,17 +182,17 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 @_OWN.error("tool-wanted-unknown", source=_TOOLS, remedy="add the tool's definition, or choose another")
 def _unknown_choice(subject: Subject) -> Iterator[Hit]:
     """A `toolChoice` that names a tool which is not among the tools."""
-    wanted = text_at(shared.value_at(subject.beside, "toolConfig.toolChoice.tool"), "name")
+    wanted = text_at(shared.value_at(subject.body_without_messages, "toolConfig.toolChoice.tool"), "name")
     if wanted is not None and wanted not in {text_at(spec, "name") for spec in _specs(subject)}:
         yield None, f"toolChoice wants {wanted!r}, which is not among the tools"
 
 
 RULES = (
-    *card_rules.EXCHANGES.by(_TOOLS),
-    *card_rules.CARDS.by(_MESSAGES),
+    *card_rules.EXCHANGES.cite(_TOOLS),
+    *card_rules.CARDS.cite(_MESSAGES),
     *shared.SHAPE,
     *_OWN,
-    *shared.TEMPERATURE.by("Amazon Bedrock API reference, InferenceConfiguration"),
-    *shared.LIMITS.by("Amazon Nova user guide, What is Amazon Nova"),
-    *shared.CACHING.by("Amazon Bedrock user guide, Prompt caching"),
+    *shared.TEMPERATURE.cite("Amazon Bedrock API reference, InferenceConfiguration"),
+    *shared.LIMITS.cite("Amazon Nova user guide, What is Amazon Nova"),
+    *shared.CACHING.cite("Amazon Bedrock user guide, Prompt caching"),
 )

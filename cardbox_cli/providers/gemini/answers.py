@@ -8,7 +8,7 @@ from typing import Any
 
 from cardbox_cli.context.parts import MalformedAnswer, text_at
 from cardbox_cli.context.provider import Body
-from cardbox_cli.providers.gemini.cards import at
+from cardbox_cli.providers.gemini.cards import get_either_case
 from cardbox_cli.providers.parts import Part, PartsAnswers
 
 # The reasons to stop of a whole answer; all others end it early, or keep it back.
@@ -31,8 +31,15 @@ class GeminiAnswers(PartsAnswers):
         Other JSON may have candidates, too: those here have a content, or a reason why they have none.
         """
         candidate = _candidate(value)
-        has_one = isinstance(at(candidate, "content"), dict) or at(candidate, "finishReason") is not None
-        return has_one or _is_content(value) or any(isinstance(at(value, key), dict) for key in _BESIDE)
+        has_one = (
+            isinstance(get_either_case(candidate, "content"), dict)
+            or get_either_case(candidate, "finishReason") is not None
+        )
+        return (
+            has_one
+            or _is_content(value)
+            or any(isinstance(get_either_case(value, key), dict) for key in _BESIDE)
+        )
 
     def unwrap(self, response: Body) -> Body:
         if _is_content(response):
@@ -44,25 +51,25 @@ class GeminiAnswers(PartsAnswers):
         return content or {}
 
     def cut_off(self, response: Body) -> str | None:
-        reason = at(_candidate(response), "finishReason")
+        reason = get_either_case(_candidate(response), "finishReason")
         return reason if isinstance(reason, str) and reason not in _WHOLE else None
 
     def usage(self, response: Body) -> Any:
-        return at(response, "usageMetadata")
+        return get_either_case(response, "usageMetadata")
 
     def error(self, value: Body) -> str | None:
         """Say that the prompt was blocked, for which there are no candidates."""
-        reason = at(at(value, "promptFeedback"), "blockReason")
+        reason = get_either_case(get_either_case(value, "promptFeedback"), "blockReason")
         is_blocked = isinstance(reason, str) and reason != _UNSPECIFIED
         return f"the prompt was blocked ({reason})" if is_blocked else None
 
     def is_call(self, part: Part) -> bool:
-        return isinstance(at(part, "functionCall"), dict)
+        return isinstance(get_either_case(part, "functionCall"), dict)
 
     def call_id(self, part: Part) -> Any:
-        return text_at(at(part, "functionCall"), "id")
+        return text_at(get_either_case(part, "functionCall"), "id")
 
-    def with_id(self, part: Part, call_id: str) -> Part:
+    def replace_id(self, part: Part, call_id: str) -> Part:
         key = "functionCall" if "functionCall" in part else "function_call"
         return {**part, key: {**part[key], "id": call_id}}
 

@@ -76,7 +76,7 @@ def camel_key(key: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def at(value: Any, key: str) -> Any:
+def get_either_case(value: Any, key: str) -> Any:
     """Return what an object has under a key, in either spelling."""
     if not isinstance(value, dict):
         return None
@@ -93,14 +93,17 @@ def kind_of(part: Any) -> str:
     if type(part) is dict and len(part) == 1:
         [(key, value)] = part.items()
         return _KINDS.get(key, "") if value is not None else ""
-    return next((name for name in KINDS if at(part, name) is not None), "")
+    return next((name for name in KINDS if get_either_case(part, name) is not None), "")
 
 
 def named_part(part: Part, names: dict[str, str]) -> Part:
     """Return the part, a result with the name of its call. `names` are those of the calls so far."""
     if type(part) is dict and len(part) == 1 and "text" in part:
         return part
-    call, answer = at(part, "functionCall"), part.get("functionResponse") if isinstance(part, dict) else None
+    call, answer = (
+        get_either_case(part, "functionCall"),
+        part.get("functionResponse") if isinstance(part, dict) else None,
+    )
     call_id, name = text_at(call, "id"), text_at(call, "name")
     if call_id and name:
         names[call_id] = name
@@ -171,14 +174,14 @@ class GeminiFiles(PartsFiles):
     def draft(self, message: Any) -> list[CardDraft]:
         if (alone := _alone(message)) is not None:
             first, *others = self.draft(alone)
-            return [keep(first, NAME, source_message={_KEY: self.emptied(alone)}), *others]
+            return [keep(first, NAME, source_message={_KEY: self.empty_parts(alone)}), *others]
         role = "assistant" if message.get("role") == "model" else "user"
         cards = self.provider.draft_parts(role, _parts(message.get("parts")))
         return self.keep_around(message, role, cards)
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
         beside, messages = super().export(cards)
-        return beside, _named(messages)
+        return beside, _name_results(messages)
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         config: dict[str, Any] = {}
@@ -193,7 +196,7 @@ class GeminiFiles(PartsFiles):
         return config, [each for tool in tools for each in _tools(tool)]
 
 
-def _named(messages: Iterable[Body]) -> Iterator[Body]:
+def _name_results(messages: Iterable[Body]) -> Iterator[Body]:
     """The contents, each result of a tool under the name that its call has."""
     names: dict[str, str] = {}
     for message in messages:
@@ -213,7 +216,7 @@ def _choice(value: Any) -> Any:
     """The choice of a tool as every format has it; None for what says more."""
     if not isinstance(value, dict):
         return None
-    calling = at(value, "functionCallingConfig") or value.get("function_calling_config")
+    calling = get_either_case(value, "functionCallingConfig") or value.get("function_calling_config")
     if not isinstance(calling, dict) or len(value) > 1:
         return None
     mode, names = _MODES.get(text_at(calling, "mode") or ""), calling.get("allowedFunctionNames")

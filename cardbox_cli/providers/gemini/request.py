@@ -30,7 +30,7 @@ from cardbox_cli.providers.gemini.cards import (
     NAME,
     UNNAMED,
     GeminiFiles,
-    at,
+    get_either_case,
     kind_of,
     named_part,
     other_spelling,
@@ -84,28 +84,28 @@ class Gemini(PartsProvider):
     # --- what parts mean
 
     def is_thought(self, part: Part) -> bool:
-        return at(part, "thought") is True
+        return get_either_case(part, "thought") is True
 
     def is_plain(self, part: Part) -> bool:
-        return kind_of(part) == "text" and at(part, "thought") is not True
+        return kind_of(part) == "text" and get_either_case(part, "thought") is not True
 
     def words(self, part: Part) -> str:
         name = kind_of(part)
         if name == "text":
             return text_at(part, "text") or ""
-        value = at(part, name) if name else None
+        value = get_either_case(part, name) if name else None
         if name == "functionResponse":
-            return _answer(at(value, "response"))
+            return _answer(get_either_case(value, "response"))
         if name == "executableCode":
             return text_at(value, "code") or ""
         if name == "codeExecutionResult":
             return text_at(value, "output") or ""
         if name in ("inlineData", "fileData"):
-            return f"[{at(value, 'fileUri') or at(value, 'mimeType') or 'file'}]"
+            return f"[{get_either_case(value, 'fileUri') or get_either_case(value, 'mimeType') or 'file'}]"
         return ""
 
     def call(self, part: Part) -> dict[str, Any] | None:
-        value = at(part, "functionCall")
+        value = get_either_case(part, "functionCall")
         name = text_at(value, "name")
         arguments = value.get("args") if isinstance(value, dict) else None
         if not name or not isinstance(arguments, dict | None):
@@ -113,20 +113,20 @@ class Gemini(PartsProvider):
         return function_call(text_at(value, "id") or "", name, exact_json.canonical_text(arguments or {}))
 
     def answered(self, part: Part) -> AnsweredCall | None:
-        value = at(part, "functionResponse")
+        value = get_either_case(part, "functionResponse")
         name = text_at(value, "name")
         return None if name is None else AnsweredCall(text_at(value, "id") or "", name)
 
     def is_failed_result(self, part: Part) -> bool:
-        response = at(at(part, "functionResponse"), "response")
+        response = get_either_case(get_either_case(part, "functionResponse"), "response")
         return isinstance(response, dict) and _FAILURE in response and _ANSWER not in response
 
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        inline, linked = at(part, "inlineData"), at(part, "fileData")
-        media_type, data = at(inline, "mimeType"), text_at(inline, "data")
+        inline, linked = get_either_case(part, "inlineData"), get_either_case(part, "fileData")
+        media_type, data = get_either_case(inline, "mimeType"), text_at(inline, "data")
         if isinstance(media_type, str) and data is not None:
-            return [file_part(media_type, data, at(inline, "displayName"))]
-        address, media_type = at(linked, "fileUri"), at(linked, "mimeType")
+            return [file_part(media_type, data, get_either_case(inline, "displayName"))]
+        address, media_type = get_either_case(linked, "fileUri"), get_either_case(linked, "mimeType")
         is_image = isinstance(media_type, str) and media_type.startswith("image/")
         if is_image and isinstance(address, str) and address.startswith(("https://", "http://")):
             return [{"type": "image_url", "image_url": {"url": address}}]
@@ -149,13 +149,13 @@ class Gemini(PartsProvider):
     def losses_of_part(self, part: Part) -> Iterator[str]:
         name = kind_of(part)
         known = {name, other_spelling(name), "thoughtSignature", "thought_signature", "thought"}
-        if at(part, "thoughtSignature") is not None:
+        if get_either_case(part, "thoughtSignature") is not None:
             yield "the thought's signature is not sent"
         if name in ("inlineData", "fileData") and not self.chat_files(part):
             yield f"a part of the kind {name!r} is sent as text"
         elif not name or name in ("executableCode", "codeExecutionResult", "toolCall", "toolResponse"):
             yield f"a part of the kind {name or 'unknown'!r} is left out"
-        if at(at(part, "functionResponse"), "parts"):
+        if get_either_case(get_either_case(part, "functionResponse"), "parts"):
             yield "the files in a tool result are not sent"
         for key in sorted(part.keys() - known if isinstance(part, dict) else ()):
             yield f"the key {key!r} of a part is not sent"
@@ -166,7 +166,7 @@ class Gemini(PartsProvider):
         """Yield the JSON body of a request. All system text is in `systemInstruction`, in its order."""
         if system := self.system_parts(request):
             yield "systemInstruction", {"parts": system}
-        said = self.merged(_named(self.in_parts(request.messages)))
+        said = self.merged(_name_results(self.split_messages(request.messages)))
         yield "contents", ({"role": _ROLES.get(role, role), "parts": parts} for role, parts in said)
         same = copy_parameters(request.config, SAME_PARAMETERS, self)
         if tools := self.offered_tools(request):
@@ -221,7 +221,7 @@ def _call(call: Any, function: dict[str, Any]) -> Part:
     return {"functionCall": {**known(id=text_at(call, "id") or None), "name": name, "args": arguments}}
 
 
-def _named(messages: Iterable[Message]) -> Iterator[Message]:
+def _name_results(messages: Iterable[Message]) -> Iterator[Message]:
     """The messages, each result of a tool under the name that its call has, which the API wants."""
     names: dict[str, str] = {}
     for message in messages:

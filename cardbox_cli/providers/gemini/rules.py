@@ -12,7 +12,7 @@ from cardbox_cli.context.lint import card_rules
 from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.parts import list_at, text_at
-from cardbox_cli.providers.gemini.cards import KINDS, MAX_STOPS, at, camel_key, kind_of
+from cardbox_cli.providers.gemini.cards import KINDS, MAX_STOPS, camel_key, get_either_case, kind_of
 
 _CONTENT = "Gemini API reference, Content: parts"
 _CALLING = "Gemini API docs, Function calling"
@@ -56,7 +56,7 @@ def _malformed_parts(subject: Subject) -> Iterator[Hit]:
     for entry, _, part in subject.parts:
         if not isinstance(part, dict):
             yield entry, "a part is no object"
-        elif not kind_of(part) and at(part, "thoughtSignature") is None:
+        elif not kind_of(part) and get_either_case(part, "thoughtSignature") is None:
             keys = ", ".join(map(repr, sorted(part)[:4])) or "none"
             yield entry, f"a part has no kind that Gemini knows; its keys: {keys}"
 
@@ -68,7 +68,7 @@ def _unsigned_calls(subject: Subject) -> Iterator[Hit]:
     unsigned, is_signed = [], False
     for entry, _, message in subject.history.not_text:
         calls = [part for part in message.body["content"] if kind_of(part) == "functionCall"]
-        signed = [at(part, "thoughtSignature") is not None for part in calls]
+        signed = [get_either_case(part, "thoughtSignature") is not None for part in calls]
         is_signed = is_signed or any(signed)
         if calls and not signed[0]:
             unsigned.append(entry)
@@ -93,7 +93,7 @@ def _camel(value: Any) -> dict[str, Any]:
 
 
 def _generation(subject: Subject) -> dict[str, Any]:
-    return _camel(_camel(subject.beside).get("generationConfig"))
+    return _camel(_camel(subject.body_without_messages).get("generationConfig"))
 
 
 @_REQUESTS.error("parameter-out-of-range", remedy="set another value")
@@ -126,7 +126,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`responseSchema` beside `responseJsonSchema`; a `thinkingLevel` beside a `thinkingBudget`; with
     `cachedContent` a system instruction, tools or their choice, which stand in what is cached."""
-    config, sent = _generation(subject), _camel(subject.beside)
+    config, sent = _generation(subject), _camel(subject.body_without_messages)
     yield from shared.both_set(config, [_SCHEMAS])
     yield from shared.both_set(_camel(config.get("thinkingConfig")), [("thinkingLevel", "thinkingBudget")])
     cached = [("cachedContent", name) for name in ("systemInstruction", "tools", "toolConfig")]
@@ -136,14 +136,16 @@ def _exclusive(subject: Subject) -> Iterator[Hit]:
 @_REQUESTS.error("setting-repeated", source="Gemini API reference, SafetySetting", remedy="keep one of them")
 def _repeated_settings(subject: Subject) -> Iterator[Hit]:
     """Two safety settings of one category."""
-    settings = list_at(_camel(subject.beside), "safetySettings")
+    settings = list_at(_camel(subject.body_without_messages), "safetySettings")
     for name, number in Counter(text_at(each, "category") for each in settings).items():
         if name is not None and number > 1:
             yield None, f"there are {number} safety settings of the category {name}"
 
 
 def _calling(subject: Subject) -> dict[str, Any]:
-    return _camel(_camel(_camel(subject.beside).get("toolConfig")).get("functionCallingConfig"))
+    return _camel(
+        _camel(_camel(subject.body_without_messages).get("toolConfig")).get("functionCallingConfig")
+    )
 
 
 def _declared(subject: Subject) -> list[Any]:
@@ -207,17 +209,17 @@ def _parts(subject: Subject) -> Iterator[Hit]:
         if isinstance(content, dict) and content.get("parts") == []:
             yield entry, "the content has no parts"
         for part in list_at(content, "parts"):
-            kinds = [name for name in KINDS if at(part, name) is not None]
+            kinds = [name for name in KINDS if get_either_case(part, name) is not None]
             if len(kinds) > 1:
                 yield entry, f"a part is {' and '.join(kinds)} at once"
-            if (problem := _data_problem(at(part, "inlineData"))) is not None:
+            if (problem := _data_problem(get_either_case(part, "inlineData"))) is not None:
                 yield entry, problem
 
 
 def _data_problem(inline: Any) -> str | None:
     if not isinstance(inline, dict):
         return None
-    if not at(inline, "mimeType"):
+    if not get_either_case(inline, "mimeType"):
         return "bytes have no mimeType"
     data = text_at(inline, "data") or ""
     # The API takes both alphabets of base64.
@@ -232,18 +234,20 @@ def _data_problem(inline: Any) -> str | None:
 def _first_call(subject: Subject) -> Iterator[Hit]:
     """As logged, a first content of the model that calls a function: a call follows the user."""
     for entry, content in subject.logged_messages[:1]:
-        calls = (part for part in list_at(content, "parts") if at(part, "functionCall") is not None)
+        calls = (
+            part for part in list_at(content, "parts") if get_either_case(part, "functionCall") is not None
+        )
         if text_at(content, "role") == "model" and any(calls):
             yield entry, "a function is called before the user has said anything"
 
 
 RULES = (
-    *card_rules.EXCHANGES.by(_CALLING),
-    *card_rules.CARDS.by(_CONTENT),
+    *card_rules.EXCHANGES.cite(_CALLING),
+    *card_rules.CARDS.cite(_CONTENT),
     *shared.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *shared.TEMPERATURE.by(_GENERATION),
-    *shared.LIMITS.by("Gemini API docs, Gemini models: token limits"),
-    *shared.CACHING.by("Gemini API docs, Context caching"),
+    *shared.TEMPERATURE.cite(_GENERATION),
+    *shared.LIMITS.cite("Gemini API docs, Gemini models: token limits"),
+    *shared.CACHING.cite("Gemini API docs, Context caching"),
 )

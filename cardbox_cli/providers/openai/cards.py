@@ -105,7 +105,7 @@ def join(messages: Iterable[Message]) -> Iterator[Body]:
 
     OpenAI wants all calls of an answer in one message, followed by their results.
     """
-    return (run[0].body if len(run) == 1 else _joined(run) for run in runs(messages))
+    return (run[0].body if len(run) == 1 else _join_run(run) for run in runs(messages))
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
@@ -123,7 +123,7 @@ def _is_plain(message: Message) -> bool:
     return message.body["role"] == "assistant" and (content is None or isinstance(content, str))
 
 
-def _joined(run: list[Message]) -> dict[str, Any]:
+def _join_run(run: list[Message]) -> dict[str, Any]:
     texts = [part.body["content"] for part in run if part.body.get("content")]
     calls = [call for part in run for call in part.body.get("tool_calls") or []]
     content = "\n".join(texts) or (None if calls else "")

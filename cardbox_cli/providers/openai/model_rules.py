@@ -39,7 +39,7 @@ _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 def _ranges(subject: Subject) -> Iterator[Hit]:
     """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, tokens and
     values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
-    sent = subject.beside
+    sent = subject.body_without_messages
     yield from shared.out_of_range(sent, _RANGES)
     for token, bias in dict_at(sent, "logit_bias").items():
         if not token.isdecimal():
@@ -79,8 +79,8 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     """A parameter without the one that it is about: `tool_choice` or `parallel_tool_calls` without tools,
     `function_call` without functions, `top_logprobs` without `logprobs: true`, `stream_options` without
     `stream: true`, `modalities` with audio without `audio`."""
-    sent = subject.beside
-    yield from shared.without_other(sent, _NEEDS)
+    sent = subject.body_without_messages
+    yield from shared.find_lonely_parameters(sent, _NEEDS)
     if "audio" in list_at(sent, "modalities") and not sent.get("audio"):
         yield None, "modalities asks for audio, and there is no audio with a voice and a format"
 
@@ -88,14 +88,14 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 @PARAMETERS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`max_tokens` beside `max_completion_tokens`, which replaced it."""
-    return shared.both_set(subject.beside, [("max_tokens", "max_completion_tokens")])
+    return shared.both_set(subject.body_without_messages, [("max_tokens", "max_completion_tokens")])
 
 
 @PARAMETERS.error("list-empty", remedy="leave the key out")
 def _empty_lists(subject: Subject) -> Iterator[Hit]:
     """`tools` or `functions` without any in it."""
     for name in ("tools", "functions"):
-        if subject.beside.get(name) == []:
+        if subject.body_without_messages.get(name) == []:
             yield None, f"{name} is an empty list"
 
 
@@ -131,7 +131,7 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
 
 
 def _answer_schema(subject: Subject) -> dict[str, Any]:
-    return dict_at(dict_at(subject.beside, "response_format"), "json_schema")
+    return dict_at(dict_at(subject.body_without_messages, "response_format"), "json_schema")
 
 
 # --- models
@@ -186,7 +186,7 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
     """A parameter that the model does not take: `web_search_options` where it does not search, `audio` or
     audio among `modalities` where it does not speak, tools or a `json_schema` where it is too old for them, a
     `reasoning_effort` where it cannot be asked for, or not for that much."""
-    model, facts, sent = subject.request.model, subject.facts, subject.beside
+    model, facts, sent = subject.request.model, subject.facts, subject.body_without_messages
     if sent.get("web_search_options") is not None and facts.web_search is False:
         yield None, f"{model} does not search: it takes no web_search_options"
     speaks = sent.get("audio") or "audio" in list_at(sent, "modalities")
@@ -218,7 +218,7 @@ def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
     """For a model that reasons (o1, o3, o4, GPT-5): `max_tokens`; a `temperature` or `top_p` other than 1,
     penalties other than 0, `logprobs`, `logit_bias`; `stop` for o3, o4-mini and GPT-5. From GPT-5.1 on, all
     but `max_tokens` is found where a `reasoning_effort` is set."""
-    model, facts, sent = subject.request.model, subject.facts, subject.beside
+    model, facts, sent = subject.request.model, subject.facts, subject.body_without_messages
     if facts.reasoning not in ("always", "optional"):
         return
     if sent.get("max_tokens") is not None:

@@ -69,7 +69,7 @@ class OpenAI(Provider):
         tools = self.offered_tools(request)
         if tools:
             yield "tools", [_tool(tool) for tool in tools]
-        config = _in_own_words(request.config, choice_for(request, tools))
+        config = _openai_config(request.config, choice_for(request, tools))
         names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
         yield from copy_parameters(config, names, self, nulls=True).items()
 
@@ -131,7 +131,7 @@ class OpenAICompatible(OpenAI):
 # --- parameters and tools
 
 
-def _in_own_words(given: dict[str, Any], choice: Any) -> dict[str, Any]:
+def _openai_config(given: dict[str, Any], choice: Any) -> dict[str, Any]:
     """The llm_config with stops and the choice of a tool as OpenAI writes them."""
     config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
     config |= known(tool_choice=_choice(choice), parallel_tool_calls=is_parallel(given))

@@ -11,7 +11,7 @@ from cardbox_cli.context.lint.rule import HistoryCall, Hit, Rules, Subject
 from cardbox_cli.context.parts import dict_at, kind, list_at, text_at, texts_in
 from cardbox_cli.providers.openai import model_rules
 from cardbox_cli.providers.openai.cards import runs
-from cardbox_cli.text import json_kind
+from cardbox_cli.text import json_type
 
 _MAX_ID = 40
 _MAX_TOOLS = 128
@@ -109,7 +109,7 @@ def _malformed_contents(subject: Subject) -> Iterator[Hit]:
         if content is None:
             continue
         if not isinstance(content, list):
-            yield entry, f"the content is {json_kind(content)}, and neither a text nor a list of parts"
+            yield entry, f"the content is {json_type(content)}, and neither a text nor a list of parts"
         elif not content:
             yield entry, "the content is a list without parts"
         else:
@@ -180,7 +180,7 @@ def _malformed_calls(subject: Subject) -> Iterator[Hit]:
         if calls is None:
             continue
         if not isinstance(calls, list) or not calls:
-            yield entry, f"tool_calls is {'empty' if calls == [] else json_kind(calls)}, and no list of calls"
+            yield entry, f"tool_calls is {'empty' if calls == [] else json_type(calls)}, and no list of calls"
             continue
         for call in calls:
             name = call.get("type") if isinstance(call, dict) else None
@@ -285,16 +285,16 @@ def url_problem(url: str) -> str | None:
 
 
 RULES = (
-    *card_rules.EXCHANGES.by("OpenAI API reference, Create chat completion: messages, tool message"),
-    *card_rules.CARDS.by("OpenAI API reference, Create chat completion: messages"),
+    *card_rules.EXCHANGES.cite("OpenAI API reference, Create chat completion: messages, tool message"),
+    *card_rules.CARDS.cite("OpenAI API reference, Create chat completion: messages"),
     *shared.SHAPE,
     *_OWN,
     *model_rules.PARAMETERS,
     *model_rules.RULES,
-    *shared.TEMPERATURE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
-    *shared.TOOL_CHOICE.by("OpenAI API reference, Create chat completion: temperature, tool_choice"),
-    *shared.LIMITS.by("OpenAI docs, Models: context window"),
-    *shared.CACHING.by("OpenAI docs, Prompt caching"),
+    *shared.TEMPERATURE.cite("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.cite("OpenAI API reference, Create chat completion: temperature, tool_choice"),
+    *shared.LIMITS.cite("OpenAI docs, Models: context window"),
+    *shared.CACHING.cite("OpenAI docs, Prompt caching"),
 )
 
 # What is OpenAI's alone: how many and how long, which values there are, what its models refuse.

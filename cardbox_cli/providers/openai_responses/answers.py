@@ -48,7 +48,7 @@ class ResponsesAnswers(PartsAnswers):
     def call_id(self, part: Part) -> Any:
         return part.get("call_id")
 
-    def with_id(self, part: Part, call_id: str) -> Part:
+    def replace_id(self, part: Part, call_id: str) -> Part:
         return {**part, "call_id": call_id}
 
 

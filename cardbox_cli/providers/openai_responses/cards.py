@@ -172,7 +172,7 @@ class ResponsesFiles(MessageFiles):
         if role != "system":
             return cards
         # Kept in any case: what is no item makes the instructions.
-        return [_with_role(keep(card, NAME, source_blocks=items), items[0]) for card in cards]
+        return [_set_item_role(keep(card, NAME, source_blocks=items), items[0]) for card in cards]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
         if isinstance(value, str):
@@ -232,7 +232,7 @@ class ResponsesFiles(MessageFiles):
             yield before
 
 
-def _with_role(card: CardDraft, item: Body) -> CardDraft:
+def _set_item_role(card: CardDraft, item: Body) -> CardDraft:
     card.metadata["role"] = item["role"]
     return card
 

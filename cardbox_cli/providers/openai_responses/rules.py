@@ -62,21 +62,21 @@ _RANGES = (
 def _ranges(subject: Subject) -> Iterator[Hit]:
     """A `top_p` that is not from 0 to 1, `max_output_tokens` below 16, `top_logprobs` that are not from 0 to
     20, more or longer `metadata` than may be."""
-    yield from shared.out_of_range(subject.beside, _RANGES)
-    yield from metadata_hits(subject.beside.get("metadata"))
+    yield from shared.out_of_range(subject.body_without_messages, _RANGES)
+    yield from metadata_hits(subject.body_without_messages.get("metadata"))
 
 
 @_REQUESTS.error("parameter-without-other", remedy="add what it needs, or leave it out")
 def _alone(subject: Subject) -> Iterator[Hit]:
     """A `tool_choice` that forces a tool where there are none, `stream_options` without `stream: true`,
     `background` without `store`."""
-    sent = subject.beside
+    sent = subject.body_without_messages
     choice = sent.get("tool_choice")
     others = (item for _, item in subject.logged_messages if kind_of(item) == "additional_tools")
     tools = subject.tools or list(others)
     if not tools and (choice == "required" or kind(choice) == "function"):
         yield None, "tool_choice forces a tool, and there are none"
-    yield from shared.without_other(sent, [("stream_options", "stream")])
+    yield from shared.find_lonely_parameters(sent, [("stream_options", "stream")])
     if sent.get("background") is True and sent.get("store") is False:
         yield None, "background is true, and store is false"
 
@@ -84,13 +84,15 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 @_REQUESTS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`conversation` beside `previous_response_id`."""
-    return shared.both_set(subject.beside, [("conversation", "previous_response_id")], is_set=bool)
+    return shared.both_set(
+        subject.body_without_messages, [("conversation", "previous_response_id")], is_set=bool
+    )
 
 
 @_REQUESTS.error("schema-name-invalid", source=f"{_REFERENCE}: text", remedy="name the schema")
 def _schema_names(subject: Subject) -> Iterator[Hit]:
     """A `json_schema` whose name is not 1 to 64 letters, digits, `_` and `-`."""
-    return schema_name_hits(shared.value_at(subject.beside, "text.format"))
+    return schema_name_hits(shared.value_at(subject.body_without_messages, "text.format"))
 
 
 @_REQUESTS.error(
@@ -101,7 +103,7 @@ def _schema_names(subject: Subject) -> Iterator[Hit]:
 def _strict_schemas(subject: Subject) -> Iterator[Hit]:
     """A schema that is `strict`, of a function or of the answer, with an object that is open or whose
     properties are not all required."""
-    answer = shared.value_at(subject.beside, "text.format")
+    answer = shared.value_at(subject.body_without_messages, "text.format")
     schemas = [("the answer's format", answer, "schema")]
     schemas += [(f"tool {number}", tool, "parameters") for number, tool in enumerate(subject.tools)]
     return shared.not_strict(
@@ -118,7 +120,7 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
 )
 def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     """An answer of the format `json_object` where the input does not say the word JSON."""
-    if text_at(shared.value_at(subject.beside, "text.format"), "type") != "json_object":
+    if text_at(shared.value_at(subject.body_without_messages, "text.format"), "type") != "json_object":
         return
     said = (str(message.body.get("content")) for message in subject.request.messages)
     yield from shared.json_unsaid(said, "the format")
@@ -127,10 +129,10 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
 @_REQUESTS.error(
     "parameter-refused", source=_REASONING, remedy="leave the parameter out, or choose another model"
 )
-def _of_models(subject: Subject) -> Iterator[Hit]:
+def _unsupported_parameters(subject: Subject) -> Iterator[Hit]:
     """A parameter that the model does not take: an effort where it does not reason, or not with that much; a
     `temperature` or `top_p` other than 1, or `top_logprobs`, where it does."""
-    model, sent = subject.request.model, subject.beside
+    model, sent = subject.request.model, subject.body_without_messages
     effort = shared.value_at(sent, "reasoning.effort")
     yield from shared.refused_effort(subject, effort)
     if not subject.facts.reasons(effort):
@@ -211,13 +213,13 @@ def _unless_continued(rule: LintRule) -> LintRule:
 
 
 RULES = (
-    *(_unless_continued(each) for each in card_rules.EXCHANGES.by(_INPUT) if each.id not in _NO_RULES),
-    *card_rules.CARDS.by(_INPUT),
+    *(_unless_continued(each) for each in card_rules.EXCHANGES.cite(_INPUT) if each.id not in _NO_RULES),
+    *card_rules.CARDS.cite(_INPUT),
     *shared.SHAPE,
     *_OWN,
     *_REQUESTS,
-    *shared.TEMPERATURE.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
-    *shared.TOOL_CHOICE.by("OpenAI API reference, Create a model response: temperature, tool_choice"),
-    *shared.LIMITS.by("OpenAI docs, Models: context window"),
-    *shared.CACHING.by("OpenAI docs, Prompt caching"),
+    *shared.TEMPERATURE.cite("OpenAI API reference, Create a model response: temperature, tool_choice"),
+    *shared.TOOL_CHOICE.cite("OpenAI API reference, Create a model response: temperature, tool_choice"),
+    *shared.LIMITS.cite("OpenAI docs, Models: context window"),
+    *shared.CACHING.cite("OpenAI docs, Prompt caching"),
 )

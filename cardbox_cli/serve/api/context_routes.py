@@ -21,32 +21,32 @@ from cardbox_cli.inspect.costs import TOP
 from cardbox_cli.inspect.requests import RenderAnswer, one_of, render_answer
 from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.addresses import LINES, Behind, mark_of
+from cardbox_cli.serve.addresses import PAGE_SIZE, Behind, parse_position
 from cardbox_cli.serve.api.responses import (
     MAX_IDS,
     Most,
-    answers,
-    at_most,
     check_size,
-    encoded,
-    given,
-    line_answers,
-    paged,
-    room_beside,
-    size_of,
-    stored,
+    embed_ids,
+    embed_json,
+    json_response,
+    limited_ids,
+    line_docs,
+    page_response,
+    remaining_bytes,
+    total_bytes,
+    value_docs,
 )
-from cardbox_cli.serve.http.errors import BrokenOff, Refused, logged
-from cardbox_cli.serve.http.reading import Asker, Read
-from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
-from cardbox_cli.serve.project import Project
+from cardbox_cli.serve.http.errors import RequestRejected, ResponseBroken, log_error
+from cardbox_cli.serve.http.reading import ProjectRequest, Read
+from cardbox_cli.serve.http.routing import LimitedStream, ReadingRoute
+from cardbox_cli.serve.project import ProjectView
 from cardbox_cli.store.views.api_views import ApiViews
 
 # --- cards
 
 card_routes = APIRouter(tags=["cards"], route_class=ReadingRoute)
 
-FEWER = "request fewer cards, or each one from /cards/CARD"
+CARDS_HINT = "request fewer cards, or each one from /cards/CARD"
 """The advice for cards that are too long for one response."""
 
 
@@ -65,14 +65,14 @@ class ApiCard(msgspec.Struct):
     ttl_seconds: int | None
 
 
-class FoundCards(msgspec.Struct):
+class CardsResponse(msgspec.Struct):
     """The cards that exist, in the order of the request, and the ids of the others."""
 
     cards: list[ApiCard]
     missing_ids: list[str]
 
 
-class AskedCards(BaseModel):
+class CardsRequest(BaseModel):
     """The ids of the requested cards, at most 100."""
 
     model_config = ConfigDict(strict=True)
@@ -80,27 +80,27 @@ class AskedCards(BaseModel):
     card_ids: list[str]
 
 
-@card_routes.post("/cards/batch", responses=answers(FoundCards, tagged=False))
-def cards(request: Request, read: Read, asked: AskedCards) -> Response:
+@card_routes.post("/cards/batch", responses=value_docs(CardsResponse, tagged=False))
+def cards(request: Request, read: Read, asked: CardsRequest) -> Response:
     """Return cards by their ids, each once, in the order of the request."""
-    wanted = at_most(asked.card_ids, "card_ids")
+    wanted = limited_ids(asked.card_ids, "card_ids")
     found = cards_by_id(ApiViews(read.database, read.project_id), wanted)
-    missing = given([card_id for card_id in wanted if card_id not in found])
-    return encoded(request, FoundCards(cards_of(wanted, found), missing), narrower=FEWER)
+    missing = embed_ids([card_id for card_id in wanted if card_id not in found])
+    return json_response(request, CardsResponse(cards_of(wanted, found), missing), narrower=CARDS_HINT)
 
 
-@card_routes.get("/cards/{card_id}", responses=answers(ApiCard))
+@card_routes.get("/cards/{card_id}", responses=value_docs(ApiCard))
 def card(request: Request, read: Read, card_id: str) -> Response:
     """Return a card. It never changes, but may be deleted or expire."""
-    found = ApiViews(read.database, read.project_id).cards([card_id], most=room_beside(0))
+    found = ApiViews(read.database, read.project_id).cards([card_id], most=remaining_bytes(0))
     if card_id not in found:
         raise NotFound("card not found")
-    return encoded(request, stored(found[card_id]), of_one=True)
+    return json_response(request, embed_json(found[card_id]), of_one=True)
 
 
 def cards_of(card_ids: Iterable[str], found: dict[str, str]) -> list[ApiCard]:
     """Return the found cards, given as JSON, in the order of the ids."""
-    return [stored(found[card_id]) for card_id in card_ids if card_id in found]
+    return [embed_json(found[card_id]) for card_id in card_ids if card_id in found]
 
 
 def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
@@ -108,9 +108,9 @@ def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     size = 0
     for begin in range(0, len(card_ids), MAX_IDS):
-        chunk = views.cards(card_ids[begin : begin + MAX_IDS], most=room_beside(size))
-        size += size_of(chunk.values())
-        check_size(size, FEWER)
+        chunk = views.cards(card_ids[begin : begin + MAX_IDS], most=remaining_bytes(size))
+        size += total_bytes(chunk.values())
+        check_size(size, CARDS_HINT)
         found |= chunk
     return found
 
@@ -135,7 +135,7 @@ class HydratedBox(ApiBox, omit_defaults=True):
     hydrated_cards: list[ApiCard] | msgspec.UnsetType = msgspec.UNSET
 
 
-class FoundBoxes(msgspec.Struct):
+class BoxesResponse(msgspec.Struct):
     """The boxes that exist, in the order of the request, and the ids of missing boxes and cards."""
 
     boxes: list[HydratedBox]
@@ -143,7 +143,7 @@ class FoundBoxes(msgspec.Struct):
     missing_card_ids: list[str]
 
 
-class AskedBoxes(BaseModel):
+class BoxesRequest(BaseModel):
     """The ids of the requested boxes, at most 100. `hydrate`: include the last `limit` cards of each."""
 
     model_config = ConfigDict(strict=True)
@@ -153,14 +153,14 @@ class AskedBoxes(BaseModel):
     limit: int = Field(200, ge=1, le=500)
 
 
-@box_routes.post("/boxes/batch", responses=answers(FoundBoxes, tagged=False))
-def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
+@box_routes.post("/boxes/batch", responses=value_docs(BoxesResponse, tagged=False))
+def boxes(request: Request, read: Read, asked: BoxesRequest) -> Response:
     """Return boxes by their ids, each once, in the order of the request."""
-    wanted = at_most(asked.box_ids, "box_ids")
+    wanted = limited_ids(asked.box_ids, "box_ids")
     views = ApiViews(read.database, read.project_id)
     if not asked.hydrate:
         lists = views.boxes(wanted)
-        found_boxes = [HydratedBox(box_id, stored(ids)) for box_id, ids in lists.items()]
+        found_boxes = [HydratedBox(box_id, embed_json(ids)) for box_id, ids in lists.items()]
         return _found_boxes(request, found_boxes, missing=[each for each in wanted if each not in lists])
     with read.database.snapshot():
         lists = views.boxes(wanted)
@@ -168,28 +168,28 @@ def boxes(request: Request, read: Read, asked: AskedBoxes) -> Response:
         tailing = unique(card_id for tail in tails.values() for card_id in tail)
         found = cards_by_id(views, tailing)
     found_boxes = [
-        HydratedBox(box_id, stored(ids), cards_of(tails[box_id], found)) for box_id, ids in lists.items()
+        HydratedBox(box_id, embed_json(ids), cards_of(tails[box_id], found)) for box_id, ids in lists.items()
     ]
     lost = [card_id for card_id in tailing if card_id not in found]
     missing = [each for each in wanted if each not in lists]
     return _found_boxes(request, found_boxes, missing=missing, lost=lost)
 
 
-@box_routes.get("/boxes/{box_id}", responses=answers(ApiBox))
+@box_routes.get("/boxes/{box_id}", responses=value_docs(ApiBox))
 def box(request: Request, read: Read, box_id: str) -> Response:
     """Return a box."""
-    return encoded(request, ApiBox(box_id, stored(_card_ids_json(read, box_id))))
+    return json_response(request, ApiBox(box_id, embed_json(_card_ids_json(read, box_id))))
 
 
-@box_routes.get("/boxes/{box_id}/cards", responses=answers(list[ApiCard]))
+@box_routes.get("/boxes/{box_id}/cards", responses=value_docs(list[ApiCard]))
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
     """Return the last cards of a box, in order, without missing cards."""
     wanted = ids_of_box(read, box_id)[-limit:]
     found = cards_by_id(ApiViews(read.database, read.project_id), unique(wanted))
-    return encoded(request, cards_of(wanted, found), narrower=FEWER)
+    return json_response(request, cards_of(wanted, found), narrower=CARDS_HINT)
 
 
-def ids_of_box(read: Project, box_id: str) -> list[str]:
+def ids_of_box(read: ProjectView, box_id: str) -> list[str]:
     """Return the ids of a box's cards, in order. Raises NotFound."""
     return _decode_ids(_card_ids_json(read, box_id))
 
@@ -197,10 +197,10 @@ def ids_of_box(read: Project, box_id: str) -> list[str]:
 def _found_boxes(
     request: Request, boxes: list[HydratedBox], *, missing: list[str], lost: Sequence[str] = ()
 ) -> Response:
-    return encoded(request, FoundBoxes(boxes, given(missing), list(lost)), narrower=FEWER)
+    return json_response(request, BoxesResponse(boxes, embed_ids(missing), list(lost)), narrower=CARDS_HINT)
 
 
-def _card_ids_json(read: Project, box_id: str) -> str:
+def _card_ids_json(read: ProjectView, box_id: str) -> str:
     """Return the ids of a box's cards, as JSON. Raises NotFound."""
     lists = ApiViews(read.database, read.project_id).boxes([box_id])
     if box_id not in lists:
@@ -226,34 +226,32 @@ _SENT_CHUNK = 1 << 18
 _HEADERS = {"Cache-Control": "no-store"}
 
 
-@box_routes.get(
-    "/boxes/{box_id}/cards.jsonl", response_class=StreamingResponse, responses=line_answers(ApiCard)
-)
+@box_routes.get("/boxes/{box_id}/cards.jsonl", response_class=StreamingResponse, responses=line_docs(ApiCard))
 async def lines_of_box(request: Request, project: str, box_id: str, tail: Tail = None) -> StreamingResponse:
     """Stream the cards of a box in order, one on each line, without missing cards.
 
     If the connection closes without the final HTTP chunk, the response is incomplete.
     """
-    asker = Asker(request, project)
+    asker = ProjectRequest(request, project)
     ids = await to_thread.run_sync(_read_ids, asker, box_id)
     wanted = ids if tail is None else ids[-tail:]
-    return StreamAnswer(
+    return LimitedStream(
         request, _stream_lines(asker, wanted), media_type="application/x-ndjson", headers=_HEADERS
     )
 
 
-def _read_ids(asker: Asker, box_id: str) -> list[str]:
-    with asker.glance() as reading:
+def _read_ids(asker: ProjectRequest, box_id: str) -> list[str]:
+    with asker.open_autocommit() as reading:
         return ids_of_box(reading, box_id)
 
 
-async def _stream_lines(asker: Asker, card_ids: Sequence[str]) -> AsyncIterator[str]:
+async def _stream_lines(asker: ProjectRequest, card_ids: Sequence[str]) -> AsyncIterator[str]:
     try:
         async for text in iterate_in_threadpool(_join_lines(_lines(asker, card_ids))):
             yield text
-    except (CbxError, Refused) as exc:
-        logged(asker.request.scope, exc)
-        raise BrokenOff from None
+    except (CbxError, RequestRejected) as exc:
+        log_error(asker.request.scope, exc)
+        raise ResponseBroken from None
 
 
 def _join_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -269,10 +267,10 @@ def _join_lines(lines: Iterable[str]) -> Iterator[str]:
     yield "".join(chunk)
 
 
-def _lines(asker: Asker, card_ids: Sequence[str]) -> Iterator[str]:
+def _lines(asker: ProjectRequest, card_ids: Sequence[str]) -> Iterator[str]:
     for chunk in _chunks(asker, card_ids):
         found = _read_cards(asker, chunk, most=_JSON_CHUNK)
-        is_complete = size_of(found.values()) <= _JSON_CHUNK
+        is_complete = total_bytes(found.values()) <= _JSON_CHUNK
         for card_id in chunk:
             if card_id in found:
                 yield f"{found[card_id]}\n"
@@ -281,10 +279,10 @@ def _lines(asker: Asker, card_ids: Sequence[str]) -> Iterator[str]:
                 yield from (f"{text}\n" for text in _read_cards(asker, [card_id], most=0).values())
 
 
-def _chunks(asker: Asker, card_ids: Sequence[str]) -> Iterator[list[str]]:
+def _chunks(asker: ProjectRequest, card_ids: Sequence[str]) -> Iterator[list[str]]:
     """Split the ids into chunks that are read together, in order."""
     for begin in range(0, len(card_ids), MAX_IDS):
-        with asker.glance() as reading:
+        with asker.open_autocommit() as reading:
             some = card_ids[begin : begin + MAX_IDS]
             sizes = ApiViews(reading.database, reading.project_id).stored_sizes(unique(some))
         chunk: list[str] = []
@@ -300,8 +298,8 @@ def _chunks(asker: Asker, card_ids: Sequence[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _read_cards(asker: Asker, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
-    with asker.glance() as reading:
+def _read_cards(asker: ProjectRequest, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
+    with asker.open_autocommit() as reading:
         return ApiViews(reading.database, reading.project_id).cards(unique(card_ids), most=most)
 
 
@@ -313,7 +311,7 @@ Named = Annotated[str | None, Query(min_length=1, max_length=400)]
 Profile = Annotated[str | None, Query(min_length=1, max_length=400, description="The profile of a box.")]
 
 
-@request_routes.get("/render", responses=answers(RenderAnswer))
+@request_routes.get("/render", responses=value_docs(RenderAnswer))
 def render(
     request: Request,
     read: Read,
@@ -328,10 +326,10 @@ def render(
     """Return the exact request of a box, or of a step of a turn, agent or chat. Default: the last step."""
     requests = read.requests(format=format, profile=profile)
     answer = render_answer(requests, box=box, turn=turn, agent=agent, chat=chat, at=at)
-    return encoded(request, answer, narrower="name a smaller box, or use `cbx render`")
+    return json_response(request, answer, narrower="name a smaller box, or use `cbx render`")
 
 
-@request_routes.get("/cost", responses=answers(CostAnswer))
+@request_routes.get("/cost", responses=value_docs(CostAnswer))
 def cost(
     request: Request,
     read: Read,
@@ -346,7 +344,7 @@ def cost(
     """Return the token costs of the requests of a box, turn, agent or chat, and the waste among them."""
     kind, name = one_of(box=box, turn=turn, agent=agent, chat=chat)
     costed = read.costs(profile=profile, since=since).read(kind, name)
-    return encoded(request, costed.answer(top=top, project_option=read.project_option))
+    return json_response(request, costed.answer(top=top, project_option=read.project_option))
 
 
 # --- search
@@ -362,15 +360,15 @@ _SearchResult = msgspec.defstruct(
 )
 
 
-@search_routes.get("/search", responses=answers(list[_SearchResult]))  # type: ignore[valid-type]  # made above
+@search_routes.get("/search", responses=value_docs(list[_SearchResult]))  # type: ignore[valid-type]  # made above
 def search(
     request: Request,
     read: Read,
     text: Annotated[str, Query(min_length=1, max_length=1000)],
     type: str | None = None,
-    limit: Most = LINES,
+    limit: Most = PAGE_SIZE,
     behind: Behind = None,
 ) -> Response:
     """Return the newest cards that contain a text, ignoring case, each with an excerpt and a box."""
-    search = CardSearch(text, [type] if type else None, mark_of(behind))
-    return paged(request, search.newest(read.cards, limit + 1), limit, key="card_id")
+    search = CardSearch(text, [type] if type else None, parse_position(behind))
+    return page_response(request, search.newest(read.cards, limit + 1), limit, key="card_id")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from cardbox_cli.chat.chat_view import ChatView
-from cardbox_cli.chat.chat_view import view as chat_view
+from cardbox_cli.chat.chat_view import read_chat_view as chat_view
 from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
 from cardbox_cli.errors import CbxError
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
@@ -17,33 +17,33 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Chat
 from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import RosterEntry
-from cardbox_cli.serve.addresses import Behind, BehindId, mark_of
+from cardbox_cli.serve.addresses import Behind, BehindId, parse_position
 from cardbox_cli.serve.api.responses import (
     BatchState,
     InboxState,
     Most,
     TurnState,
-    answers,
-    encoded,
-    event_answers,
-    paged,
+    event_docs,
+    json_response,
+    page_response,
+    value_docs,
 )
-from cardbox_cli.serve.following import SILENT, Following
-from cardbox_cli.serve.http.errors import Refused
-from cardbox_cli.serve.http.reading import Asker, Read
-from cardbox_cli.serve.http.routing import ReadingRoute, StreamAnswer
-from cardbox_cli.store.chats import Room
+from cardbox_cli.serve.following import MAX_WAIT_SECONDS, ChangeFeed
+from cardbox_cli.serve.http.errors import RequestRejected
+from cardbox_cli.serve.http.reading import ProjectRequest, Read
+from cardbox_cli.serve.http.routing import LimitedStream, ReadingRoute
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter
-from cardbox_cli.store.roster import AgentFilter, RosterStore
+from cardbox_cli.store.roster import AgentFilter, AgentStore
 from cardbox_cli.store.views.batch_views import BatchRow
 from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
-from cardbox_cli.store.views.recent_changes import Standing
+from cardbox_cli.store.views.recent_changes import ProjectState
 from cardbox_cli.store.views.turn_views import TurnFilter
 
 turn_routes = APIRouter(tags=["turns"], route_class=ReadingRoute)
 
 
-@turn_routes.get("/agents", responses=answers(list[RosterEntry]))
+@turn_routes.get("/agents", responses=value_docs(list[RosterEntry]))
 def agents(
     request: Request,
     read: Read,
@@ -54,23 +54,23 @@ def agents(
 ) -> Response:
     """List the agents by id, each with its head."""
     where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
-    found = RosterStore(read.database, read.project_id).list(where, limit=limit + 1)
-    return paged(request, found, limit, key="agent_id", time=None)
+    found = AgentStore(read.database, read.project_id).list(where, limit=limit + 1)
+    return page_response(request, found, limit, key="agent_id", time=None)
 
 
-@turn_routes.get("/agents/{agent_id}", responses=answers(RosterEntry))
+@turn_routes.get("/agents/{agent_id}", responses=value_docs(RosterEntry))
 def agent(request: Request, read: Read, agent_id: str) -> Response:
     """Return an agent with its head."""
-    return encoded(request, RosterStore(read.database, read.project_id).entry(agent_id))
+    return json_response(request, AgentStore(read.database, read.project_id).entry(agent_id))
 
 
-@turn_routes.get("/agents/{agent_id}/why", responses=answers(WhyAnswer))
+@turn_routes.get("/agents/{agent_id}/why", responses=value_docs(WhyAnswer))
 def why_agent(request: Request, read: Read, agent_id: str) -> Response:
     """Explain an agent's active turn, else its next or last one."""
-    return encoded(request, why_answer(read.diagnoser.agent(agent_id), read.project_option))
+    return json_response(request, why_answer(read.diagnoser.agent(agent_id), read.project_option))
 
 
-@turn_routes.get("/turns", responses=answers(list[TurnSummary]))
+@turn_routes.get("/turns", responses=value_docs(list[TurnSummary]))
 def turns(
     request: Request,
     read: Read,
@@ -81,30 +81,30 @@ def turns(
     behind: Behind = None,
 ) -> Response:
     """List the turns, newest first."""
-    where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=mark_of(behind))
+    where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=parse_position(behind))
     found = read.turns.newest(where, limit=limit + 1)
-    return paged(request, map(summary, found), limit, key="inbox_id")
+    return page_response(request, map(summary, found), limit, key="inbox_id")
 
 
-@turn_routes.get("/turns/{turn_id}", responses=answers(TurnView))
+@turn_routes.get("/turns/{turn_id}", responses=value_docs(TurnView))
 def turn(request: Request, read: Read, turn_id: str) -> Response:
     """Return a turn with its state, rows, steps, calls, boxes, edges and timeline."""
-    return encoded(request, view_turn(read.turns.story(read.turns.resolve(turn_id))))
+    return json_response(request, view_turn(read.turns.read_all(read.turns.resolve(turn_id))))
 
 
-@turn_routes.get("/turns/{turn_id}/why", responses=answers(WhyAnswer))
+@turn_routes.get("/turns/{turn_id}/why", responses=value_docs(WhyAnswer))
 def why_turn(request: Request, read: Read, turn_id: str) -> Response:
     """Explain a turn: the verdict, the rows that prove it, who must act next, and the fix."""
-    return encoded(request, why_answer(read.diagnoser.turn(turn_id), read.project_option))
+    return json_response(request, why_answer(read.diagnoser.turn(turn_id), read.project_option))
 
 
-@turn_routes.get("/why", responses=answers(list[ProblemAnswer]))
+@turn_routes.get("/why", responses=value_docs(list[ProblemAnswer]))
 def why_all(request: Request, read: Read) -> Response:
     """List everything in the project that is not well."""
-    return encoded(request, survey_answer(read.survey(), read.project_option))
+    return json_response(request, survey_answer(read.survey(), read.project_option))
 
 
-@turn_routes.get("/inbox", responses=answers(list[InboxRow]))
+@turn_routes.get("/inbox", responses=value_docs(list[InboxRow]))
 def inbox(
     request: Request,
     read: Read,
@@ -115,9 +115,9 @@ def inbox(
     behind: Behind = None,
 ) -> Response:
     """List the inbox rows, newest first."""
-    where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=mark_of(behind))
+    where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=parse_position(behind))
     found = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
-    return paged(request, found, limit, key="inbox_id")
+    return page_response(request, found, limit, key="inbox_id")
 
 
 # --- batches, also those that another system manages
@@ -125,20 +125,20 @@ def inbox(
 batch_routes = APIRouter(tags=["batches"], route_class=ReadingRoute)
 
 
-@batch_routes.get("/batches", responses=answers(list[BatchRow]))
+@batch_routes.get("/batches", responses=value_docs(list[BatchRow]))
 def batches(
     request: Request, read: Read, limit: Most = 50, status: BatchState | None = None, behind: Behind = None
 ) -> Response:
     """List the batches, newest first."""
-    where = BatchFilter(status=status, behind=mark_of(behind))
+    where = BatchFilter(status=status, behind=parse_position(behind))
     found = read.batches.newest(where, limit=limit + 1)
-    return paged(request, found, limit, key="batch_id")
+    return page_response(request, found, limit, key="batch_id")
 
 
-@batch_routes.get("/batches/{batch_id}", responses=answers(BatchView))
+@batch_routes.get("/batches/{batch_id}", responses=value_docs(BatchView))
 def batch(request: Request, read: Read, batch_id: str) -> Response:
     """Return a batch with the results of its children, in the order of its tasks."""
-    return encoded(request, read.batch_reader().read(batch_id))
+    return json_response(request, read.batch_reader().read(batch_id))
 
 
 # --- chats
@@ -146,21 +146,21 @@ def batch(request: Request, read: Read, batch_id: str) -> Response:
 chat_routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 
 
-@chat_routes.get("/chats", responses=answers(list[Chat]))
+@chat_routes.get("/chats", responses=value_docs(list[Chat]))
 def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
     """List the chats by key."""
     found = _room(read).chats.all(limit=limit + 1, behind=behind)
-    return paged(request, found, limit, key="chat_key", time=None)
+    return page_response(request, found, limit, key="chat_key", time=None)
 
 
-@chat_routes.get("/chats/{chat_key:path}", responses=answers(ChatView))
+@chat_routes.get("/chats/{chat_key:path}", responses=value_docs(ChatView))
 def chat(request: Request, read: Read, chat_key: str) -> Response:
     """Return a chat: its active context, the end of its transcript, its last runs."""
-    return encoded(request, chat_view(_room(read), chat_key))
+    return json_response(request, chat_view(_room(read), chat_key))
 
 
-def _room(read: Read) -> Room:
-    return Room(read.database, read.project_id, read.settings)
+def _room(read: Read) -> ChatStores:
+    return ChatStores(read.database, read.project_id, read.settings)
 
 
 # --- server-sent events of one project
@@ -171,42 +171,42 @@ def _room(read: Read) -> Room:
 event_routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 
 
-@event_routes.get("/events", response_class=StreamingResponse, responses=event_answers())
+@event_routes.get("/events", response_class=StreamingResponse, responses=event_docs())
 async def events(request: Request, project: str) -> StreamingResponse:
     """Stream changes of the project until the client disconnects, its token expires, or the server stops."""
-    asker = Asker(request, project)
+    asker = ProjectRequest(request, project)
     async with _following(request).follow(asker) as follower:
-        first = await follower.look()
+        first = await follower.read_state()
     news = _stream(asker, first)
-    return StreamAnswer(request, news, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return LimitedStream(request, news, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _stream(asker: Asker, seen: Standing) -> AsyncIterator[str]:
+async def _stream(asker: ProjectRequest, seen: ProjectState) -> AsyncIterator[str]:
     yield "retry: 3000\n\n"
     try:
         async for text in _news(asker, seen):
             yield text
-    except (CbxError, Refused):
+    except (CbxError, RequestRejected):
         # The response has begun, so it cannot report the error: the client reconnects and gets it then.
         return
 
 
-async def _news(asker: Asker, seen: Standing) -> AsyncIterator[str]:
+async def _news(asker: ProjectRequest, seen: ProjectState) -> AsyncIterator[str]:
     sent_at = monotonic()
     following = _following(asker.request)
     async with following.follow(asker) as follower:
         while not following.is_over and not await asker.request.is_disconnected():
-            before, seen = seen, await follower.look()
-            for name, value in seen.news(before):
+            before, seen = seen, await follower.read_state()
+            for name, value in seen.changes_since(before):
                 yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
                 sent_at = monotonic()
-            if monotonic() - sent_at >= SILENT:
+            if monotonic() - sent_at >= MAX_WAIT_SECONDS:
                 # Proxies close connections on which nothing is sent.
                 yield ": nothing new\n\n"
                 sent_at = monotonic()
-            await follower.changed()
+            await follower.wait_for_change()
 
 
-def _following(request: Request) -> Following:
-    following: Following = request.app.state.following
+def _following(request: Request) -> ChangeFeed:
+    following: ChangeFeed = request.app.state.following
     return following

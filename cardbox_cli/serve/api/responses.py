@@ -21,7 +21,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.batches import BATCH_STATUSES
 from cardbox_cli.model.execution.turns import INBOX_STATUSES, TURN_STATUSES
 from cardbox_cli.model.ids import unique
-from cardbox_cli.serve.addresses import following, path_of
+from cardbox_cli.serve.addresses import next_position, request_path
 from cardbox_cli.serve.options import ServeOptions
 
 _JSON = "application/json"
@@ -34,7 +34,9 @@ MAX_BYTES = 64 << 20
 _COMMAND = "request less, or use the command, which has no such limit"
 
 
-def encoded(request: Request, value: Any, *, narrower: str = _COMMAND, of_one: bool = False) -> Response:
+def json_response(
+    request: Request, value: Any, *, narrower: str = _COMMAND, of_one: bool = False
+) -> Response:
     """Return a response with a value as JSON, or 304 if the client has it already.
 
     Raises InvalidInput with the advice `narrower` if it is too long. `of_one`: a single card of any length.
@@ -51,12 +53,12 @@ def encoded(request: Request, value: Any, *, narrower: str = _COMMAND, of_one: b
     return Response(data, media_type=_JSON, headers=headers)
 
 
-def stored(text: str) -> Any:
+def embed_json(text: str) -> Any:
     """Embed JSON from the database in a response without decoding it."""
     return msgspec.Raw(text)
 
 
-def given(ids: list[str]) -> Any:
+def embed_ids(ids: list[str]) -> Any:
     """Embed ids of the request in its response. A lone surrogate is encoded as an escape."""
     try:
         "".join(ids).encode()
@@ -71,12 +73,12 @@ def check_size(size: int, narrower: str) -> None:
         raise InvalidInput(f"the response is longer than {MAX_BYTES >> 20} MiB: {narrower}")
 
 
-def room_beside(size: int) -> int:
+def remaining_bytes(size: int) -> int:
     """Return the number of bytes that a response of `size` bytes may still grow by."""
     return MAX_BYTES - size
 
 
-def size_of(texts: Iterable[str]) -> int:
+def total_bytes(texts: Iterable[str]) -> int:
     """Return the total length of these strings in bytes."""
     return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
 
@@ -86,7 +88,7 @@ def _is_known(given: str, tag: str) -> bool:
     return tag in known or "*" in known
 
 
-def at_most(ids: Iterable[str], name: str) -> list[str]:
+def limited_ids(ids: Iterable[str], name: str) -> list[str]:
     """Return the ids without duplicates. Raises InvalidInput if there are more than `MAX_IDS`."""
     wanted = unique(ids)
     if len(wanted) > MAX_IDS:
@@ -109,7 +111,7 @@ Most = Annotated[int, Query(alias="limit", ge=1, le=200, description="Maximum nu
 _LESS = "pass a lower `limit`"
 
 
-def paged(
+def page_response(
     request: Request,
     items: Iterable[Any],
     most: int,
@@ -131,11 +133,11 @@ def paged(
             texts.append(msgspec.Raw(text))
             size += len(text)
             check_size(size, _LESS)
-    response = encoded(request, texts, narrower=_LESS)
-    behind = following(found, key, time, size=most)
+    response = json_response(request, texts, narrower=_LESS)
+    behind = next_position(found, key, time, size=most)
     if behind is not None:
         known = {name: value for name, value in request.query_params.items() if name != "behind"}
-        address = f"{path_of(request.scope)}?{urlencode({**known, 'behind': behind})}"
+        address = f"{request_path(request.scope)}?{urlencode({**known, 'behind': behind})}"
         response.headers["Link"] = f'<{address}>; rel="next"'
     return response
 
@@ -172,27 +174,27 @@ ResponseDocs = dict[int | str, dict[str, Any]]
 """The descriptions of a route's responses in the OpenAPI document, by status."""
 
 
-def answers(kind: Any, *, tagged: bool = True) -> ResponseDocs:
+def value_docs(kind: Any, *, tagged: bool = True) -> ResponseDocs:
     """Describe responses with a value of this type, or an error. `tagged`: or 304."""
     _known.append(kind)
     same: ResponseDocs = {304: {"description": "The client's copy is current."}} if tagged else {}
-    return {200: {"description": "The requested value.", "content": _json(kind)}, **errors(), **same}
+    return {200: {"description": "The requested value.", "content": _json(kind)}, **error_docs(), **same}
 
 
-def event_answers() -> ResponseDocs:
+def event_docs() -> ResponseDocs:
     """Describe responses with server-sent events, or an error."""
     content = {"text/event-stream": {"schema": {"type": "string"}}}
-    return {200: {"description": "Events, as they happen.", "content": content}, **errors()}
+    return {200: {"description": "Events, as they happen.", "content": content}, **error_docs()}
 
 
-def line_answers(kind: Any) -> ResponseDocs:
+def line_docs(kind: Any) -> ResponseDocs:
     """Describe responses with a value of this type on each line, or an error."""
     _known.append(kind)
     content = {"application/x-ndjson": _schema(kind)}
-    return {200: {"description": "One value on each line.", "content": content}, **errors()}
+    return {200: {"description": "One value on each line.", "content": content}, **error_docs()}
 
 
-def errors(*statuses: int) -> ResponseDocs:
+def error_docs(*statuses: int) -> ResponseDocs:
     """Describe error responses with these statuses; by default, with all that a project's routes have."""
     content = _json(ErrorAnswer)
     return {
@@ -201,7 +203,7 @@ def errors(*statuses: int) -> ResponseDocs:
     }
 
 
-def document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
+def openapi_document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
     """Return the OpenAPI document of an app."""
     if app.openapi_schema is None:
         spec = get_openapi(

@@ -17,7 +17,7 @@ from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
 from cardbox_cli.serve.addresses import logged_path
 from cardbox_cli.store.connection.driver_errors import is_cancelled
-from cardbox_cli.text import one_line
+from cardbox_cli.text import excerpt
 
 _LOG = logging.getLogger("cbx.serve")
 
@@ -33,7 +33,7 @@ _STATUSES: tuple[tuple[type[CbxError], int, str], ...] = (
 # The messages for outages, the most specific type first. The original messages name hosts, roles and
 # databases, which clients without a token must not learn.
 _OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
-    (errors.AllAtWork, "all connections to the database are in use"),
+    (errors.ConnectionsBusy, "all connections to the database are in use"),
     (errors.SchemaMissing, "the database has no table for this; `cbx db init` shows what it would add"),
     (errors.SchemaTooNew, "a newer cbx has upgraded the database"),
     (errors.MissingRight, "the database role lacks the right to read this"),
@@ -48,7 +48,7 @@ _RETRY_LATER = {"Retry-After": "10"}
 _CODES = {400: "bad_request", 401: "auth_required", 403: "auth_failed", 422: "invalid_request"}
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """The request is rejected with this status and message."""
 
     def __init__(self, status: int, message: str, *, headers: dict[str, str] | None = None) -> None:
@@ -58,7 +58,7 @@ class Refused(Exception):
         self.headers = headers
 
 
-class BrokenOff(Exception):
+class ResponseBroken(Exception):
     """A response that has begun cannot continue. The cause was logged; the client gets no final chunk."""
 
 
@@ -71,7 +71,7 @@ class OutageLog:
 
     def log(self, exc: CbxError) -> None:
         """Log a cause and its hint, unless it occurred within the last minute."""
-        text = one_line(f"{exc.message}: {exc.hint}" if exc.hint else exc.message, _MAX_LINE)
+        text = excerpt(f"{exc.message}: {exc.hint}" if exc.hint else exc.message, _MAX_LINE)
         now = time.monotonic()
         with self._lock:
             self._seen = {cause: at for cause, at in self._seen.items() if now - at < _QUIET_SECONDS}
@@ -81,18 +81,20 @@ class OutageLog:
             _LOG.error("%s (logged once, until it does not occur for a minute)", text)
 
 
-def answer(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def error_response(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
     """Return an error response."""
     detail = {"error_code": code, "error_message": message.encode("utf-8", "replace").decode()}
     return JSONResponse({"detail": detail}, status_code=status, headers=headers)
 
 
-def told(exc: Exception) -> tuple[int, str, str]:
+def error_parts(exc: Exception) -> tuple[int, str, str]:
     """Return the status, the code and the message for an error.
 
     An unexpected error does not reveal its message, an outage not its cause.
     """
-    if isinstance(exc, Refused):
+    if isinstance(exc, RequestRejected):
         return exc.status, _code(exc.status), exc.message
     for kind, status, code in _STATUSES:
         if isinstance(exc, kind):
@@ -102,17 +104,17 @@ def told(exc: Exception) -> tuple[int, str, str]:
 
 def headers_for(exc: Exception) -> Mapping[str, str] | None:
     """Return the headers for an error response."""
-    if isinstance(exc, Refused | HTTPException):
+    if isinstance(exc, RequestRejected | HTTPException):
         return exc.headers
     return _RETRY_LATER if _is_outage(exc) else None
 
 
-def logged(scope: Scope, exc: Exception) -> None:
+def log_error(scope: Scope, exc: Exception) -> None:
     """Log an error that the operator must know: an unexpected one each time, an outage once."""
     if isinstance(exc, CbxError) and _is_outage(exc):
         outages: OutageLog = scope["app"].state.outages
         outages.log(exc)
-    elif told(exc)[0] == 500:
+    elif error_parts(exc)[0] == 500:
         _LOG.error("%s %s failed", scope["method"], logged_path(scope), exc_info=exc)
 
 
@@ -126,22 +128,22 @@ def _outage(exc: CbxError) -> str:
     return next(message for kind, message in _OUTAGES if isinstance(exc, kind))
 
 
-def answer_errors(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Add the error handlers. The middleware `Bounds` handles unexpected errors."""
 
     async def failed(request: Request, exc: Exception) -> JSONResponse:
-        logged(request.scope, exc)
-        return answer(*told(exc), headers_for(exc))
+        log_error(request.scope, exc)
+        return error_response(*error_parts(exc), headers_for(exc))
 
     async def invalid(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)
-        return answer(422, _CODES[422], "; ".join(map(_format_problem, exc.errors()[:3])))
+        return error_response(422, _CODES[422], "; ".join(map(_format_problem, exc.errors()[:3])))
 
     async def http(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)
-        return answer(exc.status_code, _code(exc.status_code), str(exc.detail), headers_for(exc))
+        return error_response(exc.status_code, _code(exc.status_code), str(exc.detail), headers_for(exc))
 
-    app.add_exception_handler(Refused, failed)
+    app.add_exception_handler(RequestRejected, failed)
     app.add_exception_handler(CbxError, failed)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)

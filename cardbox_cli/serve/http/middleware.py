@@ -9,7 +9,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cardbox_cli.serve.addresses import logged_path
-from cardbox_cli.serve.http.errors import BrokenOff, answer, headers_for, logged, told
+from cardbox_cli.serve.http.errors import ResponseBroken, error_parts, error_response, headers_for, log_error
 
 MAX_BODY = 1 << 20
 """The maximum number of bytes of a request's body."""
@@ -25,7 +25,7 @@ _HEADERS = (
 )
 
 
-class Bounds:
+class RequestLimits:
     """Rejects bodies that are too long or too slow, and adds headers to responses."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -50,13 +50,15 @@ class Bounds:
             with anyio.fail_after(BODY_SECONDS):
                 body = await _read_body(receive)
         except TimeoutError:
-            refusal = answer(408, "bad_request", "the request's body did not arrive in time")
+            refusal = error_response(408, "bad_request", "the request's body did not arrive in time")
             await refusal(scope, receive, send_with_headers)
             return
         if body is None:
             return
         if len(body) > MAX_BODY:
-            refusal = answer(413, "bad_request", f"the request's body is longer than {MAX_BODY} bytes")
+            refusal = error_response(
+                413, "bad_request", f"the request's body is longer than {MAX_BODY} bytes"
+            )
             await refusal(scope, receive, send_with_headers)
             return
         is_read = False
@@ -70,13 +72,13 @@ class Bounds:
 
         try:
             await self._app(scope, receive_again, send_with_headers)
-        except BrokenOff:
+        except ResponseBroken:
             # The server closes the connection of an incomplete response.
             return
         except Exception as exc:
-            logged(scope, exc)
+            log_error(scope, exc)
             if not has_begun:
-                await answer(*told(exc), headers_for(exc))(scope, receive, send_with_headers)
+                await error_response(*error_parts(exc), headers_for(exc))(scope, receive, send_with_headers)
 
 
 async def _read_body(receive: Receive) -> bytes | None:

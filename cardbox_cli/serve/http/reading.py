@@ -9,24 +9,24 @@ from fastapi import Depends, Request
 
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.exact_json import is_storable_text
-from cardbox_cli.serve.access import Doorkeeper
-from cardbox_cli.serve.addresses import address_of
+from cardbox_cli.serve.access import Authenticator
+from cardbox_cli.serve.addresses import request_address
 from cardbox_cli.serve.options import ServeOptions
-from cardbox_cli.serve.project import Project
-from cardbox_cli.store.connection.connection_pool import Lending
+from cardbox_cli.serve.project import ProjectView
+from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.connection.database import Database
 
 
-class Asker:
+class ProjectRequest:
     """A request that wants to read a project."""
 
     def __init__(self, request: Request, project_id: str) -> None:
         self.request = request
         self.project_id = project_id
-        self._lending: Lending = request.app.state.lending
-        self._doorkeeper: Doorkeeper = request.app.state.doorkeeper
+        self._lending: ConnectionPool = request.app.state.lending
+        self._doorkeeper: Authenticator = request.app.state.doorkeeper
 
-    async def admitted(self) -> None:
+    async def authenticate(self) -> None:
         """Raise Refused if the request may not read the project, NotFound for an impossible name."""
         if self._doorkeeper.asks_for_tokens:
             await to_thread.run_sync(self._check)
@@ -34,36 +34,36 @@ class Asker:
             _check_names(self.request)
 
     @contextmanager
-    def look(self) -> Iterator[Project]:
+    def open_snapshot(self) -> Iterator[ProjectView]:
         """Open a snapshot of the project, after `admitted`. May block the thread."""
         with self._lending.snapshot() as database:
             yield self._project(database)
 
     @contextmanager
-    def glance(self) -> Iterator[Project]:
+    def open_autocommit(self) -> Iterator[ProjectView]:
         """Open the project for one statement; for more, open a snapshot of its database.
 
         Raises Refused if the request may not read it, NotFound for an impossible name.
         """
-        at_the_door = self._doorkeeper.at_the_door(self.request, self.project_id)
-        with at_the_door, self._lending.glance() as database:
+        at_the_door = self._doorkeeper.limit_attempts(self.request, self.project_id)
+        with at_the_door, self._lending.autocommit() as database:
             self._doorkeeper.admit(self.request, database, self.project_id)
             _check_names(self.request)
             yield self._project(database)
 
-    def _project(self, database: Database) -> Project:
+    def _project(self, database: Database) -> ProjectView:
         options: ServeOptions = self.request.app.state.options
-        return Project(
+        return ProjectView(
             database,
             self.project_id,
             settings=options.settings,
             usual=options.usual_project,
-            here=address_of(self.request.scope),
+            here=request_address(self.request.scope),
             asks_for_tokens=options.asks_for_tokens,
         )
 
     def _check(self) -> None:
-        with self.glance():
+        with self.open_autocommit():
             pass
 
 
@@ -73,23 +73,23 @@ def _check_names(request: Request) -> None:
             raise NotFound(f"{name!r} cannot be a name")
 
 
-async def admitted(request: Request, project: str) -> Asker:
+async def authenticate(request: Request, project: str) -> ProjectRequest:
     """Return the asker for the project in the path, before the rest of the request is read."""
-    asker = Asker(request, project)
-    await asker.admitted()
+    asker = ProjectRequest(request, project)
+    await asker.authenticate()
     return asker
 
 
-async def admitted_to_page(request: Request, project: str) -> Asker:
+async def authenticate_page(request: Request, project: str) -> ProjectRequest:
     """Return the asker as `admitted` does. Raises InvalidInput for an address with a NUL character."""
-    asker = await admitted(request, project)
+    asker = await authenticate(request, project)
     if "%00" in request.url.query:
         raise InvalidInput("the address contains a NUL character")
     return asker
 
 
-Read = Annotated[Project, Depends(admitted)]
+Read = Annotated[ProjectView, Depends(authenticate)]
 """The parameter type of a route that reads one snapshot, which closes before the response is sent."""
 
-Looking = Annotated[Project, Depends(admitted_to_page)]
+PageRead = Annotated[ProjectView, Depends(authenticate_page)]
 """`Read`, for a page."""

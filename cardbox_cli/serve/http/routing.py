@@ -19,9 +19,9 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from cardbox_cli.serve.addresses import named
-from cardbox_cli.serve.http.errors import Refused
-from cardbox_cli.serve.http.reading import Asker
+from cardbox_cli.serve.addresses import decode_slashes
+from cardbox_cli.serve.http.errors import RequestRejected
+from cardbox_cli.serve.http.reading import ProjectRequest
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -43,7 +43,7 @@ class ReadingRoute(APIRoute):
         answer = super().get_route_handler() if asked is None else _body_handler(endpoint, asked.annotation)
 
         async def handle(request: Request) -> Response:
-            request.scope["path_params"] = named(request.path_params)
+            request.scope["path_params"] = decode_slashes(request.path_params)
             return await answer(request)
 
         return handle
@@ -51,7 +51,7 @@ class ReadingRoute(APIRoute):
 
 def _body_handler(endpoint: Callable[..., Response], kind: type[BaseModel]) -> Handler:
     def answer(request: Request, body: bytes) -> Response:
-        with Asker(request, request.path_params["project"]).glance() as reading:
+        with ProjectRequest(request, request.path_params["project"]).open_autocommit() as reading:
             return endpoint(request=request, read=reading, asked=_parse_body(request, body, kind))
 
     async def handle(request: Request) -> Response:
@@ -69,7 +69,9 @@ def _open_snapshot(endpoint: Callable[..., Any]) -> Callable[..., Any]:
     def answer(**given: Any) -> Any:
         with ExitStack() as stack:
             opened = {
-                name: stack.enter_context(value.look()) if isinstance(value, Asker) else value
+                name: stack.enter_context(value.open_snapshot())
+                if isinstance(value, ProjectRequest)
+                else value
                 for name, value in given.items()
             }
             return endpoint(**opened)
@@ -80,7 +82,7 @@ def _open_snapshot(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 def _parse_body(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
     """Parse a request's body. Raises Refused for invalid JSON, RequestValidationError for invalid values."""
     if not _is_json(request.headers.get("content-type", "")):
-        raise Refused(422, "body: Content-Type must be application/json")
+        raise RequestRejected(422, "body: Content-Type must be application/json")
     try:
         return kind.model_validate(json.loads(body))
     except ValidationError as exc:
@@ -88,7 +90,7 @@ def _parse_body(request: Request, body: bytes, kind: type[BaseModel]) -> BaseMod
         raise RequestValidationError(errors) from None
     except (RecursionError, ValueError) as exc:
         # Invalid UTF-8, invalid JSON, too deeply nested, or a number with too many digits.
-        raise Refused(422, f"body: JSON decode error: {exc}") from None
+        raise RequestRejected(422, f"body: JSON decode error: {exc}") from None
 
 
 def _is_json(kind: str) -> bool:
@@ -96,7 +98,7 @@ def _is_json(kind: str) -> bool:
     return subtype == "json" or subtype.endswith("+json")
 
 
-class Streams:
+class StreamLimit:
     """The limit of concurrent streams of one app. Belongs to its event loop."""
 
     def __init__(self, size: int) -> None:
@@ -105,7 +107,7 @@ class Streams:
     def take(self) -> None:
         """Start a stream. Raises Refused if the limit is reached."""
         if self._free < 1:
-            raise Refused(503, "too many streams are open", headers={"Retry-After": "30"})
+            raise RequestRejected(503, "too many streams are open", headers={"Retry-After": "30"})
         self._free -= 1
 
     def release(self) -> None:
@@ -113,13 +115,13 @@ class Streams:
         self._free += 1
 
 
-class StreamAnswer(StreamingResponse):
+class LimitedStream(StreamingResponse):
     """A streamed response, which counts towards the limit from its creation to its end."""
 
     def __init__(self, request: Request, chunks: AsyncIterator[str], **options: Any) -> None:
         """Raises Refused if the limit is reached."""
         super().__init__(chunks, **options)
-        self._streams: Streams = request.app.state.streams
+        self._streams: StreamLimit = request.app.state.streams
         self._streams.take()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -23,7 +23,7 @@ _BROKEN_OFF = "ASGI callable returned without completing response."
 _SHUTDOWN_SECONDS = 3
 
 
-def listen(options: ServeOptions) -> socket.socket:
+def open_socket(options: ServeOptions) -> socket.socket:
     """Return a socket that listens on the address of the options. Raises UsageError if that fails."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -48,10 +48,10 @@ def listen(options: ServeOptions) -> socket.socket:
 
 def serve(app: FastAPI, listening: socket.socket, options: ServeOptions) -> None:
     """Answer requests until SIGINT or SIGTERM. Queries of addresses are never logged."""
-    server_of(app, options).run(sockets=[listening])
+    make_http_server(app, options).run(sockets=[listening])
 
 
-def server_of(app: FastAPI, options: ServeOptions) -> uvicorn.Server:
+def make_http_server(app: FastAPI, options: ServeOptions) -> uvicorn.Server:
     """Return a uvicorn server for an app. It stops quickly and logs no errors while stopping."""
     config = _make_config(app, options)
     logging.getLogger("uvicorn.error").addFilter(_is_unlogged)

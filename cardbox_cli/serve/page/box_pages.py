@@ -16,17 +16,17 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS, CardState
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent, ToolResultContent
-from cardbox_cli.model.pairing import answers, full_text
-from cardbox_cli.serve.addresses import LINES, Behind, From, following, mark_of
-from cardbox_cli.serve.http.reading import Looking
-from cardbox_cli.serve.page.links import known
+from cardbox_cli.model.pairing import call_reference, full_text
+from cardbox_cli.serve.addresses import PAGE_SIZE, Behind, From, next_position, parse_position
+from cardbox_cli.serve.http.reading import PageRead
+from cardbox_cli.serve.page.links import check_choice
 from cardbox_cli.serve.page.templating import PageRoute, page
-from cardbox_cli.serve.project import Project
+from cardbox_cli.serve.project import ProjectView
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.in_use import BoxUseStore
-from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews, WindowSlot
-from cardbox_cli.text import around, one_line
+from cardbox_cli.text import excerpt, skip_to_match
 
 # The maximum numbers of characters of a row, and of its unfolded text. The card's own page shows the rest.
 PREVIEW, INSIDE = 160, 4_000
@@ -49,7 +49,7 @@ class ShownSlot(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None
 
 
-def shown(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: None) -> ShownSlot:
+def make_row(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: None) -> ShownSlot:
     """Make a row of a box. `rule_of` returns the rule of the recipe that brought a position's card."""
     text = slot.beginning if slot.card is None else full_text(slot.card)
     return ShownSlot(
@@ -60,10 +60,10 @@ def shown(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: Non
         card=slot.card,
         type=slot.type,
         role=slot.role,
-        preview=one_line(text, PREVIEW),
+        preview=excerpt(text, PREVIEW),
         text=text[:INSIDE],
         is_cut=slot.card is None or len(text) > INSIDE,
-        answers="" if slot.card is None else answers(slot.card),
+        answers="" if slot.card is None else call_reference(slot.card),
         rule=rule_of(slot.position),
     )
 
@@ -81,29 +81,31 @@ _OTHER_FACTS = frozenset({"type", "role", "author_id", "project_id", "created_at
 
 
 @routes.get("/boxes")
-def boxes(look: Looking, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
+def boxes(look: PageRead, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
     """Show the boxes that changed last."""
-    asked = known(kind, BOX_KINDS, "box kind")
-    where = BoxKindFilter(kinds=None if asked is None else (asked,), behind=mark_of(behind, of_boxes=True))
+    asked = check_choice(kind, BOX_KINDS, "box kind")
+    where = BoxKindFilter(
+        kinds=None if asked is None else (asked,), behind=parse_position(behind, of_boxes=True)
+    )
     with look.database.snapshot():
-        found = list(BoxViews(look.database, look.project_id).newest(where, limit=LINES + 1))
-    older = following(found, "box_id", "updated_at")
+        found = list(BoxViews(look.database, look.project_id).newest(where, limit=PAGE_SIZE + 1))
+    older = next_position(found, "box_id", "updated_at")
     return page(
         look,
         "boxes.html",
         view="Boxes",
-        boxes=found[:LINES],
+        boxes=found[:PAGE_SIZE],
         kind=asked,
         older=older and look.links.boxes(kind=asked, behind=older),
     )
 
 
 @routes.get("/boxes/{box_id}")
-def box(look: Looking, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
+def box(look: PageRead, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
     """Show a box from a position on. `part=slots` returns only the rows."""
     with look.database.snapshot():
         views = BoxViews(look.database, look.project_id)
-        found = views.in_short(box_id)
+        found = views.summary(box_id)
         provenance = look.boxes.provenance(found.box_id)
         slots = views.window(found.box_id, first, _WINDOW)
         turns = BoxUseStore(look.database, look.project_id).turns_of([found.box_id])
@@ -117,17 +119,17 @@ def box(look: Looking, box_id: str, first: From = 0, part: str | None = None) ->
         turns=turns.get(found.box_id, [])[:5],
         first=first,
         size=_WINDOW,
-        slots=[shown(slot, rule_of) for slot in slots],
+        slots=[make_row(slot, rule_of) for slot in slots],
     )
 
 
 @routes.get("/cards/{card_id:path}")
-def card(look: Looking, card_id: str, first: From = 0) -> HTMLResponse:
+def card(look: PageRead, card_id: str, first: From = 0) -> HTMLResponse:
     """Show a card, with its text from a character on."""
     with look.database.snapshot():
         found = look.cards.get(card_id, include_deleted=True)
         refs = list(islice(look.boxes.refs(card_id), _REFS + 1))
-    text = readable(found)
+    text = readable_text(found)
     turn_id = found.metadata.get("agent_turn_id")
     return page(
         look,
@@ -147,7 +149,7 @@ def card(look: Looking, card_id: str, first: From = 0) -> HTMLResponse:
     )
 
 
-def readable(card: Card) -> str:
+def readable_text(card: Card) -> str:
     """Return the text of a card. JSON of moderate size and depth is indented."""
     text = card_text(card.content)
     return indented(text) if _is_json(card) else text
@@ -204,33 +206,33 @@ Place = tuple[str, str, str]
 
 
 @routes.get("/search")
-def search(look: Looking, q: str = "", behind: Behind = None) -> HTMLResponse:
+def search(look: PageRead, q: str = "", behind: Behind = None) -> HTMLResponse:
     """Show the cards that contain a text, and the objects with that id."""
     asked = q.strip()[:500]
     cards: list[FoundCard] = []
     found: re.Pattern[str] | None = None
     with look.database.snapshot():
-        places = list(places_of(look, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
+        places = list(find_by_id(look, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
         if asked:
-            search = CardSearch(asked, behind=mark_of(behind))
-            found, cards = search.pattern, list(search.newest(look.cards, LINES + 1))
-    older = following(cards, "card_id")
+            search = CardSearch(asked, behind=parse_position(behind))
+            found, cards = search.pattern, list(search.newest(look.cards, PAGE_SIZE + 1))
+    older = next_position(cards, "card_id")
     return page(
         look,
         "search.html",
         asked=asked,
         places=places,
-        cards=[_search_row(card, found) for card in cards[:LINES]],
-        is_cut=len(cards) > LINES,
+        cards=[_search_row(card, found) for card in cards[:PAGE_SIZE]],
+        is_cut=len(cards) > PAGE_SIZE,
         older=older and look.links.search(q=asked, behind=older),
     )
 
 
 @routes.get("/find")
-def find(look: Looking, id: str) -> Response:
+def find(look: PageRead, id: str) -> Response:
     """Redirect to the page of the object with this id, or show a choice if there are several."""
     with look.database.snapshot():
-        places = list(places_of(look, id))
+        places = list(find_by_id(look, id))
     if len(places) == 1:
         return RedirectResponse(places[0][2], status_code=303)
     if not places:
@@ -238,7 +240,7 @@ def find(look: Looking, id: str) -> Response:
     return page(look, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
 
 
-def places_of(look: Project, asked: str) -> Iterator[Place]:
+def find_by_id(look: ProjectView, asked: str) -> Iterator[Place]:
     """Yield the objects that match an id or a part of one: type, id, address."""
     links = look.links
     for what, resolve, address in (
@@ -246,7 +248,7 @@ def places_of(look: Project, asked: str) -> Iterator[Place]:
         ("card", look.cards.resolve, links.card),
         ("box", _existing_box(look.boxes), links.box),
         ("batch", look.batches.resolve, links.batch),
-        ("agent", _agent(RosterStore(look.database, look.project_id)), links.agent),
+        ("agent", _agent(AgentStore(look.database, look.project_id)), links.agent),
     ):
         try:
             found = [resolve(asked)]
@@ -270,14 +272,14 @@ def _existing_box(boxes: BoxStore) -> Callable[[str], str]:
     return resolve
 
 
-def _agent(roster: RosterStore) -> Callable[[str], str]:
+def _agent(roster: AgentStore) -> Callable[[str], str]:
     """Resolve only whole agent ids."""
     return lambda asked: roster.get(asked).agent_id
 
 
 def _search_row(card: FoundCard, words: re.Pattern[str] | None) -> dict[str, Any]:
     text = full_text(card)
-    line = one_line(around(text, words), PREVIEW)
+    line = excerpt(skip_to_match(text, words), PREVIEW)
     return {
         "card": card,
         "box_id": card.box_id,

@@ -148,14 +148,14 @@ def _name(given: str) -> str:
 Word = TypeVar("Word", bound=str)
 
 
-def wanted(given: str | None, what: str) -> str:
+def require_parameter(given: str | None, what: str) -> str:
     """Return a required parameter. Raises UsageError if it is missing."""
     if not given:
         raise UsageError(required_message(f"a {what}"), hint="go back, and follow a link")
     return given
 
 
-def known(given: str | None, words: Sequence[Word], what: str) -> Word | None:
+def check_choice(given: str | None, words: Sequence[Word], what: str) -> Word | None:
     """Return the value if it is one of `words`, None if it is None. Raises InvalidInput for others."""
     if given is None:
         return None

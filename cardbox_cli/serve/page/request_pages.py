@@ -15,29 +15,29 @@ from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.inspect.costs import TOP, cost_facts
 from cardbox_cli.inspect.requests import InspectedRequest, SentStep
-from cardbox_cli.model.diff import Piece as TextPiece
-from cardbox_cli.model.diff import abridged, text_diff
+from cardbox_cli.model.diff import TextPart as TextPiece
+from cardbox_cli.model.diff import abridge, text_diff
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.pictures.cost_picture import drawn_account
 from cardbox_cli.pictures.page_elements import swatch
 from cardbox_cli.pictures.request_picture import (
     StepPicture,
-    colours_of,
+    draw_growth,
+    draw_heat_map,
+    draw_icicle,
+    draw_layers,
     drawn_step,
-    growth,
-    heat,
-    icicle,
-    layers_bar,
+    layer_colours,
     request_colours,
 )
 from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.serve.addresses import From
-from cardbox_cli.serve.http.reading import Looking
+from cardbox_cli.serve.http.reading import PageRead
 from cardbox_cli.serve.page.box_pages import INSIDE, PREVIEW
-from cardbox_cli.serve.page.links import About, wanted
-from cardbox_cli.serve.page.templating import PageRoute, cut, drawn, joined, page, tokens
-from cardbox_cli.text import one_line
+from cardbox_cli.serve.page.links import About, require_parameter
+from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, join_parts, page, tokens
+from cardbox_cli.text import excerpt
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -58,7 +58,7 @@ class _Message(msgspec.Struct, frozen=True):
 
 @routes.get("/request")
 def request(
-    look: Looking,
+    look: PageRead,
     turn: str | None = None,
     chat: str | None = None,
     box: str | None = None,
@@ -73,7 +73,7 @@ def request(
         if recorded is None:
             shown, steps, before = requests.read_boxes([about.name], by_model=True), [], []
         else:
-            shown, steps = requests.read_step(recorded, at), recorded.sent_before(None)
+            shown, steps = requests.read_step(recorded, at), recorded.recorded_step_ids(None)
             before = _pictures(requests.sent_before(recorded, shown.step_id, most=_DRAWN))
     account = shown.explanation()
     holds = window(shown.request.model)
@@ -95,9 +95,9 @@ def request(
         model=shown.request.model,
         window=holds,
         layers=layers,
-        bar=drawn(layers_bar(layers, account, colours)),
+        bar=drawing_markup(draw_layers(layers, account, colours)),
         swatches=swatches(colours),
-        icicle=drawn(icicle(account, colours)) if account.messages else None,
+        icicle=drawing_markup(draw_icicle(account, colours)) if account.messages else None,
         findings=findings,
         errors=sum(found.severity == "error" for found in findings),
         messages=_messages(account, findings, first),
@@ -105,14 +105,14 @@ def request(
         next=about.request(at, from_=first + _WINDOW) if is_more else None,
         steps=[] if recorded is None else _steps(about, steps, shown, is_over=recorded.is_over),
         earlier=_earlier(about, steps, shown),
-        growth=drawn(growth(drawn_steps, colours)) if drawn_steps else None,
-        heat=drawn(heat(drawn_steps, colours)) if drawn_steps else None,
+        growth=drawing_markup(draw_growth(drawn_steps, colours)) if drawn_steps else None,
+        heat=drawing_markup(draw_heat_map(drawn_steps, colours)) if drawn_steps else None,
     )
 
 
 def swatches(colours: Mapping[str, str]) -> dict[str, Markup]:
     """Return a small square for each layer."""
-    return {name: drawn(swatch(colour)) for name, colour in colours.items()}
+    return {name: drawing_markup(swatch(colour)) for name, colour in colours.items()}
 
 
 def step_name(steps: Sequence[str], step_id: str) -> str:
@@ -135,9 +135,7 @@ def _messages(account: Explanation, findings: Sequence[LintFinding], first: int)
     rows = []
     for number, line in enumerate(account.messages[first : first + _WINDOW], first + 1):
         about = of_card.get(line.card_id or "", [])
-        rows.append(
-            _Message(number, line, one_line(line.preview, PREVIEW), *cut(line.preview, INSIDE), about)
-        )
+        rows.append(_Message(number, line, excerpt(line.preview, PREVIEW), *cut(line.preview, INSIDE), about))
     return rows
 
 
@@ -165,7 +163,7 @@ _NEW, _COMPARED = 200, 20_000
 
 @routes.get("/diff")
 def difference(
-    look: Looking,
+    look: PageRead,
     a: str | None = None,
     b: str | None = None,
     turn: str | None = None,
@@ -177,8 +175,10 @@ def difference(
         requests = look.requests()
         recorded = requests.recorded(turn=turn, chat=chat)
         assert recorded is not None
-        one, other = requests.pair((wanted(a, "first step"), wanted(b, "second step")), steps=recorded)
-        steps = recorded.sent_before(None)
+        one, other = requests.pair(
+            (require_parameter(a, "first step"), require_parameter(b, "second step")), steps=recorded
+        )
+        steps = recorded.recorded_step_ids(None)
     found = diff(one.request, other.request, provider_of(one.format))
     parting = None if found.continues else found.difference
     named = [(each, step_name(steps, each)) for each in steps]
@@ -194,11 +194,11 @@ def difference(
         steps=named if recorded.is_over else [*named, (NEXT, NEXT)],
         notes=[f"the layer {each} is compared by its hash" for each in {*found.a_lost, *found.b_lost}],
         found=found,
-        pieces=[] if parting is None else abridged(text_diff(_text(parting.a), _text(parting.b))),
+        pieces=[] if parting is None else abridge(text_diff(_text(parting.a), _text(parting.b))),
         place_a=_describe(parting.a) if parting else "",
         place_b=_describe(parting.b) if parting else "",
         new=[
-            {"piece": each, "preview": one_line(each.text, PREVIEW), "text": each.text[:INSIDE]}
+            {"piece": each, "preview": excerpt(each.text, PREVIEW), "text": each.text[:INSIDE]}
             for each in found.new[:_NEW]
         ],
     )
@@ -212,7 +212,7 @@ def _describe(piece: Piece | None) -> str:
     if piece is None:
         return "nothing"
     cards = ", ".join(f"card {short_id(each)}" for each in piece.card_ids[:8])
-    return joined([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
+    return join_parts([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
 
 
 # The maximum number of characters of texts that differ.
@@ -221,7 +221,7 @@ _MAX_DIFFERENCE = 300
 
 @routes.get("/cost")
 def cost(
-    look: Looking,
+    look: PageRead,
     turn: str | None = None,
     agent: str | None = None,
     chat: str | None = None,
@@ -233,7 +233,7 @@ def cost(
         costed = look.costs().read(about.kind, about.name)
     account = costed.account()
     costs = costed.costs(account)
-    colours = colours_of(share.name for share in account.by["layer"])
+    colours = layer_colours(share.name for share in account.by["layer"])
     steps = drawn_account(account) if len(account.steps) > 1 else []
     return page(
         look,
@@ -253,8 +253,8 @@ def cost(
         broken_at="" if costs.broken is None else piece_name(costs.broken.section, costs.broken.number),
         parted=[] if costs.broken is None else _diff_at(costs.broken),
         swatches=swatches(colours),
-        growth=drawn(growth(steps, colours)) if steps else None,
-        heat=drawn(heat(steps, colours)) if steps else None,
+        growth=drawing_markup(draw_growth(steps, colours)) if steps else None,
+        heat=drawing_markup(draw_heat_map(steps, colours)) if steps else None,
     )
 
 

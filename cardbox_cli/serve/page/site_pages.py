@@ -8,13 +8,13 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from cardbox_cli.errors import NotFound
-from cardbox_cli.serve.access import Doorkeeper
-from cardbox_cli.serve.addresses import path_of
-from cardbox_cli.serve.http.errors import Refused
+from cardbox_cli.serve.access import Authenticator
+from cardbox_cli.serve.addresses import request_path
+from cardbox_cli.serve.http.errors import RequestRejected
 from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.page.links import PREFIX, Links
 from cardbox_cli.serve.page.templating import STATIC, PageRoute, plain_page, static_file
-from cardbox_cli.store.connection.connection_pool import Lending
+from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.projects import ProjectsStore
 
 login_routes = APIRouter(include_in_schema=False)
@@ -30,12 +30,12 @@ def form(request: Request, next: str = "/") -> Response:
 def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
     """Exchange a token for a cookie, and redirect to the page that required it."""
     _check_origin(request)
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    lending: Lending = request.app.state.lending
+    doorkeeper: Authenticator = request.app.state.doorkeeper
+    lending: ConnectionPool = request.app.state.lending
     try:
-        with doorkeeper.trying(token.strip()), lending.snapshot() as database:
+        with doorkeeper.limit_lookups(token.strip()), lending.snapshot() as database:
             project_id, cookie = doorkeeper.exchange(database, token.strip())
-    except Refused as exc:
+    except RequestRejected as exc:
         return _login_form(request, next, trouble=exc.message, status=exc.status)
     response = RedirectResponse(_local(next) or "/", status_code=303)
     doorkeeper.cookies.set(response, project_id, cookie)
@@ -46,7 +46,7 @@ def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str,
 def log_out(request: Request, project: Annotated[str, Form()]) -> Response:
     """Delete the cookie of a project."""
     _check_origin(request)
-    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    doorkeeper: Authenticator = request.app.state.doorkeeper
     response = RedirectResponse("/login", status_code=303)
     doorkeeper.cookies.forget(response, project)
     return response
@@ -74,7 +74,7 @@ def _check_origin(request: Request) -> None:
     """Raise Refused for a form from another site."""
     origin = request.headers.get("origin")
     if origin is not None and _host(origin) != request.headers.get("host"):
-        raise Refused(403, "the form was sent from another site")
+        raise RequestRejected(403, "the form was sent from another site")
 
 
 def _host(origin: str) -> str | None:
@@ -105,7 +105,7 @@ def projects(request: Request) -> Response:
     options: ServeOptions = request.app.state.options
     if options.asks_for_tokens:
         return begin(request)
-    lending: Lending = request.app.state.lending
+    lending: ConnectionPool = request.app.state.lending
     with lending.snapshot() as database:
         found = list(islice(ProjectsStore(database).list(), _PROJECTS))
     rows = [{"address": Links(each.project_id).start(), "project": each} for each in found]
@@ -122,7 +122,7 @@ def files(name: str) -> Response:
 @site_routes.get(PREFIX + "/{path:path}")
 def nothing(request: Request, path: str) -> Response:
     """Answer 404, or redirect an address with a trailing slash to the one without."""
-    address = path_of(request.scope)
+    address = request_path(request.scope)
     if address.endswith("/") and not address.endswith("//"):
         query = request.url.query
         return RedirectResponse(f"{address[:-1]}{'?' if query else ''}{query}", status_code=307)

@@ -28,21 +28,21 @@ from cardbox_cli.model.cards import ROLES
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.pictures.page_elements import Element, drawing_style, markup
-from cardbox_cli.serve.addresses import address_of
-from cardbox_cli.serve.http.errors import headers_for, logged, told
+from cardbox_cli.serve.addresses import request_address
+from cardbox_cli.serve.http.errors import error_parts, headers_for, log_error
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.page.links import PREFIX, Links
-from cardbox_cli.serve.project import Project
+from cardbox_cli.serve.project import ProjectView
 from cardbox_cli.text import (
     command_line,
+    escape_invisible,
+    excerpt,
     format_bytes,
     format_count,
     format_duration,
+    format_infinity,
     format_time,
-    one_line,
-    printable,
-    shortened,
-    unbounded,
+    truncate,
 )
 
 # --- static files: scripts, styles, the icon. An address has the hash of the file's content
@@ -94,12 +94,12 @@ def colour(word: str | None) -> str:
 
 def instant(moment: datetime) -> str:
     """Format an instant for programs."""
-    return unbounded(moment) or moment.astimezone(UTC).isoformat()
+    return format_infinity(moment) or moment.astimezone(UTC).isoformat()
 
 
 def age(moment: datetime, now: datetime) -> str:
     """Format the distance of an instant from now."""
-    endless = unbounded(moment)
+    endless = format_infinity(moment)
     if endless is not None:
         return endless
     return (
@@ -167,7 +167,7 @@ def bytes_(number: int) -> str:
     return format_bytes(number)
 
 
-def joined(pieces: Sequence[str | None]) -> str:
+def join_parts(pieces: Sequence[str | None]) -> str:
     """Join the parts that are not empty."""
     return ", ".join(piece for piece in pieces if piece)
 
@@ -181,10 +181,10 @@ FILTERS: dict[str, Any] = {
     "event": event,
     "extent": extent,
     "instant": instant,
-    "line": one_line,
+    "line": excerpt,
     "role": role,
     "short": short_id,
-    "shortened": shortened,
+    "shortened": truncate,
     "shortish": shortish,
     "time": format_time,
     "tokens": tokens,
@@ -234,14 +234,14 @@ def _is_fresh(name: str) -> bool:
     return "data-fresh" in _TEMPLATES.get_source(environment(), name)[0]
 
 
-def drawn(element: Element | None) -> Markup:
+def drawing_markup(element: Element | None) -> Markup:
     """Return a drawing as markup for a page."""
     return Markup("" if element is None else markup(element))  # escaped there
 
 
 def _visible(value: Any) -> Any:
     # Markup is a subclass of str, and its texts were escaped here already.
-    return printable(value) if type(value) is str else value
+    return escape_invisible(value) if type(value) is str else value
 
 
 @pass_context
@@ -254,7 +254,7 @@ def _command(context: Context, words: Sequence[str]) -> str:
     return command_line(words, *context["project_option"])
 
 
-def page(look: Project, template: str, /, *, view: str = "", **values: Any) -> HTMLResponse:
+def page(look: ProjectView, template: str, /, *, view: str = "", **values: Any) -> HTMLResponse:
     """Render a template with these values. `view` is its entry in the navigation."""
     shown = {
         "links": look.links,
@@ -333,9 +333,9 @@ def error_page(request: Request, exc: Exception) -> Response:
     elif isinstance(exc, HTTPException):
         status, message = exc.status_code, str(exc.detail)
     else:
-        status, _, message = told(exc)
+        status, _, message = error_parts(exc)
     if status >= 500:
-        logged(request.scope, exc)
+        log_error(request.scope, exc)
     return plain_page(
         request,
         "login.html" if status == 401 else "error.html",
@@ -347,5 +347,5 @@ def error_page(request: Request, exc: Exception) -> Response:
         # The hint of an outage would reveal the address of the database.
         hint=exc.hint if isinstance(exc, CbxError) and status < 500 else None,
         trouble=None,
-        here=address_of(request.scope),
+        here=request_address(request.scope),
     )

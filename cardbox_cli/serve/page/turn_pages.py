@@ -7,8 +7,8 @@ import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from cardbox_cli.chat.chat_view import view as chat_view
-from cardbox_cli.chat.why import explain
+from cardbox_cli.chat.chat_view import read_chat_view as chat_view
+from cardbox_cli.chat.why import explain_memory
 from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
@@ -19,19 +19,19 @@ from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.orchestration.batch_progress import TaskProgress
 from cardbox_cli.pictures.page_elements import box, svg
-from cardbox_cli.pictures.trace_picture import timeline
-from cardbox_cli.serve.addresses import LINES, Behind, following, mark_of
-from cardbox_cli.serve.http.reading import Looking
-from cardbox_cli.serve.page.box_pages import ShownSlot, readable, shown
-from cardbox_cli.serve.page.links import known
-from cardbox_cli.serve.page.templating import PageRoute, cut, drawn, page
-from cardbox_cli.serve.project import Project
-from cardbox_cli.store.chats import Room
+from cardbox_cli.pictures.trace_picture import draw_timeline
+from cardbox_cli.serve.addresses import PAGE_SIZE, Behind, next_position, parse_position
+from cardbox_cli.serve.http.reading import PageRead
+from cardbox_cli.serve.page.box_pages import ShownSlot, make_row, readable_text
+from cardbox_cli.serve.page.links import check_choice
+from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, page
+from cardbox_cli.serve.project import ProjectView
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.projects import is_known
-from cardbox_cli.store.roster import AgentFilter, RosterStore
-from cardbox_cli.store.views.box_views import BoxInShort, BoxViews
-from cardbox_cli.store.views.turn_views import FAMILY, StoredTurn, TurnFilter
+from cardbox_cli.store.roster import AgentFilter, AgentStore
+from cardbox_cli.store.views.box_views import BoxSummary, BoxViews
+from cardbox_cli.store.views.turn_views import MAX_FAMILY, StoredTurn, TurnFilter
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -42,12 +42,12 @@ _AGENTS = 200
 
 
 @routes.get("")
-def start(look: Looking, status: str | None = None, behind: Behind = None) -> HTMLResponse:
+def start(look: PageRead, status: str | None = None, behind: Behind = None) -> HTMLResponse:
     """Show the problems of the project, and its newest turns."""
-    status = known(status, TURN_STATUSES, "status")
+    status = check_choice(status, TURN_STATUSES, "status")
     survey = look.survey()
     with look.database.snapshot():
-        turns, older = _turns(look, TurnFilter(status=status, behind=mark_of(behind)))
+        turns, older = _turns(look, TurnFilter(status=status, behind=parse_position(behind)))
     return page(
         look,
         "start.html",
@@ -79,11 +79,11 @@ def _group_by_rule(problems: Iterable[Diagnosis]) -> list[_ProblemGroup]:
 
 
 @routes.get("/agents")
-def agents(look: Looking, behind: str | None = None) -> HTMLResponse:
+def agents(look: PageRead, behind: str | None = None) -> HTMLResponse:
     """List the agents: first all with problems, also those of later pages, then those with an active turn."""
     survey = look.diagnoser.survey()
     problems = {each.agent: each for each in reversed(survey.problems)}
-    roster = RosterStore(look.database, look.project_id)
+    roster = AgentStore(look.database, look.project_id)
     listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
     known = {each.agent_id for each in listed[:_AGENTS]}
     others = [name for name in problems if name not in known and roster.find(name) is not None]
@@ -106,11 +106,11 @@ def _urgency(row: tuple[RosterEntry, Diagnosis | None]) -> tuple[int, str]:
 
 
 @routes.get("/agents/{agent_id:path}")
-def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
+def agent(look: PageRead, agent_id: str, behind: Behind = None) -> HTMLResponse:
     """Show an agent, the verdict on it, and its turns."""
     with look.database.snapshot():
-        entry = RosterStore(look.database, look.project_id).entry(agent_id)
-        turns, older = _turns(look, TurnFilter(agent_id=agent_id, behind=mark_of(behind)))
+        entry = AgentStore(look.database, look.project_id).entry(agent_id)
+        turns, older = _turns(look, TurnFilter(agent_id=agent_id, behind=parse_position(behind)))
     return page(
         look,
         "agent.html",
@@ -122,10 +122,10 @@ def agent(look: Looking, agent_id: str, behind: Behind = None) -> HTMLResponse:
     )
 
 
-def _turns(look: Project, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
+def _turns(look: ProjectView, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
     """Return a page of turns, newest first, and the position of the next page."""
-    found = list(look.turns.newest(where, limit=LINES + 1))
-    return [summary(turn) for turn in found[:LINES]], following(found, "inbox_id")
+    found = list(look.turns.newest(where, limit=PAGE_SIZE + 1))
+    return [summary(turn) for turn in found[:PAGE_SIZE]], next_position(found, "inbox_id")
 
 
 # The number of cards shown of each box of a turn: the last ones.
@@ -136,16 +136,16 @@ _DELIVERABLE = 2_000
 class LastCards(msgspec.Struct, frozen=True):
     """The end of a box, from the position `first` on."""
 
-    box: BoxInShort
+    box: BoxSummary
     first: int
     slots: list[ShownSlot]
 
 
 @routes.get("/turns/{turn_id:path}")
-def turn(look: Looking, turn_id: str) -> HTMLResponse:
+def turn(look: PageRead, turn_id: str) -> HTMLResponse:
     """Show a turn."""
     with look.database.snapshot():
-        stored = look.turns.story(look.turns.resolve(turn_id))
+        stored = look.turns.read_all(look.turns.resolve(turn_id))
         turn_id = stored.turn.agent_turn_id
         members = look.batches.members([turn_id])
         boxes = [
@@ -168,7 +168,7 @@ def turn(look: Looking, turn_id: str) -> HTMLResponse:
 
 
 @routes.get("/trace")
-def trace(look: Looking, turn: str) -> HTMLResponse:
+def trace(look: PageRead, turn: str) -> HTMLResponse:
     """Show the turns of a trace."""
     with look.database.snapshot():
         found = read_trace(look.turns, turn)
@@ -181,7 +181,7 @@ def trace(look: Looking, turn: str) -> HTMLResponse:
         lines=list(_lines(found.turns)),
         count=len(found.agent_turn_ids),
         is_cut=found.is_cut,
-        drawing=drawn(timeline(found.turns)),
+        drawing=drawing_markup(draw_timeline(found.turns)),
     )
 
 
@@ -194,42 +194,42 @@ def _lines(tops: Sequence[Branch]) -> Iterator[tuple[int, Branch]]:
         waiting += [(depth + 1, child) for child in reversed(branch.children)]
 
 
-def _last_cards(look: Project, box_id: str | None) -> LastCards | None:
+def _last_cards(look: ProjectView, box_id: str | None) -> LastCards | None:
     if box_id is None:
         return None
     boxes = BoxViews(look.database, look.project_id)
     try:
-        box = boxes.in_short(box_id)
+        box = boxes.summary(box_id)
     except NotFound:
         return None
     first = max(box.length - _SLOTS, 0)
-    return LastCards(box, first, [shown(slot) for slot in boxes.window(box.box_id, first, _SLOTS)])
+    return LastCards(box, first, [make_row(slot) for slot in boxes.window(box.box_id, first, _SLOTS)])
 
 
 def _deliverable(stored: StoredTurn) -> dict[str, object] | None:
     if stored.deliverable is None:
         return None
-    text, is_cut = cut(readable(stored.deliverable), _DELIVERABLE)
+    text, is_cut = cut(readable_text(stored.deliverable), _DELIVERABLE)
     return {"text": text, "is_cut": is_cut}
 
 
 @routes.get("/batches")
-def batches(look: Looking, behind: Behind = None) -> HTMLResponse:
+def batches(look: PageRead, behind: Behind = None) -> HTMLResponse:
     """List the newest batches."""
     with look.database.snapshot():
-        found = list(look.batches.newest(BatchFilter(behind=mark_of(behind)), limit=LINES + 1))
-    older = following(found, "batch_id")
+        found = list(look.batches.newest(BatchFilter(behind=parse_position(behind)), limit=PAGE_SIZE + 1))
+    older = next_position(found, "batch_id")
     return page(
         look,
         "batches.html",
         view="Batches",
-        batches=found[:LINES],
+        batches=found[:PAGE_SIZE],
         older=older and look.links.batches(behind=older),
     )
 
 
 @routes.get("/batches/{batch_id:path}")
-def batch(look: Looking, batch_id: str) -> HTMLResponse:
+def batch(look: PageRead, batch_id: str) -> HTMLResponse:
     """Show a batch, its children, and the turns that they requested."""
     with look.database.snapshot():
         reader = look.batch_reader()
@@ -244,7 +244,7 @@ def batch(look: Looking, batch_id: str) -> HTMLResponse:
         batch=found,
         tasks=tasks,
         ended=sum(each.status not in TASK_OPEN for each in found.results),
-        bar=drawn(_bar(found)),
+        bar=drawing_markup(_bar(found)),
     )
 
 
@@ -263,14 +263,14 @@ def _task(result: Any, progress: TaskProgress | None, below: dict[str, list[Bran
     }
 
 
-def _branches_below(look: Project, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
+def _branches_below(look: ProjectView, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
     """Return the turns that each of these turns requested, as trees, by turn."""
     turns = look.turns
     first = next(iter(turns.get_many(turn_ids[:1])), None)
     if first is None:
         return {}
     family = turns.family(first)
-    branches = build_trees([summary(each) for each in family]) if len(family) < FAMILY else []
+    branches = build_trees([summary(each) for each in family]) if len(family) < MAX_FAMILY else []
     wanted = set(turn_ids)
     found: dict[str, list[Branch]] = {}
     while branches:
@@ -304,22 +304,22 @@ _CHATS, _ENTRIES = 200, 50
 
 
 @routes.get("/chats")
-def chats(look: Looking) -> HTMLResponse:
+def chats(look: PageRead) -> HTMLResponse:
     """List the chats, the last used first."""
     with look.database.snapshot():
-        found = list(Room(look.database, look.project_id, look.settings).chats.all(limit=_CHATS + 1))
+        found = list(ChatStores(look.database, look.project_id, look.settings).chats.all(limit=_CHATS + 1))
     return page(look, "chats.html", view="Chats", chats=found[:_CHATS], is_cut=len(found) > _CHATS)
 
 
 @routes.get("/chat")
-def chat(look: Looking, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
+def chat(look: PageRead, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
     """Show a chat: its transcript, the model's context, and its last runs."""
     with look.database.snapshot():
-        room = Room(look.database, look.project_id, look.settings)
+        room = ChatStores(look.database, look.project_id, look.settings)
         seen = chat_view(room, key)
         head = room.chats.get(key)
         entries = room.chats.entries(head, max(head.entries - most, 0))
-        why = explain(room, key)
+        why = explain_memory(room, key)
     has_more = len(entries) < head.entries and most < 1000
     return page(
         look,

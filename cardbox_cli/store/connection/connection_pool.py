@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from threading import BoundedSemaphore, Lock
 
-from cardbox_cli.errors import AllAtWork, CbxError
+from cardbox_cli.errors import CbxError, ConnectionsBusy
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
 
-class Lending:
+class ConnectionPool:
     """A pool of at most `most` connections to `target`, whose statements end after `longest`."""
 
     def __init__(self, target: Target, *, most: int, longest: timedelta, patience: float = 10) -> None:
@@ -39,7 +39,7 @@ class Lending:
             yield database
 
     @contextmanager
-    def glance(self) -> Iterator[Database]:
+    def autocommit(self) -> Iterator[Database]:
         """Yield a connection for a single statement without a transaction; for more, open a snapshot.
 
         Raises as `snapshot` does. Behind a pooler it is within a snapshot, because the session is not ours
@@ -62,7 +62,7 @@ class Lending:
     @contextmanager
     def _borrowed(self) -> Iterator[Database]:
         if not self._slots.acquire(timeout=self._timeout_seconds):
-            raise AllAtWork("all database connections of the server are in use", hint="try again later")
+            raise ConnectionsBusy("all database connections of the server are in use", hint="try again later")
         try:
             database = self._borrow()
             try:
@@ -82,15 +82,15 @@ class Lending:
 
     def _borrow(self) -> Database:
         while (database := self._pop()) is not None:
-            if database.answers():
+            if database.is_connected():
                 return database
             database.close()
         database = Database.open_target(self._target, again=self._was_connected)
         self._was_connected = True
-        database.keep_plans()
+        database.enable_prepared_statements()
         if database.direct:
             database.limit_statements(self._max_statement_time, once=False)
-        database.only_read()
+        database.make_read_only()
         return database
 
     def _pop(self) -> Database | None:
@@ -117,7 +117,7 @@ class CachedDatabase:
         self._libpq: tuple[object, ...] = ()
 
     @contextmanager
-    def lend(self, target: Target) -> Iterator[Database]:
+    def borrow(self, target: Target) -> Iterator[Database]:
         """Yield the database of `target`, with its tables checked. While it is lent, other callers get a new
         one.
         """
@@ -143,7 +143,7 @@ class CachedDatabase:
             # If the cached connection is broken, the fresh one reports the reason.
             with suppress(CbxError):
                 if cached.target == target and libpq == self._libpq:
-                    cached.look_again()
+                    cached.refresh_schema()
                     return cached
             cached.close()
         return Database.open_target(target)

@@ -22,11 +22,11 @@ from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.json import Jsonb
 
 from cardbox_cli.errors import DatabaseUnavailable, MissingRight, SchemaMissing, UsageError
-from cardbox_cli.faults import passing
+from cardbox_cli.faults import fault_point
 from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model import exact_json
 from cardbox_cli.store.connection import driver_errors
-from cardbox_cli.store.connection.queries import ExactJson, clocks, query, sent
+from cardbox_cli.store.connection.queries import ExactJson, clocks, numbered_query, query
 from cardbox_cli.store.connection.tables import (
     BATCHES,
     ESSENTIAL,
@@ -35,9 +35,9 @@ from cardbox_cli.store.connection.tables import (
     OWN,
     OWN_EXECUTION,
     SHARDING,
-    grant_of,
+    read_grant,
 )
-from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password, silent
+from cardbox_cli.store.connection.target import Target, check_address, discard, find_target, hide_password
 from cardbox_cli.store.migrations import files
 
 
@@ -91,9 +91,9 @@ class Database(AbstractContextManager["Database"]):
         For long-running programs: uses prepared statements. Raises DatabaseUnavailable if it cannot be
         reached, SchemaMissing if it has no tables for cards.
         """
-        database = cls.open_target(find_target(url, announce=announce or silent))
+        database = cls.open_target(find_target(url, announce=announce or discard))
         try:
-            database.keep_plans()
+            database.enable_prepared_statements()
         except BaseException:
             database.close()
             raise
@@ -148,12 +148,12 @@ class Database(AbstractContextManager["Database"]):
         adopted._is_callers = True
         return adopted
 
-    def keep_plans(self) -> None:
+    def enable_prepared_statements(self) -> None:
         """Prepare queries that are executed repeatedly, if `keeps_plans`.
 
         For long-running callers: planning is most of the cost of a small claim.
         """
-        if self.keeps_plans:
+        if self.can_prepare:
             self.run("keep_plans")
             self.connection.prepare_threshold = _PREPARE_THRESHOLD
 
@@ -173,10 +173,10 @@ class Database(AbstractContextManager["Database"]):
         Without `savepoint`, the block joins the outer transaction instead. An error in the block must then
         end that transaction, unless nothing was written.
         """
-        if not savepoint and not self.commits_itself:
+        if not savepoint and not self.is_autocommitting:
             yield
             return
-        with driver_errors.translated():
+        with driver_errors.translate_errors():
             self._begin()
             outermost = self.idle
             with self._cached_time(outermost), self.connection.transaction():
@@ -184,10 +184,10 @@ class Database(AbstractContextManager["Database"]):
                     self.run("limit_pause", pause=self._max_pause, once=True)
                 yield
                 if outermost:
-                    passing("commit")
+                    fault_point("commit")
             if outermost:
                 self.commits += 1
-                passing("committed")
+                fault_point("committed")
 
     def limit_pauses(self, longest: timedelta) -> None:
         """Let the server end this connection if one of its transactions is idle for longer than `longest`.
@@ -219,7 +219,7 @@ class Database(AbstractContextManager["Database"]):
         """
         self.run("limit_statement", longest=longest, once=once)
 
-    def answers(self) -> bool:
+    def is_connected(self) -> bool:
         """Return whether the connection still leads to a server, without a round trip."""
         socket = self.connection.fileno() if not self.connection.closed else -1
         if socket < 0 or not self.idle:
@@ -244,38 +244,38 @@ class Database(AbstractContextManager["Database"]):
         if before != _SNAPSHOT:
             connection.isolation_level, connection.read_only = _SNAPSHOT
         try:
-            with driver_errors.translated(), self._cached_time(True), connection.transaction():
+            with driver_errors.translate_errors(), self._cached_time(True), connection.transaction():
                 yield
         finally:
             # A connection that was interrupted in a statement, or closed, is not used again.
             if before != _SNAPSHOT and self.idle:
                 connection.isolation_level, connection.read_only = before
 
-    def only_read(self) -> None:
+    def make_read_only(self) -> None:
         """Refuse all writes from now on. Behind a pooler, this only affects transactions."""
         self.connection.isolation_level, self.connection.read_only = _SNAPSHOT
         if self.direct:
             self.run("only_read")
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def rolled_back(self) -> Iterator[None]:
         """Run the block in a transaction that is always rolled back, for reads under temporary settings."""
-        with driver_errors.translated():
+        with driver_errors.translate_errors():
             self._begin()
             with self.connection.transaction(force_rollback=True):
                 yield
 
     def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Return all rows of the query `name`."""
-        with driver_errors.translated():
+        with driver_errors.translate_errors():
             return self._execute(name, parameters).fetchall()
 
     def stream(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of the query `name` lazily. Needs a transaction or a snapshot."""
-        passing(name)
+        fault_point(name)
         cursor_name = f"cbx_{next(_cursor_numbers)}"
         with (
-            driver_errors.translated(),
+            driver_errors.translate_errors(),
             psycopg.RawServerCursor(self.connection, cursor_name, row_factory=tuple_row) as cursor,
         ):
             cursor.itersize = _ROWS_PER_FETCH
@@ -283,7 +283,7 @@ class Database(AbstractContextManager["Database"]):
 
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
         """Return the first row of the query `name`, or None."""
-        with driver_errors.translated():
+        with driver_errors.translate_errors():
             return self._execute(name, parameters).fetchone()
 
     def value(self, name: str, /, **parameters: Any) -> Any:
@@ -297,28 +297,28 @@ class Database(AbstractContextManager["Database"]):
 
     def run(self, name: str, /, **parameters: Any) -> int:
         """Execute the query `name`, and return the number of affected rows."""
-        with driver_errors.translated():
+        with driver_errors.translate_errors():
             return self._execute(name, parameters).rowcount
 
     def script(self, text: str) -> None:
         """Execute a SQL script of cbx, which takes no parameters."""
-        passing("script")
-        with driver_errors.translated():
+        fault_point("script")
+        with driver_errors.translate_errors():
             self.connection.execute(text.encode())
 
     def copy_in(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Stream `rows` through the COPY statement `name`; return their number."""
         copied = 0
-        passing(name)
-        with driver_errors.translated(), self._cursor().copy(query(name)) as copy:
+        fault_point(name)
+        with driver_errors.translate_errors(), self._cursor().copy(query(name)) as copy:
             for row in rows:
                 copy.write_row(row)
                 copied += 1
-            passing(f"{name} sent")
+            fault_point(f"{name} sent")
         return copied
 
     def _execute(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
-        passing(name)
+        fault_point(name)
         return self._cursor().execute(*self._compile(name, parameters))
 
     def _compile(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, list[Any]]:
@@ -327,7 +327,7 @@ class Database(AbstractContextManager["Database"]):
         if wanted and self.sharded:
             times = {clock: self._clock_value(clock, parameters.get("delay")) for clock in wanted}
             wanted, parameters = frozenset(), {**parameters, **times}
-        text, names = sent(name, wanted)
+        text, names = numbered_query(name, wanted)
         return text, [parameters[name] for name in names]
 
     def _clock_value(self, clock: str, delay: timedelta | None) -> datetime | None:
@@ -358,7 +358,7 @@ class Database(AbstractContextManager["Database"]):
         return moment
 
     @property
-    def spoiled(self) -> bool:
+    def has_failed(self) -> bool:
         """Return whether a statement failed, so that its transaction or savepoint must be rolled back."""
         return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
@@ -368,7 +368,7 @@ class Database(AbstractContextManager["Database"]):
         return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     @property
-    def commits_itself(self) -> bool:
+    def is_autocommitting(self) -> bool:
         """Return whether the next statement would be its own transaction, or fail because the connection is
         lost.
         """
@@ -399,7 +399,7 @@ class Database(AbstractContextManager["Database"]):
         return frozenset(self.column("existing_tables", names=[*KNOWN, SHARDING], process=process))
 
     @property
-    def keeps_plans(self) -> bool:
+    def can_prepare(self) -> bool:
         """Return whether plans may be cached. Behind a pooler they are another client's, and shards need the
         project.
 
@@ -487,9 +487,9 @@ class Database(AbstractContextManager["Database"]):
     def _require_grant(self, table: str) -> None:
         if table in self.closed_tables:
             what = f"the database role {self.role!r} may not read the table {table}"
-            raise MissingRight(what, hint=grant_of(table, self.role))
+            raise MissingRight(what, hint=read_grant(table, self.role))
 
-    def forget_tables(self) -> None:
+    def clear_table_cache(self) -> None:
         """Clear the cached names of tables, after tables were created."""
         for known in (
             "tables",
@@ -501,14 +501,14 @@ class Database(AbstractContextManager["Database"]):
         ):
             self.__dict__.pop(known, None)
 
-    def look_again(self) -> None:
+    def refresh_schema(self) -> None:
         """Check the tables again. Raises as `open_target` does, also if the connection is broken.
 
         If all tables of this cbx exist, comparing the version is enough.
         """
         if self.tables.issuperset(OWN) and self.schema_version() == files.newest():
             return
-        self.forget_tables()
+        self.clear_table_cache()
         self._check_schema()
 
     def schema_version(self) -> int | None:

@@ -8,7 +8,7 @@ import psycopg
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
-from cardbox_cli.text import without_credentials
+from cardbox_cli.text import redact_credentials
 
 _SCHEMA_HINT = "run `cbx db upgrade`, or `cbx db init --yes` for a database that cbx has never changed"
 _PATH_HINT = (
@@ -20,15 +20,15 @@ _ROOM_HINT = "free disk space there, then run the command again; nothing was wri
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Raise driver errors of the block as errors of cbx."""
     try:
         yield
     except psycopg.Error as exc:
-        raise translate(exc) from exc
+        raise translate_error(exc) from exc
 
 
-def translate(exc: psycopg.Error) -> CbxError:
+def translate_error(exc: psycopg.Error) -> CbxError:
     """Return the error of cbx for `exc`; a plain CbxError (exit 1) for unexpected ones."""
     state = exc.sqlstate or ""
     text = _first_line(exc)
@@ -113,4 +113,4 @@ def _routine(exc: psycopg.Error) -> str | None:
 
 def _first_line(exc: psycopg.Error) -> str:
     text = exc.diag.message_primary or str(exc) or type(exc).__name__
-    return without_credentials(text.strip().splitlines()[0])
+    return redact_credentials(text.strip().splitlines()[0])

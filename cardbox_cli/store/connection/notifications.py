@@ -54,7 +54,7 @@ class Waker:
         self._sender.close()
 
 
-LONGEST = 200
+MAX_PAYLOAD_BYTES = 200
 _DIGEST = "sha256:"
 
 # Keepalives detect a vanished peer within a minute, and keep firewalls from closing the connection.
@@ -64,16 +64,16 @@ _OPTIONS: dict[str, Any] = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-Wanted = Callable[[str], bool]
+PayloadFilter = Callable[[str], bool]
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 10.0
 
 
-def payload(project_id: str, worker_target: str) -> str:
+def format_payload(project_id: str, worker_target: str) -> str:
     """Return the notification for the workers of `worker_target`, at most LONGEST bytes long."""
     text = f"{project_id}/{worker_target}"
     encoded = text.encode()
-    return text if len(encoded) <= LONGEST else _DIGEST + hashlib.sha256(encoded).hexdigest()
+    return text if len(encoded) <= MAX_PAYLOAD_BYTES else _DIGEST + hashlib.sha256(encoded).hexdigest()
 
 
 def notify(database: Database, *receivers: tuple[str, str]) -> None:
@@ -82,22 +82,22 @@ def notify(database: Database, *receivers: tuple[str, str]) -> None:
     It is a separate transaction: NOTIFY holds a lock of the whole server until its commit is on disk, and its
     failure must not undo the work. Raises Conflict if a transaction is still open.
     """
-    if not database.commits_itself:
+    if not database.is_autocommitting:
         raise Conflict(
             "cannot notify workers within a transaction, because they would not see its rows",
             hint="call `notify` after the commit",
         )
-    payloads = sorted({payload(*receiver) for receiver in receivers})
+    payloads = sorted({format_payload(*receiver) for receiver in receivers})
     if payloads:
         database.run("notify", payloads=payloads)
 
 
-def wanted(project_id: str | None, worker_targets: Collection[str] | None) -> Wanted:
+def payload_filter(project_id: str | None, worker_targets: Collection[str] | None) -> PayloadFilter:
     """Return a predicate of the payloads for a listener to one project (None: any) and to some targets (None:
     all).
     """
     if project_id is not None and worker_targets is not None:
-        return frozenset(payload(project_id, target) for target in worker_targets).__contains__
+        return frozenset(format_payload(project_id, target) for target in worker_targets).__contains__
     beginning = "" if project_id is None else f"{project_id}/"
     ends = ("",) if worker_targets is None else tuple(f"/{target}" for target in worker_targets)
     # A digest may match.
@@ -111,7 +111,7 @@ class Listener:
     listener announces a problem once, and the caller polls until it is solved. Starts no server.
     """
 
-    def __init__(self, target: Target, wanted: Wanted, announce: Callable[[str], None]) -> None:
+    def __init__(self, target: Target, wanted: PayloadFilter, announce: Callable[[str], None]) -> None:
         self._target = target
         self._wanted = wanted
         self._announce = announce
@@ -188,7 +188,7 @@ class Listener:
         if self._database is None:
             return False
         try:
-            with driver_errors.translated():
+            with driver_errors.translate_errors():
                 notices = list(self._database.connection.notifies(timeout=0))
         except CbxError as exc:
             self._disconnect()

@@ -9,40 +9,40 @@ import msgspec
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.model.ids import MIN_SHORT, SHORT
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.queries import all_decoded, decoded_or_none
-from cardbox_cli.text import ambiguous_message, did_you_mean, unbounded
+from cardbox_cli.store.connection.queries import decode_optional_row, decode_rows
+from cardbox_cli.text import ambiguous_message, did_you_mean, format_infinity
 
 # A point in time, or an age on the database's clock.
 Moment = datetime | timedelta
 
-PAGE = 200
-COUNTED = 10_000
+PAGE_SIZE = 200
+MAX_COUNTED = 10_000
 """Maximum of a count of further items."""
-NAMES = 1000
+MAX_NAMES_COMPARED = 1000
 """Maximum number of names that a suggestion is chosen from."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class ListPosition(msgspec.Struct, frozen=True):
     """A position in a list sorted by time: that of the item with this id, whether it still exists or not."""
 
     at: datetime
     id: str
 
 
-class Names(NamedTuple):
+class NameQuery(NamedTuple):
     """Names that people choose: the query of those with about the same length, and the table."""
 
     query: str
     table: str
 
 
-class Paged(msgspec.Struct, frozen=True, kw_only=True):
+class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter of a list that continues after the item `behind`."""
 
-    behind: Mark | None = None
+    behind: ListPosition | None = None
 
 
-class Dated(Paged, frozen=True, kw_only=True):
+class DateFilter(PageFilter, frozen=True, kw_only=True):
     """Filter of a list by time: from `since` on, and before `until`; None means any time."""
 
     since: Moment | None = None
@@ -50,17 +50,17 @@ class Dated(Paged, frozen=True, kw_only=True):
 
 
 _Item = TypeVar("_Item")
-_Filter = TypeVar("_Filter", bound=Dated)
+_Filter = TypeVar("_Filter", bound=DateFilter)
 
 
-class Further(msgspec.Struct, frozen=True):
+class FurtherCount(msgspec.Struct, frozen=True):
     """Number of items in a list after a position; a minimum unless `all_seen`."""
 
     count: int
     all_seen: bool
 
     @classmethod
-    def counted(cls, matching: int, looked_at: int, *, limit: int = COUNTED) -> "Further":
+    def from_counts(cls, matching: int, looked_at: int, *, limit: int = MAX_COUNTED) -> "FurtherCount":
         """Build it from the number of matches in up to `limit` + 1 examined rows."""
         return cls(min(matching, limit), looked_at <= limit)
 
@@ -92,13 +92,13 @@ class ProjectStore:
 
     def _one(self, kind: type[_Item], name: str, /, **parameters: Any) -> _Item | None:
         """Return the value that the query `name` returns as JSON, or None."""
-        return decoded_or_none(kind, self._value(name, **parameters))
+        return decode_optional_row(kind, self._value(name, **parameters))
 
     def _all(self, kind: type[_Item], name: str, /, **parameters: Any) -> list[_Item]:
         """Return the values that the query `name` returns as JSON."""
-        return all_decoded(kind, self._rows(name, **parameters))
+        return decode_rows(kind, self._rows(name, **parameters))
 
-    def _dated(self, where: _Filter) -> _Filter:
+    def _resolve_dates(self, where: _Filter) -> _Filter:
         """Return `where` with ages replaced by instants on the database's clock."""
         since, until = (
             self.database.now() - moment if isinstance(moment, timedelta) else moment
@@ -106,37 +106,37 @@ class ProjectStore:
         )
         return msgspec.structs.replace(where, since=since, until=until)
 
-    def _further(self, name: str, /, **place: Any) -> Further:
+    def _further(self, name: str, /, **place: Any) -> FurtherCount:
         """Return what the query `name` counts after a position; zero if the position has no time."""
         if place.get("after_time", ...) is None:
-            return Further(0, False)
-        found = self._value(name, **{**place, "limit": COUNTED + 1})
-        return Further.counted(found, found)
+            return FurtherCount(0, False)
+        found = self._value(name, **{**place, "limit": MAX_COUNTED + 1})
+        return FurtherCount.from_counts(found, found)
 
     def _require(self, *tables: str) -> None:
         for table in tables:
             self.database.require(table)
 
-    def _found(
-        self, item: _Item | None, what: str, name: str, hint: str, *, names: Names | None = None
+    def _require_item(
+        self, item: _Item | None, what: str, name: str, hint: str, *, names: NameQuery | None = None
     ) -> _Item:
         """Return `item`, or raise the NotFound of `_absent` for None."""
         if item is None:
-            raise self._absent(what, name, hint, names=names)
+            raise self._not_found(what, name, hint, names=names)
         return item
 
-    def _absent(self, what: str, name: str, hint: str, *, names: Names | None = None) -> NotFound:
+    def _not_found(self, what: str, name: str, hint: str, *, names: NameQuery | None = None) -> NotFound:
         """Return NotFound for an unknown name, with a suggestion if people choose these names and our role
         may read them.
         """
         may_read = names is not None and names.table in self.database.tables
-        known = self._column(names.query, name=name, limit=NAMES) if names and may_read else []
+        known = self._column(names.query, name=name, limit=MAX_NAMES_COMPARED) if names and may_read else []
         return NotFound(
             f"no {what} {name!r} in project {self.project_id!r}{did_you_mean(name, known)}", hint=hint
         )
 
 
-def place(
+def page_parameters(
     where: msgspec.Struct, after: object, limit: int, *, key: str, time: str = "created_at"
 ) -> dict[str, Any]:
     """Return the parameters of a list's next page: the filter, and the position after the item `after`, if
@@ -144,21 +144,21 @@ def place(
     """
     mark = _mark(where, after, key, time)
     at = None if mark is None else mark.at
-    last = {"after_time": at and (unbounded(at) or at), "after_id": None if mark is None else mark.id}
+    last = {"after_time": at and (format_infinity(at) or at), "after_id": None if mark is None else mark.id}
     return {**msgspec.structs.asdict(where), **last, "limit": limit}
 
 
-def _mark(where: msgspec.Struct, after: object, key: str, time: str) -> Mark | None:
+def _mark(where: msgspec.Struct, after: object, key: str, time: str) -> ListPosition | None:
     if after is not None:
-        return Mark(getattr(after, time), getattr(after, key))
-    return where.behind if isinstance(where, Paged) else None
+        return ListPosition(getattr(after, time), getattr(after, key))
+    return where.behind if isinstance(where, PageFilter) else None
 
 
-def paged(
+def read_pages(
     read: Callable[[_Item | None, int], list[_Item]], *, limit: int | None, page: int | None = None
 ) -> Iterator[_Item]:
     """Yield up to `limit` items of `read(after, size)`, which returns at most `size` items after `after`."""
-    page = page or PAGE
+    page = page or PAGE_SIZE
     after: _Item | None = None
     left = limit
     while left is None or left > 0:
@@ -179,7 +179,7 @@ def like_escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def shown_beginning(database: "Database", wanted: str, index: str) -> str | None:
+def short_id_pattern(database: "Database", wanted: str, index: str) -> str | None:
     """Return the LIKE pattern of short ids that begin with `wanted`; None if it cannot be one.
 
     A complete short id is the end of an id. Without the `index`, the search reads all ids, which is
@@ -192,7 +192,7 @@ def shown_beginning(database: "Database", wanted: str, index: str) -> str | None
     return f"{like_escape(wanted)}%"
 
 
-def the_one(noun: str, wanted: str, candidates: Sequence[str], project_id: str) -> str:
+def require_single(noun: str, wanted: str, candidates: Sequence[str], project_id: str) -> str:
     """Return the only candidate. Raises NotFound for none and AmbiguousId for several.
 
     The first word of `noun` is the command that lists such items.

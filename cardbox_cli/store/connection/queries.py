@@ -38,7 +38,7 @@ _FIELDS = re.compile(r"\{fields:(\w+) (\w+)\}")
 _PAIR = re.compile(r"^\s*'(\w+)', ", re.MULTILINE)
 
 
-class Sent(NamedTuple):
+class NumberedQuery(NamedTuple):
     """A query as the server gets it: `$1` is the first of these parameters."""
 
     text: LiteralString
@@ -133,12 +133,14 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
 
 
 @cache
-def sent(name: str, times: frozenset[str] = frozenset()) -> Sent:
+def numbered_query(name: str, times: frozenset[str] = frozenset()) -> NumberedQuery:
     """Return the query `name` with numbered parameters. The server computes these times itself."""
     text = query_by_server(name, times)
     found = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
     numbers = {parameter: f"${number}" for number, parameter in enumerate(found, 1)}
-    return Sent(_PARAMETER.sub(lambda match: numbers[match[1]] if match[1] else "%", text), tuple(found))
+    return NumberedQuery(
+        _PARAMETER.sub(lambda match: numbers[match[1]] if match[1] else "%", text), tuple(found)
+    )
 
 
 def _included(found: re.Match[str]) -> str:
@@ -154,17 +156,17 @@ def _included(found: re.Match[str]) -> str:
 _Value = TypeVar("_Value")
 
 
-def decoded(kind: type[_Value], row: str) -> _Value:
+def decode_row(kind: type[_Value], row: str) -> _Value:
     """Decode a row."""
     return _decoder(kind).decode(row)
 
 
-def decoded_or_none(kind: type[_Value], row: str | None) -> _Value | None:
+def decode_optional_row(kind: type[_Value], row: str | None) -> _Value | None:
     """Decode a row; return None for None."""
-    return None if row is None else decoded(kind, row)
+    return None if row is None else decode_row(kind, row)
 
 
-def all_decoded(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
+def decode_rows(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
     """Decode rows of one column."""
     decoder = _decoder(kind)
     return [decoder.decode(row) for (row,) in rows]

@@ -56,13 +56,13 @@ OWN = frozenset(KNOWN) - frozenset(FOREIGN_BATCHES)
 """Tables of a database that this cbx created or completed."""
 
 
-def grant_of(table: str, role: str) -> str:
+def read_grant(table: str, role: str) -> str:
     """Return the statement that lets a role read a table."""
     quoted = _quoted(role)
     return f"GRANT USAGE ON SCHEMA {table.split('.')[0]} TO {quoted}; GRANT SELECT ON {table} TO {quoted}"
 
 
-def write_grant_of(tables: Sequence[str], role: str) -> str:
+def write_grant(tables: Sequence[str], role: str) -> str:
     """Return the statement that lets a role write tables that it can read."""
     return f"GRANT SELECT, INSERT, UPDATE ON {', '.join(tables)} TO {_quoted(role)}"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
 
 
-def silent(_: str) -> None:
+def discard(_: str) -> None:
     """Discard an announcement."""
 
 
@@ -38,7 +38,7 @@ class Target:
     conninfo: str | None
     named_by: str
     home: Path
-    announce: Callable[[str], None] = silent
+    announce: Callable[[str], None] = discard
     stands_for: "Target | None" = None
 
     @property
@@ -81,7 +81,7 @@ def find_target(
     url: str | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    announce: Callable[[str], None] = silent,
+    announce: Callable[[str], None] = discard,
     configured: tuple[str, str] | None = None,
 ) -> Target:
     """Return the target of `url` (a URL or a libpq keyword string), of the environment, or of `configured`.

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cardbox_cli.errors import DatabaseUnavailable, InvalidInput
-from cardbox_cli.faults import passing
-from cardbox_cli.files import building
+from cardbox_cli.faults import fault_point
+from cardbox_cli.files import atomic_directory
 from cardbox_cli.settings import SERVER_USER
 
 # PG* variables, and other exports of a shell or a CI job, must not affect the server.
@@ -22,7 +22,7 @@ _PASSED_VARIABLES = ("PATH", "LANG", "TZ")
 
 
 @dataclass(frozen=True)
-class Account:
+class ServerAccount:
     """An account of this machine. `lent` if we are root and have to switch to it."""
 
     name: str | None
@@ -64,10 +64,10 @@ class Account:
 
     def make_folder(self, path: Path, mode: int = 0o700) -> None:
         """Create `path` for this account, with owner and mode set before it gets its name."""
-        with building(path) as made:
+        with atomic_directory(path) as made:
             made.chmod(mode)
             self.give(made)
-            passing("folder begun")
+            fault_point("folder begun")
 
     def give(self, path: Path) -> None:
         """Make this account the owner of `path`, which cbx created."""
@@ -75,17 +75,17 @@ class Account:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
 
-ROOT = Account("root", 0, 0, lent=False)
+ROOT = ServerAccount("root", 0, 0, lent=False)
 
 
-def account_for(environ: Mapping[str, str], owner: int | None = None) -> Account:
+def account_for(environ: Mapping[str, str], owner: int | None = None) -> ServerAccount:
     """Return the account of the server: our own one, or for root an existing unprivileged one.
 
     For root: `owner`, the uid of existing data, otherwise CBX_SERVER_USER, postgres or nobody.
     """
     if os.geteuid() != 0:
         own = _entry(os.geteuid())
-        return Account(own.pw_name if own else None, os.geteuid(), os.getegid(), lent=False)
+        return ServerAccount(own.pw_name if own else None, os.geteuid(), os.getegid(), lent=False)
     if owner:
         return _lend(_entry(owner), str(owner))
     if asked := SERVER_USER.text(environ):
@@ -99,7 +99,7 @@ def account_for(environ: Mapping[str, str], owner: int | None = None) -> Account
     )
 
 
-def _configured_account(name: str) -> Account:
+def _configured_account(name: str) -> ServerAccount:
     entry = _entry(name)
     hint = "set it to an existing unprivileged account, such as 'nobody'"
     if entry is None:
@@ -109,13 +109,13 @@ def _configured_account(name: str) -> Account:
     return _lend(entry, name)
 
 
-def _lend(entry: pwd.struct_passwd | None, wanted: str) -> Account:
+def _lend(entry: pwd.struct_passwd | None, wanted: str) -> ServerAccount:
     if entry is None:
         raise DatabaseUnavailable(
             f"the embedded server's data belongs to uid {wanted}, which has no account on this machine",
             hint="set CBX_HOME to another folder, or run cbx where that account exists",
         )
-    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, lent=True)
+    return ServerAccount(entry.pw_name, entry.pw_uid, entry.pw_gid, lent=True)
 
 
 def _entry(who: str | int) -> pwd.struct_passwd | None:

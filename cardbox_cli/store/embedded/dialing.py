@@ -26,7 +26,7 @@ _MISSING_DEFAULTS = {"sslcertmode": "disable", "min_protocol_version": "3.0", "m
 _NOT_OVERRULED = ("PGSERVICE", "PGDATESTYLE", "PGTZ", "PGGEQO")
 
 
-class Answer(Enum):
+class ServerState(Enum):
     """State of the server that an attempt to connect found."""
 
     READY = "it took the connection"
@@ -38,10 +38,10 @@ class Answer(Enum):
     @property
     def is_up(self) -> bool:
         """Return whether the server runs, and accepts or permanently refuses connections."""
-        return self in (Answer.READY, Answer.NO_DATABASE, Answer.REFUSED)
+        return self in (ServerState.READY, ServerState.NO_DATABASE, ServerState.REFUSED)
 
 
-def parameters(location: Location, dbname: str) -> dict[str, str]:
+def connection_parameters(location: Location, dbname: str) -> dict[str, str]:
     """Return libpq's parameters for `dbname`, so that only the service comes from the environment."""
     ours = {
         "host": str(location.socket),
@@ -62,44 +62,44 @@ def parameters(location: Location, dbname: str) -> dict[str, str]:
     return {**_defaults(), **ours}
 
 
-def dial(location: Location, dbname: str, **options: Any) -> psycopg.Connection[Any]:
+def open_connection(location: Location, dbname: str, **options: Any) -> psycopg.Connection[Any]:
     """Connect. Raises the errors of psycopg."""
-    with _without_libpq_variables():
-        return psycopg.connect(**{**parameters(location, dbname), **options})
+    with _clear_libpq_variables():
+        return psycopg.connect(**{**connection_parameters(location, dbname), **options})
 
 
-def ask(location: Location, dbname: str = DATABASE) -> tuple[Answer, str]:
+def probe(location: Location, dbname: str = DATABASE) -> tuple[ServerState, str]:
     """Try to connect; return the state, and the server's version or the reason of the failure."""
     try:
-        with dial(location, dbname) as connection:
-            return Answer.READY, connection.info.parameter_status("server_version") or ""
+        with open_connection(location, dbname) as connection:
+            return ServerState.READY, connection.info.parameter_status("server_version") or ""
     except psycopg.OperationalError as exc:
         return _state_of(exc), _reason(exc)
 
 
-def _state_of(exc: psycopg.OperationalError) -> Answer:
+def _state_of(exc: psycopg.OperationalError) -> ServerState:
     """Return the state that a failed connection shows, by its text: libpq has no SQLSTATE before a session
     exists.
     """
     text = str(exc)
     if "FATAL:" not in text:
-        return Answer.NOBODY
+        return ServerState.NOBODY
     if "the database system is " in text:
-        return Answer.NOT_YET
+        return ServerState.NOT_YET
     if re.search(r'database ".*" does not exist', text):
-        return Answer.NO_DATABASE
-    return Answer.REFUSED
+        return ServerState.NO_DATABASE
+    return ServerState.REFUSED
 
 
-def refusal(exc: psycopg.OperationalError) -> DatabaseUnavailable:
+def connection_error(exc: psycopg.OperationalError) -> DatabaseUnavailable:
     """Return the error for a failed connection to a server that may be down."""
-    if _state_of(exc) is Answer.NOBODY or "the database system is shutting down" in str(exc):
-        return not_running()
+    if _state_of(exc) is ServerState.NOBODY or "the database system is shutting down" in str(exc):
+        return not_running_error()
     hint = "`cbx db status` shows the path of its log"
     return DatabaseUnavailable(f"the embedded Postgres refuses the connection: {_reason(exc)}", hint=hint)
 
 
-def not_running() -> DatabaseUnavailable:
+def not_running_error() -> DatabaseUnavailable:
     """Return the error for a server that does not run and must not be started."""
     return DatabaseUnavailable("the embedded Postgres is not running: start it with `cbx db start`")
 
@@ -107,7 +107,7 @@ def not_running() -> DatabaseUnavailable:
 def create_database(location: Location) -> None:
     """Create the database of cbx; harmless if it exists."""
     try:
-        with dial(location, MAINTENANCE_DATABASE, autocommit=True) as connection:
+        with open_connection(location, MAINTENANCE_DATABASE, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
     except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
         pass  # the second one if the session of a killed command is just creating it
@@ -134,7 +134,7 @@ def _defaults() -> dict[str, str]:
 
 
 @contextmanager
-def _without_libpq_variables() -> Iterator[None]:
+def _clear_libpq_variables() -> Iterator[None]:
     found = {name: os.environ.pop(name) for name in _NOT_OVERRULED if name in os.environ}
     try:
         yield

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from cardbox_cli.errors import Conflict, DatabaseUnavailable
-from cardbox_cli.faults import passing
-from cardbox_cli.files import building, replacing, sweep
-from cardbox_cli.store.embedded.account import ROOT, Account
+from cardbox_cli.faults import fault_point
+from cardbox_cli.files import atomic_directory, atomic_write, remove_leftover_folders
+from cardbox_cli.store.embedded.account import ROOT, ServerAccount
 from cardbox_cli.store.embedded.dialing import SUPERUSER
 from cardbox_cli.store.embedded.location import SOCKET_NAME, SYSTEM_FOLDER, Location
 
@@ -21,14 +21,14 @@ MARKER = "made-by-cbx"
 
 
 def make_folders(
-    home: Path, location: Location, account: Account, lock: int, announce: Callable[[str], None]
+    home: Path, location: Location, account: ServerAccount, lock: int, announce: Callable[[str], None]
 ) -> None:
     """Create the data and socket folders if missing. The caller holds the home's lock, as `lock`."""
     for folder in (location.data, location.socket):
-        sweep(folder)
+        remove_leftover_folders(folder)
         if folder.is_relative_to(SYSTEM_FOLDER):
             _make_system_folder(SYSTEM_FOLDER, 0o755)
-            sweep(folder.parent)
+            remove_leftover_folders(folder.parent)
             _make_system_folder(folder.parent, 0o711)
     _check_or_make_socket_folder(location.socket, account)
     if not location.data.exists():
@@ -39,13 +39,13 @@ def make_folders(
         raise DatabaseUnavailable(f"{str(location.data)!r} was not created by cbx", hint=hint)
 
 
-def refuse_hosts(data: Path, account: Account) -> None:
+def reject_hosts(data: Path, account: ServerAccount) -> None:
     """Make a stopped server reject all hosts; the rules of an older cbx would trust them if it listened."""
     rules = data / "pg_hba.conf"
     text = rules.read_text(encoding="utf-8", errors="surrogateescape")
     closed = _TRUSTED_HOST.sub(r"\1reject", text)
     if closed != text:
-        with replacing(rules) as file:
+        with atomic_write(rules) as file:
             os.fchown(file.fileno(), account.uid, account.gid)
             file.write(closed)
 
@@ -66,7 +66,7 @@ def remove_folders(location: Location) -> list[Path]:
     """Delete the data and socket folders of a stopped server; return the deleted ones."""
     check_removable(location)
     for folder in (location.data, location.socket):
-        sweep(folder)
+        remove_leftover_folders(folder)
     removed = [location.data] if location.data.exists() else []
     for folder in removed:
         shutil.rmtree(folder)
@@ -79,7 +79,7 @@ def remove_folders(location: Location) -> list[Path]:
     return removed
 
 
-def _first_use_message(location: Location, account: Account) -> str:
+def _first_use_message(location: Location, account: ServerAccount) -> str:
     if account.lent:
         who = f"running as root: Postgres runs as the account {account.name!r}"
         return f"{who}; its data is in {location.data}"
@@ -95,22 +95,22 @@ def _make_system_folder(folder: Path, mode: int) -> None:
             raise
 
 
-def _make_data(home: Path, location: Location, account: Account, lock: int) -> None:
-    with building(location.data) as unfinished:
+def _make_data(home: Path, location: Location, account: ServerAccount, lock: int) -> None:
+    with atomic_directory(location.data) as unfinished:
         account.give(unfinished)
-        passing("data begun")
+        fault_point("data begun")
         _initdb(unfinished, location, account, lock)
-        passing("data initialised")
+        fault_point("data initialised")
         marker, text = unfinished / MARKER, f"The data of the embedded Postgres of {home}\n"
-        with replacing(marker) as file:
+        with atomic_write(marker) as file:
             file.write(text.encode(errors="replace").decode())
         account.give(marker)
-        passing("data marked")
-    passing("data in place")
+        fault_point("data marked")
+    fault_point("data in place")
     _sync(location.data.parent)
 
 
-def _initdb(folder: Path, location: Location, account: Account, lock: int) -> None:
+def _initdb(folder: Path, location: Location, account: ServerAccount, lock: int) -> None:
     provider = ["--locale-provider=builtin"] if location.major >= 17 else []
     done = account.run(
         [
@@ -143,7 +143,7 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _check_or_make_socket_folder(folder: Path, account: Account) -> None:
+def _check_or_make_socket_folder(folder: Path, account: ServerAccount) -> None:
     try:
         found = folder.lstat()
     except FileNotFoundError:

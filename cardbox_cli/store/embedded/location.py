@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.faults import passing
-from cardbox_cli.files import open_to_read, replacing, sweep_files
+from cardbox_cli.faults import fault_point
+from cardbox_cli.files import atomic_write, open_to_read, remove_leftover_files
 from cardbox_cli.home import check_home
 from cardbox_cli.settings import RUNTIME_DIR
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.embedded.account import Account
+    from cardbox_cli.store.embedded.account import ServerAccount
 
 # The folder for data of root's servers whose account cannot enter the home.
 SYSTEM_FOLDER = Path("/var/lib/cbx")
@@ -99,27 +99,27 @@ def write_record(home: Path, location: Location) -> None:
         "binaries": str(location.binaries),
         "major": location.major,
     }
-    sweep_files(record_file(home))
-    with replacing(record_file(home)) as file:
+    remove_leftover_files(record_file(home))
+    with atomic_write(record_file(home)) as file:
         if os.geteuid() == 0:  # root may serve the home of an ordinary user, who reads the record, too
             owner = home.stat()
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         file.write(json.dumps(record, indent=2) + "\n")
-        passing("record written")
+        fault_point("record written")
 
 
 def _relative_to_home(home: Path, path: Path) -> str:
     return str(path.relative_to(home) if path.is_relative_to(home) else path)
 
 
-def plan(home: Path, account: "Account", binaries: Path, major: int) -> Location:
+def plan_location(home: Path, account: "ServerAccount", binaries: Path, major: int) -> Location:
     """Return the location for a new server of `home`."""
-    place = home if not account.lent or account.can_enter(home) else system_place(home)
+    place = home if not account.lent or account.can_enter(home) else system_folder(home)
     data = place / f"postgres-{major}"
     return Location(data, choose_socket(home, data, account), account.name, binaries, major)
 
 
-def choose_socket(home: Path, data: Path, account: "Account") -> Path:
+def choose_socket(home: Path, data: Path, account: "ServerAccount") -> Path:
     """Return the folder of the socket: next to the data, or a shorter path if that is too long."""
     *candidates, short = [data.parent / "socket", *_short_folders(home, account)]
     return next(filter(_can_hold_socket, candidates), short)
@@ -130,10 +130,10 @@ def _can_hold_socket(folder: Path) -> bool:
     return len(os.fsencode(folder / SOCKET_NAME)) <= _MAX_SOCKET_PATH and "," not in str(folder)
 
 
-def _short_folders(home: Path, account: "Account") -> list[Path]:
+def _short_folders(home: Path, account: "ServerAccount") -> list[Path]:
     """Return folders for a socket outside of the home. The last one always has a short path."""
     if account.lent:
-        return [system_place(home) / "socket"]
+        return [system_folder(home) / "socket"]
     import tempfile
 
     name = f"cbx-{account.uid}-{_digest(home)}"
@@ -142,7 +142,7 @@ def _short_folders(home: Path, account: "Account") -> list[Path]:
     return [*([runtime / name] if usable else []), Path(tempfile.gettempdir(), name), Path("/tmp", name)]
 
 
-def system_place(home: Path) -> Path:
+def system_folder(home: Path) -> Path:
     """Return the folder outside of `home` for root's server."""
     import re
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.embedded.account import Account
+from cardbox_cli.store.embedded.account import ServerAccount
 from cardbox_cli.store.embedded.location import PORT, SOCKET_NAME, Location
 
 _START_TIMEOUT_SECONDS = 30
@@ -41,7 +41,7 @@ class Postmaster:
     ready: bool
 
 
-def running(data: Path) -> Postmaster | None:
+def find_postmaster(data: Path) -> Postmaster | None:
     """Return the server of `data`, if its process runs."""
     lines = _lines(data / "postmaster.pid")
     pid = _pid(lines)
@@ -52,10 +52,10 @@ def running(data: Path) -> Postmaster | None:
 
 def has_crashed(data: Path) -> bool:
     """Return whether the server of `data` ended without being stopped, and so has left its lock file."""
-    return _pid(_lines(data / "postmaster.pid")) is not None and running(data) is None
+    return _pid(_lines(data / "postmaster.pid")) is not None and find_postmaster(data) is None
 
 
-def start(location: Location, account: Account) -> str | None:
+def start(location: Location, account: ServerAccount) -> str | None:
     """Start the server, and wait until it is ready or has been recovering for a while.
 
     Returns None, or an obstacle that will pass. Raises DatabaseUnavailable.
@@ -72,14 +72,14 @@ def start(location: Location, account: Account) -> str | None:
             environment={"PGDATA": str(location.data)},
             stdout=output,
         )
-        if done.returncode == 0 or running(location.data) is not None:
+        if done.returncode == 0 or find_postmaster(location.data) is not None:
             return None
         output.seek(0)
         printed = output.read().decode(errors="replace").splitlines()
     reason = _reason(printed, newest_log(location.log), began)
     if _TEMPORARY.search(reason):
         return reason
-    raise failure(f"did not start: {reason}", location)
+    raise server_error(f"did not start: {reason}", location)
 
 
 def stop(postmaster: Postmaster, location: Location) -> None:
@@ -90,11 +90,11 @@ def stop(postmaster: Postmaster, location: Location) -> None:
         process.send_signal(signal.SIGINT)
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             if time.monotonic() > deadline:
-                raise failure(f"did not stop within {_STOP_TIMEOUT_SECONDS:.0f} s", location)
+                raise server_error(f"did not stop within {_STOP_TIMEOUT_SECONDS:.0f} s", location)
             time.sleep(0.02)
 
 
-def failure(what: str, location: Location) -> DatabaseUnavailable:
+def server_error(what: str, location: Location) -> DatabaseUnavailable:
     """Return the error with `what` happened to the server, and the path of its log."""
     log = newest_log(location.log) or location.log
     return DatabaseUnavailable(f"the embedded Postgres {what}", hint=f"its log is {str(log)!r}")

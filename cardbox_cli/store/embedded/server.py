@@ -16,22 +16,29 @@ from urllib.parse import quote
 import psycopg
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.faults import passing
+from cardbox_cli.faults import fault_point
 from cardbox_cli.store.embedded import dialing
-from cardbox_cli.store.embedded.dialing import DATABASE, SUPERUSER, Answer, ask, create_database, dial
+from cardbox_cli.store.embedded.dialing import (
+    DATABASE,
+    SUPERUSER,
+    ServerState,
+    create_database,
+    open_connection,
+    probe,
+)
 from cardbox_cli.store.embedded.location import (
     PORT,
     SOCKET_NAME,
     Location,
     choose_socket,
-    plan,
+    plan_location,
     read_record,
     record_file,
     write_record,
 )
 
 if TYPE_CHECKING:
-    from cardbox_cli.store.embedded.account import Account
+    from cardbox_cli.store.embedded.account import ServerAccount
 
 # Modules for starting and stopping are imported inside functions: connecting is the common case.
 
@@ -69,7 +76,7 @@ class EmbeddedServer:
         """Return a libpq keyword string for `dbname`; starts nothing. Only PGSERVICE and PGTZ can change its
         meaning.
         """
-        return psycopg.conninfo.make_conninfo(**dialing.parameters(self._location(), dbname))
+        return psycopg.conninfo.make_conninfo(**dialing.connection_parameters(self._location(), dbname))
 
     def url(self, dbname: str = DATABASE) -> str:
         """Return a URL of `dbname` for other programs, such as psql; starts nothing."""
@@ -81,7 +88,7 @@ class EmbeddedServer:
         location = read_record(self.home)
         if location is not None:
             with suppress(psycopg.OperationalError):
-                return dial(location, dbname, **options)
+                return open_connection(location, dbname, **options)
         self.start()
         return self.reach(dbname, **options)
 
@@ -89,11 +96,11 @@ class EmbeddedServer:
         """Connect to the server if it runs. Raises DatabaseUnavailable, and starts nothing."""
         location = read_record(self.home)
         if location is None:
-            raise dialing.not_running()
+            raise dialing.not_running_error()
         try:
-            return dial(location, dbname, **options)
+            return open_connection(location, dbname, **options)
         except psycopg.OperationalError as exc:
-            raise dialing.refusal(exc) from exc
+            raise dialing.connection_error(exc) from exc
 
     def reconnect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
         """Connect as `connect` does, for a caller that was connected before: a stopped server stays down.
@@ -128,11 +135,11 @@ class EmbeddedServer:
         from cardbox_cli.store.embedded import postmaster
 
         location = self._location()
-        process = postmaster.running(location.data)
-        answer, version = dialing.ask(location, dialing.MAINTENANCE_DATABASE)
+        process = postmaster.find_postmaster(location.data)
+        answer, version = dialing.probe(location, dialing.MAINTENANCE_DATABASE)
         return ServerStatus(
             running=answer.is_up,
-            server_version=version if answer is Answer.READY else None,
+            server_version=version if answer is ServerState.READY else None,
             binaries=location.binaries,
             data=location.data,
             socket=location.socket,
@@ -181,12 +188,12 @@ class EmbeddedServer:
     def _locked(self) -> Iterator[int]:
         """Lock this home's server against other commands. Explains failed system calls."""
         from cardbox_cli.home import make_home
-        from cardbox_cli.store.embedded.binaries import exclusive
+        from cardbox_cli.store.embedded.binaries import server_lock
 
         try:
             make_home(self.home)
-            passing("home made")
-            with exclusive(self._lock_file, self._announce) as lock:
+            fault_point("home made")
+            with server_lock(self._lock_file, self._announce) as lock:
                 yield lock
         except OSError as exc:
             where = f" ({exc.filename})" if exc.filename else ""
@@ -209,13 +216,15 @@ class EmbeddedServer:
         from cardbox_cli.store.embedded.account import account_for
         from cardbox_cli.store.embedded.binaries import major_version
 
-        return plan(self.home, account_for(os.environ), self._source(), major_version(self._source()))
+        return plan_location(
+            self.home, account_for(os.environ), self._source(), major_version(self._source())
+        )
 
 
 def _stop(location: Location) -> bool:
     from cardbox_cli.store.embedded import postmaster
 
-    process = postmaster.running(location.data)
+    process = postmaster.find_postmaster(location.data)
     if process is None:
         return False
     postmaster.stop(process, location)
@@ -239,20 +248,20 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
     location, started, obstacle = read_record(home), False, None
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
-        answer, words = ask(location) if location else (Answer.NOBODY, "")
+        answer, words = probe(location) if location else (ServerState.NOBODY, "")
         if location and answer.is_up:
-            if answer is Answer.NO_DATABASE:
+            if answer is ServerState.NO_DATABASE:
                 create_database(location)
-                passing("database made")
+                fault_point("database made")
             return started
         if location and time.monotonic() > deadline:
-            raise postmaster.failure(f"does not answer: {obstacle or words}", location)
-        process = postmaster.running(location.data) if location else None
-        if answer is Answer.NOBODY and process is None:
+            raise postmaster.server_error(f"does not answer: {obstacle or words}", location)
+        process = postmaster.find_postmaster(location.data) if location else None
+        if answer is ServerState.NOBODY and process is None:
             location, account = _prepare(home, binaries, lock, announce)
             obstacle = postmaster.start(location, account)
             started = obstacle is None
-            passing("server started")
+            fault_point("server started")
         elif location and process and process.ready and not (location.socket / SOCKET_NAME).exists():
             announce("the server runs, but its socket is gone: restarting it")
             postmaster.stop(process, location)
@@ -261,11 +270,11 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
 
 def _prepare(
     home: Path, binaries: Path, lock: int, announce: Callable[[str], None]
-) -> tuple[Location, "Account"]:
+) -> tuple[Location, "ServerAccount"]:
     """Create data for these binaries if there are none, and record where they are."""
     from cardbox_cli.store.embedded import files
     from cardbox_cli.store.embedded.account import account_for
-    from cardbox_cli.store.embedded.binaries import major_version, reachable
+    from cardbox_cli.store.embedded.binaries import major_version, runnable_binaries
 
     recorded = read_record(home)
     if recorded is not None and recorded.data.exists():
@@ -274,13 +283,13 @@ def _prepare(
         location = replace(recorded, socket=choose_socket(home, recorded.data, account), account=account.name)
     else:
         account = account_for(os.environ)
-        location = plan(home, account, binaries, major_version(binaries))
-    location = replace(location, binaries=reachable(binaries, account, announce))
+        location = plan_location(home, account, binaries, major_version(binaries))
+    location = replace(location, binaries=runnable_binaries(binaries, account, announce))
     # Recorded before anything is created, so that the record names what a killed attempt leaves.
     write_record(home, location)
-    passing("place recorded")
+    fault_point("place recorded")
     files.make_folders(home, location, account, lock, announce)
-    files.refuse_hosts(location.data, account)
+    files.reject_hosts(location.data, account)
     return location, account
 
 

@@ -17,22 +17,22 @@ from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.model.ids import MIN_SHORT
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import (
-    Dated,
-    Further,
+    DateFilter,
+    FurtherCount,
     ProjectStore,
     like_escape,
-    paged,
-    place,
-    shown_beginning,
-    the_one,
+    page_parameters,
+    read_pages,
+    require_single,
+    short_id_pattern,
 )
-from cardbox_cli.store.connection.tables import BATCHES, write_grant_of
+from cardbox_cli.store.connection.tables import BATCHES, write_grant
 
 # Maximum number of due items per query.
-AT_ONCE = 500
+MAX_DUE = 500
 
 
-class BatchFilter(Dated, frozen=True, kw_only=True):
+class BatchFilter(DateFilter, frozen=True, kw_only=True):
     """Filter of a list of batches; None means any."""
 
     status: str | None = None
@@ -50,7 +50,7 @@ class BatchStore(ProjectStore):
         if not self.database.keeps_batches:
             role = self.database.role
             what = f"the database role {role!r} may not write the tables {' and '.join(BATCHES)}"
-            raise MissingRight(what, hint=write_grant_of(BATCHES, role))
+            raise MissingRight(what, hint=write_grant(BATCHES, role))
 
     # --- beginning
 
@@ -62,7 +62,7 @@ class BatchStore(ProjectStore):
             self._run("insert_batch_tasks", tasks=rows)
         return made
 
-    def hold_due(self, task: BatchTask) -> datetime | None:
+    def lock_due(self, task: BatchTask) -> datetime | None:
         """Lock the head of the task's agent, if any; return the time, or None if the task cannot be
         dispatched.
 
@@ -77,7 +77,7 @@ class BatchStore(ProjectStore):
         """Return due tasks of this batch, or of any for None."""
         return self._find_tasks("due_batch_tasks", batch_id, now=self.database.now())
 
-    def dispatched(
+    def record_dispatch(
         self,
         task: BatchTask,
         *,
@@ -98,7 +98,7 @@ class BatchStore(ProjectStore):
         )
         return row is not None
 
-    def put_off(self, task: BatchTask, next_try_at: datetime, *, error_code: str, error: str) -> None:
+    def postpone(self, task: BatchTask, next_try_at: datetime, *, error_code: str, error: str) -> None:
         """Record that the dispatch of the task was refused, and when it is due again."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         self._run("put_off_batch_task", **key, next_try_at=next_try_at, error_code=error_code, error=error)
@@ -150,11 +150,11 @@ class BatchStore(ProjectStore):
         cause = {"open_code": open_code, "open_error": open_error}
         return self._one(Batch, "end_batch", batch_id=batch_id, **given, **cause, now=self.database.now())
 
-    def reported(self, batch_id: str) -> None:
+    def record_report(self, batch_id: str) -> None:
         """Record that the parent's call no longer needs a report of the batch's end."""
         self._run("note_batch_reported", batch_id=batch_id)
 
-    def point(self, batch_id: str, join_box_id: str) -> str:
+    def set_join_box(self, batch_id: str, join_box_id: str) -> str:
         """Record the box of the children's deliverables; return the one that was recorded first."""
         return str(self._value("point_batch", batch_id=batch_id, join_box_id=join_box_id))
 
@@ -167,7 +167,7 @@ class BatchStore(ProjectStore):
     def get(self, batch_id: str) -> Batch:
         """Return the batch with this id. Raises NotFound."""
         batch = self._one(Batch, "batch", batch_id=batch_id)
-        return self._found(batch, "batch", batch_id, "`cbx batch list` shows the newest")
+        return self._require_item(batch, "batch", batch_id, "`cbx batch list` shows the newest")
 
     def find(self, batch_id: str) -> Batch | None:
         """Return the batch with this id, or None."""
@@ -177,7 +177,7 @@ class BatchStore(ProjectStore):
         """Return the batch with this id, or None, locked until the end of the transaction."""
         return self._one(Batch, "lock_batch", batch_id=batch_id)
 
-    def hold_of_turn(self, agent_turn_id: str) -> list[Batch]:
+    def lock_by_turn(self, agent_turn_id: str) -> list[Batch]:
         """Return the batches that a turn created, locked until the end of the transaction."""
         return self._all(Batch, "hold_batches_of_turn", agent_turn_id=agent_turn_id)
 
@@ -205,38 +205,40 @@ class BatchStore(ProjectStore):
     def overdue(self, batch_id: str | None) -> list[Batch]:
         """Return the running batches, or this one, whose deadline has passed."""
         now = self.database.now()
-        return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=AT_ONCE)
+        return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=MAX_DUE)
 
-    def settled(self, batch_id: str | None) -> list[str]:
+    def without_open_tasks(self, batch_id: str | None) -> list[str]:
         """Return the ids of the running batches, or this one, without open tasks."""
-        return self._column("settled_batches", batch_id=batch_id, limit=AT_ONCE)
+        return self._column("settled_batches", batch_id=batch_id, limit=MAX_DUE)
 
-    def deserted(self, agent_turn_id: str | None) -> list[Batch]:
+    def with_ended_parent(self, agent_turn_id: str | None) -> list[Batch]:
         """Return the running batches whose parent turn has ended: of this turn, or of any for None."""
-        return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=AT_ONCE)
+        return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
-    def to_report(self, agent_turn_id: str | None) -> list[Batch]:
+    def unreported(self, agent_turn_id: str | None) -> list[Batch]:
         """Return the ended batches that still owe their parent's call a report: of this turn, or of any for
         None.
         """
-        return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=AT_ONCE)
+        return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
-    def silent(self, batch_id: str | None) -> list[BatchTask]:
+    def unrecorded_ends(self, batch_id: str | None) -> list[BatchTask]:
         """Return children of this batch, or of any, whose turn may have ended without updating the task."""
         return self._find_tasks("silent_children", batch_id)
 
-    def to_stop(self, batch_id: str | None) -> list[BatchTask]:
+    def tasks_awaiting_stop(self, batch_id: str | None) -> list[BatchTask]:
         """Return children of this batch, or of any, that must still be stopped."""
         return self._find_tasks("children_to_stop", batch_id)
 
     def newest(self, where: BatchFilter | None = None, *, limit: int | None = None) -> Iterator[Batch]:
         """Yield the batches that match `where`, newest first, reading page by page."""
         self.require()
-        return paged(partial(self._page, self._dated(where or BatchFilter())), limit=limit)
+        return read_pages(partial(self._page, self._resolve_dates(where or BatchFilter())), limit=limit)
 
-    def further(self, where: BatchFilter, last: Batch) -> Further:
+    def further(self, where: BatchFilter, last: Batch) -> FurtherCount:
         """Return how many batches `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further("count_further_batches", **place(self._dated(where), last, 0, key="batch_id"))
+        return self._further(
+            "count_further_batches", **page_parameters(self._resolve_dates(where), last, 0, key="batch_id")
+        )
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, a unique end or beginning of one, or the beginning of a short id.
@@ -246,7 +248,7 @@ class BatchStore(ProjectStore):
         self.require()
         if self.find(wanted) is not None:
             return wanted
-        return the_one("batch", wanted, self._candidates(wanted), self.project_id)
+        return require_single("batch", wanted, self._candidates(wanted), self.project_id)
 
     def _candidates(self, wanted: str) -> list[str]:
         if len(wanted) < MIN_SHORT:
@@ -255,11 +257,11 @@ class BatchStore(ProjectStore):
             "find_batch_ids",
             beginning=f"{like_escape(wanted)}%",
             reversed_end=f"{like_escape(wanted[::-1])}%",
-            shown=shown_beginning(self.database, wanted, "cbx.idx_batches_shown"),
+            shown=short_id_pattern(self.database, wanted, "cbx.idx_batches_shown"),
         )
 
     def _page(self, where: BatchFilter, after: Batch | None, size: int) -> list[Batch]:
-        return self._all(Batch, "list_batches", **place(where, after, size, key="batch_id"))
+        return self._all(Batch, "list_batches", **page_parameters(where, after, size, key="batch_id"))
 
     def _find_tasks(self, query: str, batch_id: str | None, **more: Any) -> list[BatchTask]:
-        return self._all(BatchTask, query, batch_id=batch_id, limit=AT_ONCE, **more)
+        return self._all(BatchTask, query, batch_id=batch_id, limit=MAX_DUE, **more)

@@ -20,9 +20,9 @@ from cardbox_cli.model.execution.situations import (
 from cardbox_cli.model.execution.turns import HEAD_MOVES, Edge, Fence, InboxRow
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import decoded
-from cardbox_cli.store.execution.head_store import assignment_of
-from cardbox_cli.store.execution.inbox_store import new_row
+from cardbox_cli.store.connection.queries import decode_row
+from cardbox_cli.store.execution.head_store import assignment_values
+from cardbox_cli.store.execution.inbox_store import row_parameters
 
 _PROJECTS = "public.projects"
 
@@ -44,7 +44,7 @@ class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
     output_start: int | None
 
 
-class Written(msgspec.Struct, frozen=True):
+class TurnWrite(msgspec.Struct, frozen=True):
     """Outcome of a write: `still_so` if the facts of the decision still held, `written` if no id was taken.
 
     `queue_position` is the position of a queued row among those of its agent, from 1.
@@ -87,18 +87,18 @@ class DispatchStore(ProjectStore):
             parent_turn_id=parent_turn_id,
         )
 
-    def write(self, turn: NewTurn) -> Written:
+    def write(self, turn: NewTurn) -> TurnWrite:
         """Write every row of a turn, or none."""
         found = self._row(
             "write_turn" if self.database.keeps_turns else "write_turn_without_record",
-            **(new_row(turn.row, turn.edge) | assignment_of(turn.row)),
+            **(row_parameters(turn.row, turn.edge) | assignment_values(turn.row)),
             output_start=turn.output_start,
             report_to=None if turn.report_to is None else jsonb(turn.report_to),
             assigns=turn.assigns,
             makes_box=turn.makes_box,
         )
         assert found is not None
-        return Written(*found)
+        return TurnWrite(*found)
 
     def promotion(self, agent_id: str) -> PromotionSituation | None:
         """Return the facts that decide on the next turn of an agent, whose head is locked.
@@ -113,13 +113,13 @@ class DispatchStore(ProjectStore):
         """Assign the agent to its queued turn; return the new row, or None if that is no longer possible."""
         promoted = self._value(
             "promote_turn" if self.database.keeps_turns else "promote_turn_without_record",
-            **assignment_of(found.row),
+            **assignment_values(found.row),
             now=found.now,
             inbox_id=found.row.inbox_id,
             output_start=found.output_start,
             makes_box=not found.has_output_box,
         )
-        return None if promoted is None else decoded(InboxRow, promoted)
+        return None if promoted is None else decode_row(InboxRow, promoted)
 
     def output_user(self, output_box_id: str, agent_id: str) -> tuple[str, str] | None:
         """Return a turn of another agent, active or future, that writes to this box, and that agent."""
@@ -128,7 +128,7 @@ class DispatchStore(ProjectStore):
 
     def _situation(self, kind: type[_Situation], name: str, **named: Any) -> _Situation | None:
         row = self._row(name, **named)
-        return None if row is None else msgspec.structs.replace(decoded(kind, row[1]), now=row[0])
+        return None if row is None else msgspec.structs.replace(decode_row(kind, row[1]), now=row[0])
 
 
 class EndStore(ProjectStore):
@@ -139,7 +139,7 @@ class EndStore(ProjectStore):
         asked = {"agent_id": fence.agent_id, "agent_turn_id": fence.agent_turn_id}
         row = self._row("end_situation", **asked)
         assert row is not None
-        return msgspec.structs.replace(decoded(EndSituation, row[1]), now=row[0])
+        return msgspec.structs.replace(decode_row(EndSituation, row[1]), now=row[0])
 
     def write(
         self, fence: Fence, plan: EndPlan, deliverable_card_id: str | None, now: datetime

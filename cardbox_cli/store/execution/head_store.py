@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.model.execution.turns import HEAD_MOVES, Fence, Head, InboxRow, Move
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.text import argument
+from cardbox_cli.text import quote_argument
 
 
 class HeadStore(ProjectStore):
@@ -22,7 +22,7 @@ class HeadStore(ProjectStore):
         """Create an idle head for an agent without one; return False if it has one."""
         return self._run("ensure_head", agent_id=agent_id) > 0
 
-    def free_turnless(self, agent_id: str) -> bool:
+    def free_without_turn(self, agent_id: str) -> bool:
         """Make a busy head without a turn idle; return False if there is none."""
         return self._run("free_turnless_head", agent_id=agent_id) > 0
 
@@ -52,12 +52,12 @@ class HeadStore(ProjectStore):
         """
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
-            raise self.stale(fence, head)
+            raise self.stale_error(fence, head)
         return head
 
     def assign(self, row: InboxRow) -> int | None:
         """Assign the agent to its queued turn; return the new epoch, or None if the agent is not idle."""
-        epoch: int | None = self._value("assign_head", **assignment_of(row), now=self.database.now())
+        epoch: int | None = self._value("assign_head", **assignment_values(row), now=self.database.now())
         return epoch
 
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
@@ -75,10 +75,10 @@ class HeadStore(ProjectStore):
         place = {**msgspec.structs.asdict(fence), "sources": list(move.sources), "epoch": move.epoch}
         epoch: int | None = self._value(query, **place, **values)
         if epoch is None:
-            raise self.stale(fence, self.get(fence.agent_id))
+            raise self.stale_error(fence, self.get(fence.agent_id))
         return epoch
 
-    def point(self, agent_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
+    def set_boxes(self, agent_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
         """Replace the boxes of the agent's active turn; None leaves a box unchanged."""
         self._run("point_head", agent_id=agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
 
@@ -86,13 +86,14 @@ class HeadStore(ProjectStore):
         """Set the next deadline to `delay` from now, after the action of the last one."""
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
-    def stale(self, fence: Fence, head: Head | None) -> StaleEpoch:
+    def stale_error(self, fence: Fence, head: Head | None) -> StaleEpoch:
         """Return the error that explains why `fence` is no longer valid."""
         found = "no turn (its head is lost)" if head is None else _describe(head)
         return StaleEpoch(
             f"turn {fence.agent_turn_id} is no longer at epoch {fence.turn_epoch}: "
             f"agent {fence.agent_id!r} is at {found}{self.what_happened(fence)}",
-            hint=f"nothing was written; run `cbx turn show {argument(fence.agent_turn_id)}` for details",
+            hint="nothing was written; run "
+            f"`cbx turn show {quote_argument(fence.agent_turn_id)}` for details",
             details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
         )
 
@@ -110,7 +111,7 @@ class HeadStore(ProjectStore):
         return f"; {', '.join(known)}" if known else ""
 
 
-def assignment_of(row: InboxRow) -> dict[str, Any]:
+def assignment_values(row: InboxRow) -> dict[str, Any]:
     """Return the values of the head of an agent that is assigned to the turn of this row."""
     lineage = row.lineage
     return {

@@ -24,7 +24,7 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import decoded
+from cardbox_cli.store.connection.queries import decode_row
 
 # Further rows to examine, because other transactions may have locked some.
 _SPARE_ROWS = 100
@@ -46,7 +46,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: str | None = None
     turn_epoch: int = 0
 
-    def written(self, project_id: str, now: datetime) -> InboxRow:
+    def as_inbox_row(self, project_id: str, now: datetime) -> InboxRow:
         """Return the row as it is stored at time `now`."""
         return InboxRow(
             **msgspec.structs.asdict(self),
@@ -61,7 +61,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def new_row(row: InboxRow, edge: Edge) -> dict[str, Any]:
+def row_parameters(row: InboxRow, edge: Edge) -> dict[str, Any]:
     """Return the parameters of the fragments `new_row` and `edge_of_row`."""
     return {
         "inbox_id": row.inbox_id,
@@ -89,7 +89,7 @@ def new_row(row: InboxRow, edge: Edge) -> dict[str, Any]:
     }
 
 
-class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
+class UnfinishedRows(msgspec.Struct, frozen=True, kw_only=True):
     """Number of due and claimed rows, and agents without a head, whose due rows cannot be claimed."""
 
     rows: int
@@ -107,12 +107,12 @@ class InboxStore(ProjectStore):
         if stamped is None:
             return None
         due_at, created_at = stamped
-        return msgspec.structs.replace(row.written(self.project_id, created_at), next_retry_at=due_at)
+        return msgspec.structs.replace(row.as_inbox_row(self.project_id, created_at), next_retry_at=due_at)
 
     def get(self, inbox_id: str) -> InboxRow:
         """Return the row with this id. Raises NotFound."""
         row = self._one(InboxRow, "inbox_row", inbox_id=inbox_id)
-        return self._found(row, "inbox row", inbox_id, _NO_ROW)
+        return self._require_item(row, "inbox row", inbox_id, _NO_ROW)
 
     def hold(self, inbox_id: str, *, may_report: bool = True) -> ClaimedSituation:
         """Return the row with the facts that decide on it, all locked until the end of the transaction.
@@ -121,7 +121,7 @@ class InboxStore(ProjectStore):
         """
         name = "claimed_situation" if may_report else "claimed_turn"
         stored = self._one(ClaimedSituation, name, inbox_id=inbox_id)
-        found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
+        found = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
         if found.lease is not None:
             return found
         # The lease may have been created while we waited for the head.
@@ -131,12 +131,12 @@ class InboxStore(ProjectStore):
         """Lock a report to be applied, as `hold` does; include its results as of the time of the lock."""
         while True:
             row = self._row("claimed_report", inbox_id=inbox_id)
-            stored = None if row is None else decoded(ClaimedSituation, row[0])
-            found = self._found(stored, "inbox row", inbox_id, _NO_ROW)
+            stored = None if row is None else decode_row(ClaimedSituation, row[0])
+            found = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
             if row is not None and not found.is_old:
                 return msgspec.structs.replace(found, results=[decode_card(card) for card in row[1]])
 
-    def give_back(
+    def return_to_inbox(
         self,
         row: InboxRow,
         fence: Fence | None,
@@ -174,12 +174,12 @@ class InboxStore(ProjectStore):
         """Return the row with this id, or None, locked until the end of the transaction."""
         return self._one(InboxRow, "lock_inbox_row", inbox_id=inbox_id)
 
-    def by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
+    def find_by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
         """Return the row with this type and correlation id, or None."""
         asked = {"message_type": message_type, "correlation_id": correlation_id}
         return self._one(InboxRow, "inbox_by_correlation", **asked)
 
-    def of_turn(self, agent_turn_id: str) -> list[InboxRow]:
+    def list_by_turn(self, agent_turn_id: str) -> list[InboxRow]:
         """Return the rows of a turn, oldest first."""
         return self._all(InboxRow, "inbox_of_turn", agent_turn_id=agent_turn_id)
 
@@ -232,7 +232,7 @@ class InboxStore(ProjectStore):
         if closed and self.database.keeps_turns:
             self.drop_leases(closed)
 
-    def point(self, agent_turn_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
+    def set_boxes(self, agent_turn_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
         """Replace the boxes in the payload of a turn's row; None leaves a box unchanged."""
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         pointers = {name: box_id for name, box_id in boxes.items() if box_id is not None}
@@ -292,10 +292,10 @@ class InboxStore(ProjectStore):
         """Consume those of these rows that `owner` has claimed; return their ids."""
         return self._column("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)
 
-    def unfinished(self, target: str) -> Unfinished:
+    def unfinished(self, target: str) -> UnfinishedRows:
         """Return the due and claimed rows of this target."""
         rows, headless = self._row("unfinished", target=target) or (0, None)
-        return Unfinished(rows=rows, headless=headless or [])
+        return UnfinishedRows(rows=rows, headless=headless or [])
 
     def lease(self, inbox_id: str) -> Lease | None:
         """Return the lease of this row, or None."""
@@ -309,9 +309,9 @@ class InboxStore(ProjectStore):
         """Return the leases of a turn's rows."""
         return self._all(Lease, "leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
 
-    def carry(self, inbox_id: str, turn_epoch: int) -> InboxRow:
+    def set_turn_epoch(self, inbox_id: str, turn_epoch: int) -> InboxRow:
         """Set the new epoch of a turn in its locked row; return the new row."""
-        return decoded(InboxRow, self._value("carry_turn", inbox_id=inbox_id, turn_epoch=turn_epoch))
+        return decode_row(InboxRow, self._value("carry_turn", inbox_id=inbox_id, turn_epoch=turn_epoch))
 
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
         """End the leases of these rows, independent of their owners."""

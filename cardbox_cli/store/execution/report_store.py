@@ -23,8 +23,8 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import decoded, decoded_or_none
-from cardbox_cli.store.execution.inbox_store import new_row
+from cardbox_cli.store.connection.queries import decode_optional_row, decode_row
+from cardbox_cli.store.execution.inbox_store import row_parameters
 from cardbox_cli.store.execution.step_store import card_columns
 
 
@@ -40,7 +40,7 @@ class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
     worker_target: str | None
 
 
-class ReportWritten(msgspec.Struct, frozen=True):
+class ReportWrite(msgspec.Struct, frozen=True):
     """Outcome of a report: whether its cards are `stored`, whether its row is `written`, and the stored card
     ids.
     """
@@ -50,7 +50,7 @@ class ReportWritten(msgspec.Struct, frozen=True):
     stored_ids: list[str]
 
 
-class ReportApplied(msgspec.Struct, frozen=True):
+class AppliedReport(msgspec.Struct, frozen=True):
     """The epoch of the turn to which a result was applied, and the new state of the claimed row."""
 
     turn_epoch: int
@@ -63,23 +63,25 @@ class ReportStore(ProjectStore):
     def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
         """Return the facts that decide on a report to this call; None if the turn never waited for it."""
         row = self._row("report_situation", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
-        return None if row is None else msgspec.structs.replace(decoded(ReportSituation, row[1]), now=row[0])
+        return (
+            None if row is None else msgspec.structs.replace(decode_row(ReportSituation, row[1]), now=row[0])
+        )
 
-    def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWritten:
+    def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWrite:
         """Write the row and the edge of a report with the card `card_id`, and its new `cards`."""
         found = self._row(
             "write_report",
-            **new_row(row, edge),
+            **row_parameters(row, edge),
             tool_call_id=row.correlation_id,
             cards=card_columns(cards),
             card_id=card_id,
         )
         assert found is not None
-        return ReportWritten(*found)
+        return ReportWrite(*found)
 
     def apply(
         self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
-    ) -> ReportApplied | None:
+    ) -> AppliedReport | None:
         """Write every row of a result that is applied to a suspended turn, whose head is locked.
 
         If no calls are `left`, the claimed row resumes the turn; with `ends`, the caller ends the turn
@@ -110,4 +112,4 @@ class ReportStore(ProjectStore):
         if found is None:
             return None
         epoch, stored = found
-        return ReportApplied(epoch, decoded_or_none(InboxRow, stored))
+        return AppliedReport(epoch, decode_optional_row(InboxRow, stored))

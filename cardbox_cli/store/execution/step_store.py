@@ -15,7 +15,7 @@ from cardbox_cli.model.cards import CardDraft, check_draft, decode_card
 from cardbox_cli.model.execution.turns import HEAD_MOVES, INBOX_MOVES, Fence, Head
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import decoded
+from cardbox_cli.store.connection.queries import decode_row
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,14 +30,14 @@ class NewStep(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any]
 
 
-class Entering(msgspec.Struct, frozen=True, kw_only=True):
+class TurnStart(msgspec.Struct, frozen=True, kw_only=True):
     """Values to record for a claimed turn: the start of its own cards, and the error of steps left open."""
 
     output_start: int
     lost: str
 
 
-class StepWritten(msgspec.Struct, frozen=True):
+class StepWrite(msgspec.Struct, frozen=True):
     """Outcome of a write: whether the turn is `at_fence`, and whether the rows are `written`.
 
     They are not written if a card could not be stored; `stored` are the ids of the cards that are stored now.
@@ -48,7 +48,7 @@ class StepWritten(msgspec.Struct, frozen=True):
     stored: list[str]
 
 
-class StepAnswered(msgspec.Struct, frozen=True, kw_only=True):
+class AnsweredStep(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a step after an answer; `tool_call_ids` are its calls, None if it has none."""
 
     step_id: str
@@ -72,12 +72,12 @@ class HeldOutput(msgspec.Struct, frozen=True):
 class StepStore(ProjectStore):
     """The steps of one project's active turns."""
 
-    def enter(self, fence: Fence, entering: Entering) -> bool:
+    def enter(self, fence: Fence, entering: TurnStart) -> bool:
         """Let the claimed turn at `fence` run; return False if it is no longer there."""
         found = self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering))
         return bool(found)
 
-    def begin(self, fence: Fence, entering: Entering, step: NewStep) -> StepWritten:
+    def begin(self, fence: Fence, entering: TurnStart, step: NewStep) -> StepWrite:
         """Write every row of a new step of the turn at `fence`, and let the turn run."""
         named = {"title": step.title} if self.database.keeps_box_info else {}
         row = self._row(
@@ -93,7 +93,7 @@ class StepStore(ProjectStore):
             metadata=jsonb(step.metadata),
         )
         assert row is not None
-        return StepWritten(*row)
+        return StepWrite(*row)
 
     def hold(self, fence: Fence, output_start: int) -> HeldOutput | None:
         """Lock the output of the turn at `fence`; return its positions from `output_start` on, or None if it
@@ -109,15 +109,15 @@ class StepStore(ProjectStore):
             Slot(output_start + place, card_id, None if state == "dangling" else decode_card(card), state)
             for place, card_id, state, card in places
         ]
-        return HeldOutput(decoded(Head, head), box == "present", own)
+        return HeldOutput(decode_row(Head, head), box == "present", own)
 
     def append(
         self,
         fence: Fence,
         output_start: int,
         cards: Sequence[CardDraft],
-        answered: StepAnswered | None = None,
-    ) -> StepWritten:
+        answered: AnsweredStep | None = None,
+    ) -> StepWrite:
         """Write cards of the turn at `fence`, append them unless all are present, and move the step."""
         step: dict[str, Any] = {} if answered is None else msgspec.structs.asdict(answered)
         if answered is not None:
@@ -135,7 +135,7 @@ class StepStore(ProjectStore):
             card_ids=jsonb([card.card_id for card in cards]),
         )
         assert row is not None
-        return StepWritten(*row)
+        return StepWrite(*row)
 
     def suspend(
         self, fence: Fence, step_id: str, calls: Mapping[str, str], *, inbox_id: str, wait: timedelta
@@ -161,7 +161,7 @@ class StepStore(ProjectStore):
         return deadline
 
 
-def _entered(entering: Entering) -> dict[str, Any]:
+def _entered(entering: TurnStart) -> dict[str, Any]:
     """Return the parameters of entering a turn, with the states of its head's move."""
     move = HEAD_MOVES["enter"]
     states = {"entered_sources": list(move.sources), "entered_target": move.target}

@@ -40,7 +40,7 @@ class TurnStore(ProjectStore):
                 report_to=None if report_to is None else jsonb(report_to),
             )
 
-    def begun_record(
+    def ensure_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None = None
     ) -> TurnRecord:
         """Return the record of a turn, created if missing. Requires the tables of cbx."""
@@ -218,7 +218,7 @@ class LogStore(ProjectStore):
         """Raise SchemaMissing if the database has no table of logs."""
         self._require(_TABLE)
 
-    def of_turn(self, agent_turn_id: str, *, step_id: str | None = None) -> list[CommandLog]:
+    def list_by_turn(self, agent_turn_id: str, *, step_id: str | None = None) -> list[CommandLog]:
         """Return the logs of a turn, or of one of its steps. Raises SchemaMissing without a table of logs."""
         self.require()
         return self._all(CommandLog, "logs_of_turn", agent_turn_id=agent_turn_id, step_id=step_id)

@@ -21,7 +21,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
 
 
-def announce(database: Database, worker: Announcement, *, lease: timedelta) -> None:
+def record_worker(database: Database, worker: Announcement, *, lease: timedelta) -> None:
     """Record that the worker is alive; it must announce itself again within `lease`."""
     database.run("announce_worker", **msgspec.structs.asdict(worker), lease=lease)
 
@@ -32,12 +32,12 @@ def note_error(database: Database, worker_id: str, error: str | None) -> None:
     database.run("note_worker_error", worker_id=worker_id, error=error, now=now if error else None)
 
 
-def dismiss(database: Database, worker_id: str) -> None:
+def remove_worker(database: Database, worker_id: str) -> None:
     """Remove the worker."""
     database.run("dismiss_worker", worker_id=worker_id)
 
 
-def forget_dead(database: Database) -> int:
+def remove_dead_workers(database: Database) -> int:
     """Remove workers without an announcement for a day; return their number."""
     return database.run("forget_dead_workers")
 

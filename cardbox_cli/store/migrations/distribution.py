@@ -10,7 +10,14 @@ from collections.abc import Collection, Mapping
 
 from cardbox_cli.errors import Conflict, SchemaMissing
 from cardbox_cli.store.migrations.files import newest, tables
-from cardbox_cli.store.migrations.steps import Announce, Connection, Plan, Step, alone, take
+from cardbox_cli.store.migrations.steps import (
+    Announce,
+    MigrationPlan,
+    MigrationStep,
+    SchemaConnection,
+    execute_step,
+    schema_lock,
+)
 
 GLOBAL_IDS = "public.uniq_cards_card_id"
 """The index that keeps a card's id unique across projects, which no shard can."""
@@ -23,7 +30,7 @@ _TRIGGER = r"^CREATE OR REPLACE TRIGGER (\w+)"
 _VERB = "distribute "
 
 
-def plan_distribution(database: Connection) -> Plan:
+def plan_distribution(database: SchemaConnection) -> MigrationPlan:
     """Return the steps that `distribute` would take now.
 
     Raises SchemaMissing without the extension or without tables of this version, Conflict if another program
@@ -36,35 +43,35 @@ def plan_distribution(database: Connection) -> Plan:
         )
     _check_tables(database)
     done = {name for name, spread in database.distributed_tables().items() if spread}
-    return Plan(newest(), newest(), steps_without(done))
+    return MigrationPlan(newest(), newest(), steps_without(done))
 
 
-def steps_without(done: Collection[str]) -> list[Step]:
+def steps_without(done: Collection[str]) -> list[MigrationStep]:
     """Return the steps that distribute all other tables of projects. The first table comes first."""
     todo = {name: column for name in tables() if name not in done and (column := project_column(name))}
     in_order = sorted(todo, key=lambda name: name != _FIRST_TABLE)
-    return [Step(f"{_VERB}{name}", True, _distributing(name, todo[name])) for name in in_order]
+    return [MigrationStep(f"{_VERB}{name}", True, _distributing(name, todo[name])) for name in in_order]
 
 
-def distributed_by(plan: Plan) -> list[str]:
+def distributed_by(plan: MigrationPlan) -> list[str]:
     """Return the names of the tables that a plan distributes."""
     return [name for step in plan.steps if (name := step.name.removeprefix(_VERB)) != step.name]
 
 
-def distribute(database: Connection, announce: Announce = lambda text: None) -> Plan:
+def distribute(database: SchemaConnection, announce: Announce = lambda text: None) -> MigrationPlan:
     """Distribute the tables that are not distributed yet. Waits for another cbx, and announces that.
 
     Raises what `plan_distribution` raises, and UsageError behind a pooler.
     """
-    with alone(database, announce):
+    with schema_lock(database, announce):
         plan = plan_distribution(database)
         for step in plan.steps:
-            take(database, step, announce)
-        database.forget_tables()
+            execute_step(database, step, announce)
+        database.clear_table_cache()
     return plan
 
 
-def distributing(database: Connection, table: str) -> list[str]:
+def distribution_statements(database: SchemaConnection, table: str) -> list[str]:
     """Return the statements that distribute a new table, none if tables are not distributed here."""
     column = project_column(table)
     return _distributing(table, column) if database.sharded and column else []
@@ -120,8 +127,8 @@ def _distributing(table: str, column: str) -> list[str]:
     ]
 
 
-def _check_tables(database: Connection) -> None:
-    database.forget_tables()
+def _check_tables(database: SchemaConnection) -> None:
+    database.clear_table_cache()
     for name in tables():
         database.require(name)
     version = database.check_version()

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cardbox_cli.errors import SchemaTooNew, SchemaTooOld
-from cardbox_cli.shipped import shipped
+from cardbox_cli.shipped import shipped_path
 
 BASELINE = 17
 """The version that `schema.sql` had before the first numbered file. No upgrade leads from an earlier one."""
 
 FOLDER = os.path.dirname(__file__)
-SCHEMA = shipped("schema.sql")
+SCHEMA = shipped_path("schema.sql")
 
 
 class Part(NamedTuple):

@@ -19,7 +19,7 @@ Announce = Callable[[str], None]
 MOMENT, _POLL_INTERVAL = 0.05, 1.0
 
 
-class Connection(Protocol):
+class SchemaConnection(Protocol):
     """The part of a `Database` that makes and changes tables.
 
     `Database` imports this package, which makes the tables of the embedded server. This protocol replaces the
@@ -39,11 +39,11 @@ class Connection(Protocol):
     def script(self, text: str) -> None: ...
     def check_version(self) -> int | None: ...
     def distributed_tables(self) -> dict[str, bool]: ...
-    def forget_tables(self) -> None: ...
+    def clear_table_cache(self) -> None: ...
     def require(self, table: str) -> None: ...
 
 
-class Step(NamedTuple):
+class MigrationStep(NamedTuple):
     """Statements of one transaction (`whole`), or outside of transactions, where each can be repeated."""
 
     name: str
@@ -57,12 +57,12 @@ class Step(NamedTuple):
         return "\n".join([f"-- {self.name}", *lines])
 
 
-class Plan(NamedTuple):
+class MigrationPlan(NamedTuple):
     """The steps from one schema version to another; both may be the same."""
 
     before: int
     after: int
-    steps: list[Step]
+    steps: list[MigrationStep]
 
     @property
     def script(self) -> str:
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
         return "\n\n".join(step.script for step in self.steps)
 
 
-def take(database: Connection, step: Step, announce: Announce) -> None:
+def execute_step(database: SchemaConnection, step: MigrationStep, announce: Announce) -> None:
     """Execute a step. If another transaction is in the way, try again until it has ended."""
     if step.whole:
         obstacle = f"another transaction is in the way of {step.name}"
@@ -79,7 +79,7 @@ def take(database: Connection, step: Step, announce: Announce) -> None:
         run_all(database, step.statements)
 
 
-def _take_whole(database: Connection, step: Step) -> bool:
+def _take_whole(database: SchemaConnection, step: MigrationStep) -> bool:
     """Return False, with nothing done, if another transaction was in the way for more than a moment."""
     try:
         with database.transaction():
@@ -94,14 +94,14 @@ def _take_whole(database: Connection, step: Step) -> bool:
     return True
 
 
-def run_all(database: Connection, scripts: Iterable[str]) -> None:
+def run_all(database: SchemaConnection, scripts: Iterable[str]) -> None:
     """Execute scripts of cbx one after the other."""
     for script in scripts:
         database.script(script)
 
 
 @contextmanager
-def alone(database: Connection, announce: Announce) -> Iterator[None]:
+def schema_lock(database: SchemaConnection, announce: Announce) -> Iterator[None]:
     """Keep every other cbx from making or changing tables. The lock ends with the session at the latest."""
     if not database.direct:
         raise UsageError(

@@ -10,15 +10,24 @@ from time import sleep
 
 from psycopg import sql
 
-from cardbox_cli.store.migrations.distribution import distributing
+from cardbox_cli.store.migrations.distribution import distribution_statements
 from cardbox_cli.store.migrations.files import Migration, Part, migrations, newest, statements, tables
-from cardbox_cli.store.migrations.steps import MOMENT, Announce, Connection, Plan, Step, alone, run_all, take
+from cardbox_cli.store.migrations.steps import (
+    MOMENT,
+    Announce,
+    MigrationPlan,
+    MigrationStep,
+    SchemaConnection,
+    execute_step,
+    run_all,
+    schema_lock,
+)
 
 _VERSIONS = "cbx.schema_version"
 _RECORD = sql.SQL("INSERT INTO cbx.schema_version (version) VALUES ({}) ON CONFLICT DO NOTHING;")
 
 
-def missing_tables(database: Connection) -> dict[str, str]:
+def missing_tables(database: SchemaConnection) -> dict[str, str]:
     """Return the SQL that makes each missing table, and distributes it if the others are distributed.
 
     Raises SchemaTooOld or SchemaTooNew.
@@ -26,16 +35,18 @@ def missing_tables(database: Connection) -> dict[str, str]:
     database.check_version()
     existing = _makers(database, tables())
     missing = {name: text for name, text in tables().items() if name not in existing}
-    return {name: "\n".join([text, *distributing(database, name)]) for name, text in missing.items()}
+    return {
+        name: "\n".join([text, *distribution_statements(database, name)]) for name, text in missing.items()
+    }
 
 
-def add_missing_tables(database: Connection) -> list[str]:
+def add_missing_tables(database: SchemaConnection) -> list[str]:
     """Make every missing table in one transaction; return their names. Raises as `missing_tables` does."""
     while True:
         with database.transaction():
             database.check_version()
             if database.value("try_lock_schema"):
-                database.forget_tables()
+                database.clear_table_cache()
                 missing = missing_tables(database)
                 if database.sharded:
                     # Shards take one statement at a time.
@@ -43,63 +54,63 @@ def add_missing_tables(database: Connection) -> list[str]:
                     run_all(database, [each for text in missing.values() for each in statements(text)])
                 else:
                     run_all(database, missing.values())
-                database.forget_tables()
+                database.clear_table_cache()
                 return list(missing)
         sleep(MOMENT)
 
 
-def plan_upgrade(database: Connection) -> Plan:
+def plan_upgrade(database: SchemaConnection) -> MigrationPlan:
     """Return the steps that `upgrade` would take now. Raises SchemaTooOld or SchemaTooNew."""
-    database.forget_tables()
+    database.clear_table_cache()
     before = database.check_version()
     pending = migrations(after=before or 0)
     makers = _makers(database, {*tables(), *(part.table for each in pending for part in each.parts)})
     built = _built(database, *(index for each in pending for index in each.builds))
     plan = _plan_without_version if before is None else _plan_from_version
     steps = plan(database, pending, makers, built)
-    return Plan(before or 0, newest(), [step for step in steps if step.statements])
+    return MigrationPlan(before or 0, newest(), [step for step in steps if step.statements])
 
 
-def upgrade(database: Connection, announce: Announce = lambda text: None) -> Plan:
+def upgrade(database: SchemaConnection, announce: Announce = lambda text: None) -> MigrationPlan:
     """Bring the database to this cbx's schema version. Waits for another cbx, and announces that.
 
     Returns the steps that it took. Raises SchemaTooOld or SchemaTooNew, and UsageError behind a pooler.
     """
-    with alone(database, announce):
+    with schema_lock(database, announce):
         plan = plan_upgrade(database)
         for step in plan.steps:
-            take(database, step, announce)
-        database.forget_tables()
+            execute_step(database, step, announce)
+        database.clear_table_cache()
     return plan
 
 
 def build_index(
-    database: Connection, index: str, table: str, statement: str, announce: Announce = lambda text: None
+    database: SchemaConnection, index: str, table: str, statement: str, announce: Announce = lambda text: None
 ) -> None:
     """Build an index without blocking writers. Replaces the remains of a broken attempt.
 
     `statement` is a CREATE INDEX CONCURRENTLY IF NOT EXISTS. Behind a pooler two processes may try at once.
     """
-    with alone(database, announce) if database.direct else nullcontext():
+    with schema_lock(database, announce) if database.direct else nullcontext():
         todo = _build([index], Part(table, False, [statement]), _built(database, index))
-        take(database, Step(index, False, todo), announce)
+        execute_step(database, MigrationStep(index, False, todo), announce)
 
 
 def _plan_from_version(
-    database: Connection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
-) -> list[Step]:
+    database: SchemaConnection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
+) -> list[MigrationStep]:
     """Take the pending files, then make the tables of `schema.sql` that got lost."""
     steps = []
     for migration in pending:
         todo = _todo(database, migration, makers, built)
-        steps.append(Step(migration.name, not migration.builds, [*todo, _record(migration.number)]))
+        steps.append(MigrationStep(migration.name, not migration.builds, [*todo, _record(migration.number)]))
     lost = [name for name in tables() if name not in makers]
-    return [*steps, Step("schema.sql", True, _making(database, lost))]
+    return [*steps, MigrationStep("schema.sql", True, _making(database, lost))]
 
 
 def _plan_without_version(
-    database: Connection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
-) -> list[Step]:
+    database: SchemaConnection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
+) -> list[MigrationStep]:
     """Make the missing tables, change the older ones that cbx made, and record the newest version last.
 
     A run that dies before the end leaves no version, and the next one repeats all changes. The pending files
@@ -107,15 +118,17 @@ def _plan_without_version(
     """
     missing = [name for name in tables() if name not in makers]
     known = {**dict.fromkeys(missing, False), **makers}
-    changes = [Step(each.name, not each.builds, _todo(database, each, known, built)) for each in pending]
+    changes = [
+        MigrationStep(each.name, not each.builds, _todo(database, each, known, built)) for each in pending
+    ]
     made = _making(database, [name for name in missing if name != _VERSIONS])
     # The SQL that makes the table of versions also records the newest.
     recorded = _making(database, [_VERSIONS]) if _VERSIONS in missing else [_record(newest())]
-    return [Step("schema.sql", True, made), *changes, Step(_VERSIONS, True, recorded)]
+    return [MigrationStep("schema.sql", True, made), *changes, MigrationStep(_VERSIONS, True, recorded)]
 
 
 def _todo(
-    database: Connection, migration: Migration, makers: dict[str, bool], built: Mapping[str, bool]
+    database: SchemaConnection, migration: Migration, makers: dict[str, bool], built: Mapping[str, bool]
 ) -> list[str]:
     """Return the statements of a file that this database needs.
 
@@ -126,16 +139,18 @@ def _todo(
     for part in migration.parts:
         if part.makes and part.table not in makers:
             makers[part.table] = True
-            todo += [*part.statements, *distributing(database, part.table)]
+            todo += [*part.statements, *distribution_statements(database, part.table)]
         elif not part.makes and makers.get(part.table):
             todo += _build(migration.builds, part, built)
     return todo
 
 
-def _making(database: Connection, names: Iterable[str]) -> list[str]:
+def _making(database: SchemaConnection, names: Iterable[str]) -> list[str]:
     """Return the statements of `schema.sql` that make these tables."""
     made = tables()
-    return [each for name in names for each in (*statements(made[name]), *distributing(database, name))]
+    return [
+        each for name in names for each in (*statements(made[name]), *distribution_statements(database, name))
+    ]
 
 
 def _record(number: int) -> str:
@@ -163,9 +178,9 @@ def _builds(statement: str, index: str) -> bool:
     return f" {index.rpartition('.')[2]} ON " in statement
 
 
-def _built(database: Connection, *indexes: str) -> dict[str, bool]:
+def _built(database: SchemaConnection, *indexes: str) -> dict[str, bool]:
     return dict(database.rows("built_indexes", names=list(indexes)))
 
 
-def _makers(database: Connection, names: Iterable[str]) -> dict[str, bool]:
+def _makers(database: SchemaConnection, names: Iterable[str]) -> dict[str, bool]:
     return dict(database.rows("table_makers", names=list(names)))

@@ -58,7 +58,7 @@ LIMIT %(limit)s
 SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY h.project_id LIMIT %(limit)s
 
 -- fragment: archive_json
-json_build_object({fields:Archive a})::text
+json_build_object({fields:ArchiveRecord a})::text
 
 -- name: insert_chat_context
 -- Writes an archived context unless it exists.
@@ -110,7 +110,7 @@ LIMIT %(limit)s
 
 -- name: findable_chat_contexts
 -- The texts by which a search ranks these archived contexts.
-SELECT json_build_object({fields:Findable a})::text
+SELECT json_build_object({fields:SearchCandidate a})::text
 FROM cbx.chat_contexts AS a
 WHERE a.project_id = %(project_id)s AND a.chat_key = %(chat_key)s AND a.context_id = ANY(%(context_ids)s)
 ORDER BY a.archived_at DESC, a.context_id DESC

@@ -6,7 +6,7 @@ import msgspec
 
 from cardbox_cli.model.boxes import decode_ids
 from cardbox_cli.model.exact_json import is_storable_text
-from cardbox_cli.model.ids import are_box_ids, as_box_id
+from cardbox_cli.model.ids import are_box_ids, canonical_box_id
 from cardbox_cli.store.connection.project_store import ProjectStore
 
 _LISTS = msgspec.json.Decoder(list[list[str]])
@@ -50,7 +50,7 @@ def _canonical(box_ids: Sequence[str]) -> dict[str, str]:
     """Return the canonical form of those that are box ids, by the given form."""
     if are_box_ids(box_ids):
         return dict(zip(box_ids, box_ids, strict=True))
-    return {given: box_id for given in box_ids if (box_id := as_box_id(given)) is not None}
+    return {given: box_id for given in box_ids if (box_id := canonical_box_id(given)) is not None}
 
 
 def _array(ids: Iterable[str]) -> str | list[str]:

@@ -16,12 +16,12 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch
 from cardbox_cli.model.ids import MIN_SHORT
 from cardbox_cli.store.connection.project_store import (
-    Further,
+    FurtherCount,
     ProjectStore,
     like_escape,
-    paged,
-    place,
-    the_one,
+    page_parameters,
+    read_pages,
+    require_single,
 )
 from cardbox_cli.store.connection.tables import BATCHES, FOREIGN_BATCHES
 from cardbox_cli.store.execution.batch_store import BatchFilter, BatchStore
@@ -71,7 +71,7 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     manager: Literal["cbx", "pmo"]
 
 
-class Member(msgspec.Struct, frozen=True):
+class BatchMembership(msgspec.Struct, frozen=True):
     """The batch and position of a child turn; `task_index` is None if its row has none."""
 
     batch_id: str | None
@@ -93,19 +93,21 @@ class BatchViews(ProjectStore):
 
     def newest(self, where: BatchFilter, *, limit: int | None = None) -> Iterator[BatchRow]:
         """Yield the batches that match `where`, newest first, reading page by page."""
-        where = self._dated(where)
-        own = iter(()) if self._own is None else paged(partial(self._page, where), limit=None)
-        foreign = paged(partial(self._foreign_page, where), limit=None) if self.has_foreign else iter(())
+        where = self._resolve_dates(where)
+        own = iter(()) if self._own is None else read_pages(partial(self._page, where), limit=None)
+        foreign = read_pages(partial(self._foreign_page, where), limit=None) if self.has_foreign else iter(())
         if self._own is None and not self.has_foreign:
             BatchStore(self.database, self.project_id).require()
         return islice(merge(own, foreign, key=_when, reverse=True), limit)
 
-    def further(self, where: BatchFilter, last: BatchRow) -> Further:
+    def further(self, where: BatchFilter, last: BatchRow) -> FurtherCount:
         """Return how many batches of cbx `newest` would yield after `last`; others are not counted."""
         if self._own is None or last.manager != "cbx":
-            return Further(0, not self.has_foreign)
-        counted = self._further("count_further_batches", **place(self._dated(where), last, 0, key="batch_id"))
-        return Further(counted.count, counted.all_seen and not self.has_foreign)
+            return FurtherCount(0, not self.has_foreign)
+        counted = self._further(
+            "count_further_batches", **page_parameters(self._resolve_dates(where), last, 0, key="batch_id")
+        )
+        return FurtherCount(counted.count, counted.all_seen and not self.has_foreign)
 
     def find_foreign(self, batch_id: str) -> ForeignBatch | None:
         """Return the batch with this id of the other system's manager, or None."""
@@ -116,15 +118,15 @@ class BatchViews(ProjectStore):
         if not self.has_foreign or not batch_ids:
             return []
         tasks = self._all(ForeignTask, "tasks_of_foreign_batches", batch_ids=list(batch_ids))
-        return sorted(tasks, key=lambda task: (task.batch_id, index_of(task.task_index) or 0))
+        return sorted(tasks, key=lambda task: (task.batch_id, index_or_none(task.task_index) or 0))
 
-    def members(self, turn_ids: Sequence[str]) -> Mapping[str, Member]:
+    def members(self, turn_ids: Sequence[str]) -> Mapping[str, BatchMembership]:
         """Return the batch and position of those of these turns that are children of batches."""
         wanted = {"turn_ids": list(turn_ids)}
         rows = self._rows("foreign_children", **wanted) if self.has_foreign and turn_ids else []
         if self._own is not None and turn_ids:
             rows += self._rows("children_of_batches", **wanted)
-        return {turn_id: Member(batch_id, index_of(index)) for turn_id, batch_id, index in rows}
+        return {turn_id: BatchMembership(batch_id, index_or_none(index)) for turn_id, batch_id, index in rows}
 
     def get_many(self, batch_ids: Sequence[str]) -> dict[str, BatchRow]:
         """Return those of these batches that exist, by id."""
@@ -148,7 +150,7 @@ class BatchViews(ProjectStore):
                 return own.resolve(wanted)
         except NotFound:
             pass
-        return the_one("batch", wanted, self._foreign_candidates(wanted), self.project_id)
+        return require_single("batch", wanted, self._foreign_candidates(wanted), self.project_id)
 
     def _foreign_candidates(self, wanted: str) -> list[str]:
         if self.find_foreign(wanted) is not None:
@@ -162,19 +164,21 @@ class BatchViews(ProjectStore):
         )
 
     def _page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
-        batches = self._all(Batch, "list_batches", **place(where, after, size, key="batch_id"))
+        batches = self._all(Batch, "list_batches", **page_parameters(where, after, size, key="batch_id"))
         counts = BatchStore(self.database, self.project_id).counts_of([each.batch_id for each in batches])
         return [_own_row(batch, counts[batch.batch_id]) for batch in batches]
 
     def _foreign_page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
-        found = self._all(ForeignBatch, "list_foreign_batches", **place(where, after, size, key="batch_id"))
+        found = self._all(
+            ForeignBatch, "list_foreign_batches", **page_parameters(where, after, size, key="batch_id")
+        )
         tasks = self.foreign_tasks([each.batch_id for each in found])
         return [
             _foreign_row(each, [task for task in tasks if task.batch_id == each.batch_id]) for each in found
         ]
 
 
-def index_of(value: Any) -> int | None:
+def index_or_none(value: Any) -> int | None:
     """Return a position from another system's metadata, or None if it is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -15,15 +15,15 @@ import msgspec
 from cardbox_cli.model.boxes import BOX_KINDS, Box, BoxKind, CardState, ListedBox
 from cardbox_cli.model.card_types import CARD_TYPES, PROFILE
 from cardbox_cli.model.cards import IMPORTER, Card, decode_card
-from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.store.boxes import BoxInfoStore, BoxStore
 from cardbox_cli.store.connection.project_store import (
-    PAGE,
-    Dated,
-    Further,
+    PAGE_SIZE,
+    DateFilter,
+    FurtherCount,
     ProjectStore,
-    paged,
-    place,
+    page_parameters,
+    read_pages,
 )
 from cardbox_cli.store.in_use import BoxUseStore
 
@@ -36,14 +36,14 @@ _UNDETERMINED = ""
 _KINDS_OF_TURNS = frozenset({"context", "output"})
 
 
-class BoxKindFilter(Dated, frozen=True, kw_only=True):
+class BoxKindFilter(DateFilter, frozen=True, kw_only=True):
     """Filter of a list of boxes by the time of their last change and by kind; None for `kinds` means any."""
 
     kinds: tuple[BoxKind, ...] | None = None
     without: tuple[BoxKind, ...] = ()
 
 
-class BoxInShort(msgspec.Struct, frozen=True, kw_only=True):
+class BoxSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A box without its ids; `length` is their number."""
 
     box_id: str
@@ -76,11 +76,11 @@ _BEGINNING_CHARACTERS = 4_000
 class BoxViews(ProjectStore):
     """Lists and windows of one project's boxes."""
 
-    def in_short(self, box_id: str) -> BoxInShort:
+    def summary(self, box_id: str) -> BoxSummary:
         """Return a box, by its full id, without its ids, which may be many. Raises NotFound."""
-        canonical = as_box_id(box_id)
-        found = None if canonical is None else self._one(BoxInShort, "box_in_short", box_id=canonical)
-        box = self._found(found, "box", box_id, "`cbx box list` shows the newest boxes")
+        canonical = canonical_box_id(box_id)
+        found = None if canonical is None else self._one(BoxSummary, "box_in_short", box_id=canonical)
+        box = self._require_item(found, "box", box_id, "`cbx box list` shows the newest boxes")
         titles = BoxInfoStore(self.database, self.project_id).titles([box.box_id])
         return msgspec.structs.replace(box, title=titles.get(box.box_id))
 
@@ -97,21 +97,21 @@ class BoxViews(ProjectStore):
 
     def newest(self, where: BoxKindFilter, *, limit: int | None = None) -> Iterator[ListedBox]:
         """Yield the boxes that match `where`, last changed first, reading page by page."""
-        size = PAGE if limit is None else min(limit, PAGE)
-        every = paged(partial(self._page, self._dated(where)), page=size, limit=None)
+        size = PAGE_SIZE if limit is None else min(limit, PAGE_SIZE)
+        every = read_pages(partial(self._page, self._resolve_dates(where)), page=size, limit=None)
         return islice((box for box in every if where.kinds is None or box.kind in where.kinds), limit)
 
-    def further(self, where: BoxKindFilter, last: Box) -> Further:
+    def further(self, where: BoxKindFilter, last: Box) -> FurtherCount:
         """Return how many boxes `newest` would yield after `last`. Counts among 1,000."""
-        counts = self._counts(self._dated(where), last)
+        counts = self._counts(self._resolve_dates(where), last)
         if where.kinds is not None and _UNDETERMINED in _stored_kinds(where):
-            return Further(sum(counts.get(kind, 0) for kind in where.kinds), False)
+            return FurtherCount(sum(counts.get(kind, 0) for kind in where.kinds), False)
         matching = sum(counts.get(kind, 0) for kind in _stored_kinds(where))
-        return Further.counted(matching, sum(counts.values()), limit=_MAX_COUNTED_BY_KIND)
+        return FurtherCount.from_counts(matching, sum(counts.values()), limit=_MAX_COUNTED_BY_KIND)
 
     def hidden(self, where: BoxKindFilter) -> dict[str, int]:
         """Return how many of the newest 1,000 boxes `where` excludes, by kind."""
-        counts = self._counts(self._dated(where), None)
+        counts = self._counts(self._resolve_dates(where), None)
         return {kind: counts[kind] for kind in where.without if kind in counts}
 
     def holding(self, card_ids: Sequence[str]) -> dict[str, str]:
@@ -163,7 +163,7 @@ def _stored_kinds(where: BoxKindFilter) -> list[str]:
 
 def _place(where: BoxKindFilter, after: Box | None, limit: int) -> dict[str, Any]:
     return {
-        **place(where, after, limit, key="box_id", time="updated_at"),
+        **page_parameters(where, after, limit, key="box_id", time="updated_at"),
         "kinds": _stored_kinds(where),
         "snapshots": [name for name, record in CARD_TYPES.items() if record.is_snapshot],
         "profile": PROFILE,

@@ -95,7 +95,7 @@ def _contents(database: Database, project_id: str, exact: bool) -> dict[str, Any
         "distributed": _distributed(database),
         "role": "replica" if database.is_replica else "primary",
         "pooler": not database.direct,
-        "keeps_plans": database.keeps_plans,
+        "keeps_plans": database.can_prepare,
         "text_index": bool(database.value("index_exists", index=WORD_INDEX)),
         "bigram_index": bool(database.value("index_exists", index=BIGRAM_INDEX)),
         "size_bytes": database.value("database_size"),
@@ -128,7 +128,7 @@ def _table_sizes(database: Database, exact: bool) -> list[TableSize]:
 
 def _count(database: Database, table: str) -> int:
     counting = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*table.split(".")))
-    with driver_errors.translated():
+    with driver_errors.translate_errors():
         row = database.connection.execute(counting).fetchone()
     assert row is not None
     return int(row[0])
@@ -173,17 +173,17 @@ def _server_place(target: Target) -> dict[str, Any]:
     }
 
 
-class Lag(msgspec.Struct, frozen=True):
+class ReplicaLag(msgspec.Struct, frozen=True):
     """Delay of a replica behind its primary; None if it is unknown."""
 
     behind: timedelta | None
 
 
-def lag(database: Database) -> Lag | None:
+def replica_lag(database: Database) -> ReplicaLag | None:
     """Return the delay of the server; None for a primary.
 
     The delay is zero if the replica is connected and has replayed everything it received. Otherwise it is the
     age of the last replayed transaction, which overestimates if the primary is idle.
     """
     row = database.row("replica_lag")
-    return None if row is None else Lag(row[0])
+    return None if row is None else ReplicaLag(row[0])

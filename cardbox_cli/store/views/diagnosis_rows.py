@@ -17,7 +17,7 @@ from cardbox_cli.model.identity import ARCHIVED
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import all_decoded
+from cardbox_cli.store.connection.queries import decode_rows
 from cardbox_cli.store.connection.tables import (
     BATCHES,
     ESSENTIAL,
@@ -32,7 +32,7 @@ from cardbox_cli.store.views.batch_views import ForeignBatch
 from cardbox_cli.store.views.turn_views import TurnViews
 
 # Maximum of dead rows, unended turns and dispatches that a diagnosis of a project examines.
-LOOKED_AT = 10_000
+MAX_ROWS = 10_000
 # Newest inbox rows that are searched for an unknown status, for which there is no index.
 _MAX_ROWS_SEARCHED = 2000
 
@@ -52,7 +52,7 @@ class DiagnosisStore(ProjectStore):
         """Return those of these tables that our role may not read."""
         return tuple(table for table in OWN_EXECUTION if table in self.database.closed_tables)
 
-    def be_impatient(self) -> None:
+    def limit_lock_waits(self) -> None:
         """Let the reads of this transaction fail soon if a table is locked."""
         self._value("why_lock_timeout")
 
@@ -77,37 +77,37 @@ class DiagnosisStore(ProjectStore):
         """
         return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
-    def suspects(self, patience: timedelta) -> list[facts.Place]:
+    def suspects(self, patience: timedelta) -> list[facts.TurnPlace]:
         """Return every turn that may have a problem; none that waits behind an active one, or is done.
 
         An agent that is busy without a turn is a place without a turn. Reads partial indexes of open rows.
         For lost turns, it examines up to `LOOKED_AT` of each type, the newest dead rows and dispatches, and
         among the newest rows those with an unknown status.
         """
-        found = dict[facts.Place, None]()
+        found = dict[facts.TurnPlace, None]()
         for query in ("why_active", "why_open", "why_next"):
             found |= _unique_places(self._rows(query))
-        found |= _unique_places(self._rows("why_queued_without_box", limit=LOOKED_AT))
+        found |= _unique_places(self._rows("why_queued_without_box", limit=MAX_ROWS))
         found |= _unique_places(self._rows("why_strange", limit=_MAX_ROWS_SEARCHED))
         found |= self._queued_without_cards()
-        found |= self._with_batches_amiss(patience)
-        lost = dict[facts.Place, None]()
+        found |= self._turns_with_stuck_batches(patience)
+        lost = dict[facts.TurnPlace, None]()
         for query in ("why_dead", "why_bare_edges"):
-            lost |= _unique_places(self._rows(query, limit=LOOKED_AT))
+            lost |= _unique_places(self._rows(query, limit=MAX_ROWS))
         lost |= _unique_places(self._rows("why_dropped", limit=_MAX_ROWS_SEARCHED))
-        lost |= _unique_places(self._own("cbx.turns", "why_unended", limit=LOOKED_AT))
+        lost |= _unique_places(self._own("cbx.turns", "why_unended", limit=MAX_ROWS))
         turns = [place.agent_turn_id for place in lost]
         ended = {turn for (turn,) in self._own("cbx.turns", "why_ended", turns=turns)}
         lost = {place: None for place in lost if place.agent_turn_id not in ended}
         return list(lost | found | _unique_places(self._own("cbx.leases", "why_orphans")))
 
-    def _with_batches_amiss(self, patience: timedelta) -> dict[facts.Place, None]:
+    def _turns_with_stuck_batches(self, patience: timedelta) -> dict[facts.TurnPlace, None]:
         """Return the turns that wait for a batch that no one continues, or that another system must end."""
-        now = {"now": self.database.now(), "age": patience, "limit": LOOKED_AT}
-        found = _unique_places(self._of_batches("why_batches_amiss", **now))
-        return found | _unique_places(self._foreign("why_foreign_batches_running", limit=LOOKED_AT))
+        now = {"now": self.database.now(), "age": patience, "limit": MAX_ROWS}
+        found = _unique_places(self._batch_rows("why_batches_amiss", **now))
+        return found | _unique_places(self._foreign("why_foreign_batches_running", limit=MAX_ROWS))
 
-    def _queued_without_cards(self) -> dict[facts.Place, None]:
+    def _queued_without_cards(self) -> dict[facts.TurnPlace, None]:
         """Return the first queued turns that lack a card of their context or profile."""
         rows = self._rows("why_queued_boxes", limit=_MAX_ROWS_SEARCHED)
         lost = self.lost_cards(sorted({box_id for _, _, box_id in rows}))
@@ -151,17 +151,17 @@ class DiagnosisStore(ProjectStore):
     def records(self, turns: Collection[str]) -> dict[str, model.TurnRecord]:
         """Return the records of turns, by turn."""
         rows = self._own("cbx.turns", "records_of_turns", turn_ids=list(turns))
-        return {record.agent_turn_id: record for record in all_decoded(model.TurnRecord, rows)}
+        return {record.agent_turn_id: record for record in decode_rows(model.TurnRecord, rows)}
 
     def audit(self, turns: Collection[str]) -> dict[str, model.AuditEntry]:
         """Return the last action on each turn from outside its run, by turn."""
         rows = self._own("cbx.audit", "why_audit", turns=list(turns))
-        return {entry.agent_turn_id or "": entry for entry in all_decoded(model.AuditEntry, rows)}
+        return {entry.agent_turn_id or "": entry for entry in decode_rows(model.AuditEntry, rows)}
 
     def leases(self, agents: Collection[str]) -> dict[str, list[model.Lease]]:
         """Return the leases of agents' rows, by agent."""
         rows = self._own("cbx.leases", "why_leases", agents=list(agents))
-        return _grouped(all_decoded(model.Lease, rows), "agent_id")
+        return _grouped(decode_rows(model.Lease, rows), "agent_id")
 
     def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
         """Return the worker targets of the agents that are on the roster; "" for none."""
@@ -171,7 +171,7 @@ class DiagnosisStore(ProjectStore):
     def workers(self, targets: Collection[str]) -> dict[str, list[model.WorkerEntry]]:
         """Return the announced workers of targets, by target."""
         rows = self._own("cbx.workers", "why_workers", targets=list(targets))
-        return _grouped(all_decoded(model.WorkerEntry, rows), "worker_target")
+        return _grouped(decode_rows(model.WorkerEntry, rows), "worker_target")
 
     def setups(self, agents: Collection[str]) -> dict[str, tuple[str, str]]:
         """Return the current names and worker targets of the profiles of these agents, by agent."""
@@ -193,15 +193,15 @@ class DiagnosisStore(ProjectStore):
         project = ProjectsStore(self.database).find(self.project_id)
         return self.project_id if project is not None and project.status == ARCHIVED else None
 
-    def step_pace(self, agent_id: str, profile_box_id: str | None) -> facts.Pace | None:
+    def step_pace(self, agent_id: str, profile_box_id: str | None) -> facts.DurationEstimate | None:
         """Return the duration of the last ended steps, without waits, of agents with this profile."""
         row = self._row("why_step_pace", agent_id=agent_id, profile_box_id=profile_box_id)
-        return None if row is None or row[1] is None else facts.Pace(*row)
+        return None if row is None or row[1] is None else facts.DurationEstimate(*row)
 
-    def call_paces(self, agent_id: str, tools: Collection[str]) -> dict[str, facts.Pace]:
+    def call_paces(self, agent_id: str, tools: Collection[str]) -> dict[str, facts.DurationEstimate]:
         """Return how long the agent waited for the last answered calls of these tools, by tool."""
         rows = self._rows("why_call_paces", agent_id=agent_id, tools=list(tools))
-        return {tool: facts.Pace(ended, seconds) for tool, ended, seconds in rows}
+        return {tool: facts.DurationEstimate(ended, seconds) for tool, ended, seconds in rows}
 
     def loads(self, workers: Collection[str]) -> dict[str, int]:
         """Return how many valid leases each of these workers has, in all projects."""
@@ -243,20 +243,20 @@ class DiagnosisStore(ProjectStore):
             found.setdefault(turn, []).append(facts.ResultCard(*card))
         return found
 
-    def waits_for(self, turns: Collection[str]) -> list[facts.Place]:
+    def waits_for(self, turns: Collection[str]) -> list[facts.TurnPlace]:
         """Return the turns that these wait for: to answer their calls, or because their agents are busy with
         them.
         """
-        places = [facts.Place(*row) for row in self._rows("why_waits_for", turns=list(turns))]
+        places = [facts.TurnPlace(*row) for row in self._rows("why_waits_for", turns=list(turns))]
         theirs = self._foreign_children(turns)
-        return places + [facts.Place(child.agent_turn_id, child.agent_id) for child in theirs]
+        return places + [facts.TurnPlace(child.agent_turn_id, child.agent_id) for child in theirs]
 
-    def delivered(self, turns: Collection[str]) -> dict[str, list[facts.Delivered]]:
+    def deliverables(self, turns: Collection[str]) -> dict[str, list[facts.DeliverableFacts]]:
         """Return the deliverables that turns wrote, oldest first, by turn."""
         rows = self._rows("why_delivered", turns=list(turns))
-        return _grouped([facts.Delivered(*row) for row in rows], "agent_turn_id")
+        return _grouped([facts.DeliverableFacts(*row) for row in rows], "agent_turn_id")
 
-    def freed(self, agents: Collection[str]) -> dict[str, datetime]:
+    def last_turn_ends(self, agents: Collection[str]) -> dict[str, datetime]:
         """Return when agents last ended a turn, by any program."""
         return dict(self._rows("why_freed", agents=list(agents)))
 
@@ -270,31 +270,31 @@ class DiagnosisStore(ProjectStore):
             found.setdefault(turn, {})[call] = text
         return found
 
-    def children(self, turns: Collection[str]) -> dict[str, list[facts.Child]]:
+    def children(self, turns: Collection[str]) -> dict[str, list[facts.ChildTurn]]:
         """Return the turns that turns dispatched, without their ends, by parent."""
-        children = [facts.Child(*row) for row in self._rows("why_children", turns=list(turns))]
+        children = [facts.ChildTurn(*row) for row in self._rows("why_children", turns=list(turns))]
         return _grouped([*children, *self._foreign_children(turns)], "source_turn_id")
 
-    def _foreign_children(self, turns: Collection[str]) -> list[facts.Child]:
+    def _foreign_children(self, turns: Collection[str]) -> list[facts.ChildTurn]:
         rows = self._foreign("why_foreign_children", turns=list(turns))
-        return [facts.Child(turn, agent, source, call, True) for turn, agent, source, call in rows]
+        return [facts.ChildTurn(turn, agent, source, call, True) for turn, agent, source, call in rows]
 
     def batches(self, turns: Collection[str]) -> list[facts.BatchFacts]:
         """Return the batches that turns created, including another system's, without the ends of their
         children.
         """
         own, foreign = BATCHES[0], FOREIGN_BATCHES[0]
-        mine = all_decoded(Batch, self._of_batches("why_batches", turns=list(turns)))
-        theirs = all_decoded(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
+        mine = decode_rows(Batch, self._batch_rows("why_batches", turns=list(turns)))
+        theirs = decode_rows(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
         ids = [batch.batch_id for batch in mine], [batch.batch_id for batch in theirs]
-        tasks = self._of_batches("why_batch_tasks", batches=ids[0]) if ids[0] else []
+        tasks = self._batch_rows("why_batch_tasks", batches=ids[0]) if ids[0] else []
         tasks += self._foreign("why_foreign_batch_tasks", batches=ids[1]) if ids[1] else []
         by_batch = _grouped([facts.TaskFacts(*row) for row in tasks], "batch_id")
         return [_facts_of(each, own, by_batch) for each in mine] + [
             _facts_of(each, foreign, by_batch) for each in theirs
         ]
 
-    def _of_batches(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
+    def _batch_rows(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
         """Return rows of batches and turns of cbx; empty without its tables."""
         kept = self.database.tables.issuperset((*BATCHES, *OWN_EXECUTION))
         return self._rows(query, **asked) if kept else []
@@ -309,10 +309,10 @@ class DiagnosisStore(ProjectStore):
         rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
         return {row[:3]: facts.AwaitedCall(*row) for row in rows}
 
-    def sharers(self, boxes: Collection[str]) -> dict[str, list[facts.Sharer]]:
+    def sharers(self, boxes: Collection[str]) -> dict[str, list[facts.BoxWriter]]:
         """Return the active turns that write to boxes, by box."""
         return _grouped(
-            [facts.Sharer(*row) for row in self._rows("why_sharers", boxes=list(boxes))], "box_id"
+            [facts.BoxWriter(*row) for row in self._rows("why_sharers", boxes=list(boxes))], "box_id"
         )
 
     def locks_are_here(self) -> bool:
@@ -326,24 +326,24 @@ class DiagnosisStore(ProjectStore):
 
     def row_locks(
         self, agents: Collection[str], turns: Collection[str], rows: Collection[str], boxes: Collection[str]
-    ) -> list[facts.Held]:
+    ) -> list[facts.HeldLock]:
         """Return the sessions that hold locks on rows of these agents, turns, messages and boxes.
 
         Raises Conflict instead of waiting.
         """
         wanted = {"agents": list(agents), "inbox_ids": list(rows), "boxes": list(boxes)}
-        with self.database.aside():
-            self.be_impatient()
+        with self.database.rolled_back():
+            self.limit_lock_waits()
             found = self._rows("why_row_locks", **wanted)
             found += self._own("cbx.turns", "why_record_locks", turns=list(turns))
-        return [facts.Held(*row) for row in found]
+        return [facts.HeldLock(*row) for row in found]
 
-    def table_locks(self) -> list[facts.Held]:
+    def table_locks(self) -> list[facts.HeldLock]:
         """Return the sessions that block writes to a table that turns need, or wait to do so. Never waits for
         a lock.
         """
         tables = [*EXECUTION, *ESSENTIAL, *OWN_EXECUTION]
-        return [facts.Held(*row) for row in self._rows("why_table_locks", tables=tables)]
+        return [facts.HeldLock(*row) for row in self._rows("why_table_locks", tables=tables)]
 
     def failure_logs(self, turns: Collection[str]) -> dict[str, LogTail]:
         """Return the log of each of these turns that may explain its failure, if there is one."""
@@ -352,17 +352,17 @@ class DiagnosisStore(ProjectStore):
         found = self._all(LogTail, "why_failure_logs", turns=list(turns))
         return {log.agent_turn_id: log for log in found}
 
-    def sessions(self, pids: Collection[int]) -> dict[int, facts.Session]:
+    def sessions(self, pids: Collection[int]) -> dict[int, facts.DatabaseSession]:
         """Return the activity of these sessions, and of all that wait for a lock."""
         rows = self._rows("why_sessions", pids=list(pids), now=self.database.now())
-        return {row[0]: facts.Session(*row) for row in rows}
+        return {row[0]: facts.DatabaseSession(*row) for row in rows}
 
     def _own(self, table: str, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._rows(query, **parameters) if table in self.database.tables else []
 
 
-def _unique_places(rows: Iterable[tuple[Any, ...]]) -> dict[facts.Place, None]:
-    return dict.fromkeys(facts.Place(*row) for row in rows)
+def _unique_places(rows: Iterable[tuple[Any, ...]]) -> dict[facts.TurnPlace, None]:
+    return dict.fromkeys(facts.TurnPlace(*row) for row in rows)
 
 
 def _profile_name(card: Card) -> str | None:

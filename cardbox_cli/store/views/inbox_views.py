@@ -8,17 +8,17 @@ import msgspec
 
 from cardbox_cli.model.execution.turns import ERROR, OPEN, SKIPPED, InboxRow
 from cardbox_cli.store.connection.project_store import (
-    Further,
-    Paged,
+    FurtherCount,
+    PageFilter,
     ProjectStore,
     like_escape,
-    paged,
-    place,
-    the_one,
+    page_parameters,
+    read_pages,
+    require_single,
 )
 
 
-class InboxFilter(Paged, frozen=True, kw_only=True):
+class InboxFilter(PageFilter, frozen=True, kw_only=True):
     """Filter of a list of rows; None means any."""
 
     agent_id: str | None = None
@@ -32,11 +32,11 @@ class InboxViews(ProjectStore):
     def newest(self, where: InboxFilter | None = None, *, limit: int | None = None) -> Iterator[InboxRow]:
         """Yield the rows that match `where`, newest first, reading page by page."""
         self._require("state.agent_inbox")
-        return paged(partial(self._page, where or InboxFilter()), limit=limit)
+        return read_pages(partial(self._page, where or InboxFilter()), limit=limit)
 
-    def further(self, where: InboxFilter, last: InboxRow) -> Further:
+    def further(self, where: InboxFilter, last: InboxRow) -> FurtherCount:
         """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further("count_further_inbox", **place(where, last, 0, key="inbox_id"))
+        return self._further("count_further_inbox", **page_parameters(where, last, 0, key="inbox_id"))
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique end or beginning of one.
@@ -48,13 +48,13 @@ class InboxViews(ProjectStore):
             return wanted
         escaped = like_escape(wanted)
         found = self._column("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
-        return the_one("inbox row", wanted, found, self.project_id)
+        return require_single("inbox row", wanted, found, self.project_id)
 
     def _page(self, where: InboxFilter, after: InboxRow | None, size: int) -> list[InboxRow]:
         return self._all(
             InboxRow,
             _LISTS.get(where.status or "", "list_inbox"),
-            **place(where, after, size, key="inbox_id"),
+            **page_parameters(where, after, size, key="inbox_id"),
         )
 
 

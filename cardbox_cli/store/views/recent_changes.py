@@ -30,13 +30,13 @@ class BatchChange(msgspec.Struct, frozen=True):
     tasks: int
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ProjectState(msgspec.Struct, frozen=True):
     """State of all agents and running batches at a poll."""
 
     heads: dict[str, HeadChange]
     batches: dict[str, BatchChange]
 
-    def news(self, before: "Standing") -> list[tuple[str, Any]]:
+    def changes_since(self, before: "ProjectState") -> list[tuple[str, Any]]:
         """Return the states that differ from the earlier poll, each with its type: `head` or `batch`."""
         heads = [("head", each) for key, each in self.heads.items() if before.heads.get(key) != each]
         batches = [("batch", each) for key, each in self.batches.items() if before.batches.get(key) != each]
@@ -46,9 +46,9 @@ class Standing(msgspec.Struct, frozen=True):
 class ChangeViews(ProjectStore):
     """Polls of one project."""
 
-    def look(self) -> Standing:
+    def poll(self) -> ProjectState:
         """Return the current state."""
-        return Standing(
+        return ProjectState(
             heads={each.agent_id: each for each in self._heads()},
             batches={each.batch_id: each for each in self._batches()},
         )

@@ -14,10 +14,10 @@ from cardbox_cli.model.boxes import Provenance, Slot
 from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.model.ids import as_box_id
+from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.store.boxes import BoxInfoStore, slot_of
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import decoded
+from cardbox_cli.store.connection.queries import decode_row
 from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.tools import ToolStore
 
@@ -27,7 +27,7 @@ _TOOLS = "resource.tools"
 _OPTIONAL_TABLES = ("cbx.box_info", "cbx.turns", _TOOLS)
 
 
-class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+class _ContextFacts(msgspec.Struct, frozen=True, kw_only=True):
     head: Head | None
     boxes: dict[str, str] | None
     answered: list[str] | None
@@ -77,11 +77,11 @@ class ContextStore(ProjectStore):
             agent_id=agent_id,
             answered=list(answered),
             **{
-                f"{name}_box_id": as_box_id(boxes.get(name) or "")
+                f"{name}_box_id": canonical_box_id(boxes.get(name) or "")
                 for name in ("profile", "context", "output")
             },
         )
-        facts = decoded(_Facts, first[-1])
+        facts = decode_row(_ContextFacts, first[-1])
         slots: dict[str, list[Slot]] = {}
         for pointer, place, card_id, state, card in rows:
             found = (place, card_id, state, None if state == "dangling" else card)
@@ -140,6 +140,6 @@ class ExperienceStore(ProjectStore):
             self.database.require(table)
         query = "kept_deliverables" if self.database.keeps_turns else "left_deliverables"
         rows = self._rows(
-            query, profile_box_id=as_box_id(profile_box_id), latest=_MAX_INBOX_ROWS, limit=limit
+            query, profile_box_id=canonical_box_id(profile_box_id), latest=_MAX_INBOX_ROWS, limit=limit
         )
         return [decode_card(row) for (row,) in rows]

@@ -26,29 +26,29 @@ from cardbox_cli.model.execution.turns import (
     Step,
     TurnRecord,
     WaitingTool,
-    standing,
+    turn_state,
 )
 from cardbox_cli.model.ids import MIN_SHORT, unique
 from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.boxes import BoxStore, cards_of_type
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.project_store import (
-    COUNTED,
-    PAGE,
-    Dated,
-    Further,
+    MAX_COUNTED,
+    PAGE_SIZE,
+    DateFilter,
+    FurtherCount,
     ProjectStore,
     like_escape,
-    paged,
-    place,
-    shown_beginning,
-    the_one,
+    page_parameters,
+    read_pages,
+    require_single,
+    short_id_pattern,
 )
 from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
 
 # Maximum of turns in a family that are followed to further ones.
-FAMILY = 1000
+MAX_FAMILY = 1000
 _TABLES = (
     "state.agent_state_head",
     "state.agent_inbox",
@@ -58,7 +58,7 @@ _TABLES = (
 )
 
 
-class TurnFilter(Dated, frozen=True, kw_only=True):
+class TurnFilter(DateFilter, frozen=True, kw_only=True):
     """Filter of a list of turns; None means any. Times are those of the enqueueing."""
 
     agent_id: str | None = None
@@ -66,7 +66,7 @@ class TurnFilter(Dated, frozen=True, kw_only=True):
     trace_id: str | None = None
 
 
-class Remains(msgspec.Struct, frozen=True, kw_only=True):
+class TurnLeftovers(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of an ended turn without a recorded end: its last step and its newest deliverable."""
 
     agent_turn_id: str
@@ -111,7 +111,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     carried: bool = False
     created_at: datetime | None
     record: TurnRecord | None = None
-    remains: Remains | None = None
+    remains: TurnLeftovers | None = None
 
 
 class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,34 +158,34 @@ class TurnViews(ProjectStore):
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
         """Yield the turns that match `where`, newest first, reading page by page."""
         self._require(*_TABLES)
-        where = self._dated(where or TurnFilter())
+        where = self._resolve_dates(where or TurnFilter())
         if where.trace_id is not None:
             return islice(self._turns_of_trace(where), limit)
-        size = PAGE if limit is None else min(limit, PAGE)
-        every = paged(partial(self._page, where), page=size, limit=None)
+        size = PAGE_SIZE if limit is None else min(limit, PAGE_SIZE)
+        every = read_pages(partial(self._page, where), page=size, limit=None)
         # The planner does not know that nearly all turns have ended: it would read every row to find them.
         return islice(_deduplicate(turn for turn in every if where.status in (None, turn.status)), limit)
 
-    def further(self, where: TurnFilter, last: TurnRow) -> Further:
+    def further(self, where: TurnFilter, last: TurnRow) -> FurtherCount:
         """Return how many turns `newest` would yield after `last`. Counts up to 10,000."""
-        where = self._dated(where)
+        where = self._resolve_dates(where)
         if where.trace_id is not None:
-            return Further(
+            return FurtherCount(
                 sum(_creation_order(turn) < _creation_order(last) for turn in self._turns_of_trace(where)),
                 True,
             )
-        behind = place(where, last, COUNTED + 1, key="inbox_id")
+        behind = page_parameters(where, last, MAX_COUNTED + 1, key="inbox_id")
         if where.status != ENDED or last.created_at is None:
             counting = "count_further_turns" if where.status is None else "count_further_unfinished_turns"
             return self._further(counting, **behind)
         passed = self._value("count_further_turns", **behind)
         unfinished = self._value("count_further_unfinished_turns", **{**behind, "status": None})
-        return Further.counted(passed - unfinished, passed)
+        return FurtherCount.from_counts(passed - unfinished, passed)
 
     def get(self, turn_id: str) -> TurnRow:
         """Return the turn with this id. Raises NotFound."""
         turn = next(iter(self.get_many([turn_id])), None)
-        return self._found(turn, "turn", turn_id, "`cbx turn list` shows the newest")
+        return self._require_item(turn, "turn", turn_id, "`cbx turn list` shows the newest")
 
     def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
         """Return those of these turns that exist, oldest first; those without inbox rows come last."""
@@ -196,7 +196,7 @@ class TurnViews(ProjectStore):
             turns += self._all(TurnRow, "turns_by_edges", turn_ids=list(absent))
         return self._add_ends(turns)
 
-    def of_trace(self, trace_id: str) -> list[TurnRow]:
+    def list_by_trace(self, trace_id: str) -> list[TurnRow]:
         """Return the turns of a trace, oldest first."""
         return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
 
@@ -212,7 +212,7 @@ class TurnViews(ProjectStore):
         if turn.trace_id is not None:
             asked += self._column("turns_of_trace", trace_id=turn.trace_id)
         seen: set[str] = set()
-        while asked and len(known) < FAMILY:
+        while asked and len(known) < MAX_FAMILY:
             seen.update(asked)
             found = self.get_many(unique(asked))
             known |= {each.agent_turn_id: each for each in found}
@@ -225,7 +225,7 @@ class TurnViews(ProjectStore):
             for each in sorted(known.values(), key=_creation_order)
         ]
 
-    def story(self, turn_id: str) -> StoredTurn:
+    def read_all(self, turn_id: str) -> StoredTurn:
         """Return all rows of one turn, in one snapshot. Raises NotFound."""
         with self.database.snapshot():
             turn = self.get(turn_id)
@@ -237,14 +237,14 @@ class TurnViews(ProjectStore):
                 result_fields=fields,
                 deliverable=deliverable,
                 turn=turn,
-                inbox=inbox.of_turn(turn_id),
+                inbox=inbox.list_by_turn(turn_id),
                 leases=inbox.leases_of_turn(turn.agent_id, turn_id) if self.database.keeps_turns else [],
                 steps=turns.steps(turn_id),
                 waiting_tools=turns.waiting_tools(turn_id),
                 edges=edges,
                 children=self.get_many(_children(turn_id, edges)),
                 record=record,
-                audit=AuditStore(self.database, self.project_id).of_turn(turn_id),
+                audit=AuditStore(self.database, self.project_id).list_by_turn(turn_id),
                 logs=LogStore(self.database, self.project_id).tails(turn_id),
                 cards=self._all(
                     WrittenCard,
@@ -270,13 +270,15 @@ class TurnViews(ProjectStore):
         """
         self._require(*_TABLES)
         whole = self._value("whole_turn_id", wanted=wanted)
-        return str(whole) if whole else the_one("turn", wanted, self._candidates(wanted), self.project_id)
+        return (
+            str(whole) if whole else require_single("turn", wanted, self._candidates(wanted), self.project_id)
+        )
 
-    def of_step(self, step_id: str) -> str:
+    def find_by_step(self, step_id: str) -> str:
         """Return the id of the turn of a step, by the step's full id. Raises NotFound."""
         self._require(*_TABLES)
         hint = "pass the turn with --turn; `cbx turn list` shows the newest"
-        return str(self._found(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
+        return str(self._require_item(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
 
     def _candidates(self, wanted: str) -> list[str]:
         """Return the turns that a part of an id may mean: those that cbx recorded, or otherwise all."""
@@ -286,7 +288,7 @@ class TurnViews(ProjectStore):
         }
         if len(wanted) < MIN_SHORT:
             return []
-        patterns["shown"] = shown_beginning(self.database, wanted, "cbx.idx_turns_shown")
+        patterns["shown"] = short_id_pattern(self.database, wanted, "cbx.idx_turns_shown")
         kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
         return kept or self._column("find_turn_ids", **patterns)
 
@@ -294,19 +296,21 @@ class TurnViews(ProjectStore):
         """Return the turns of the trace that match `where`, with its times as instants, newest first. A trace
         is short.
         """
-        turns = sorted(self.of_trace(where.trace_id or ""), key=_creation_order, reverse=True)
+        turns = sorted(self.list_by_trace(where.trace_id or ""), key=_creation_order, reverse=True)
         return (turn for turn in turns if _matches(where, turn))
 
     def _page(self, where: TurnFilter, after: TurnRow | None, size: int) -> list[TurnRow]:
         query = "list_turns" if where.status in (None, ENDED) else "list_unfinished_turns"
-        return self._add_ends(self._all(TurnRow, query, **place(where, after, size, key="inbox_id")))
+        return self._add_ends(
+            self._all(TurnRow, query, **page_parameters(where, after, size, key="inbox_id"))
+        )
 
     def _add_ends(self, turns: list[TurnRow]) -> list[TurnRow]:
         turn_ids = unique(turn.agent_turn_id for turn in turns)
         records = self._records(turn_ids) if self.database.keeps_turns else {}
         ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
         unrecorded = [turn_id for turn_id in ended if _recorded_end(records.get(turn_id)) is None]
-        left = self._all(Remains, "turn_remains", turn_ids=unrecorded) if unrecorded else []
+        left = self._all(TurnLeftovers, "turn_remains", turn_ids=unrecorded) if unrecorded else []
         remains = {each.agent_turn_id: each for each in left}
         return [
             _add_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id)) for turn in turns
@@ -322,9 +326,9 @@ def _recorded_end(record: TurnRecord | None) -> TurnRecord | None:
     return None if record is None or record.end_status is None else record
 
 
-def _add_end(turn: TurnRow, record: TurnRecord | None, left: Remains | None) -> TurnRow:
+def _add_end(turn: TurnRow, record: TurnRecord | None, left: TurnLeftovers | None) -> TurnRow:
     finished = left is not None and left.finished
-    status = standing(turn.status, turn.row_status, record=record, carried=turn.carried, finished=finished)
+    status = turn_state(turn.status, turn.row_status, record=record, carried=turn.carried, finished=finished)
     ended = status == ENDED
     return msgspec.structs.replace(
         turn, status=status, record=_recorded_end(record) if ended else None, remains=left if ended else None
@@ -337,7 +341,7 @@ def _deduplicate(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
     for turn in turns:
         if turn.agent_turn_id not in seen:
             yield turn
-        if len(seen) == COUNTED:
+        if len(seen) == MAX_COUNTED:
             seen.clear()
         seen.add(turn.agent_turn_id)
 

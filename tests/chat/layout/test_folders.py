@@ -15,7 +15,7 @@ FILES = {name: data.decode() for name, data in trees.files().items()}
 
 
 def written(folder: Path, root: Path, files: dict[str, str], *, replace: bool) -> list[str]:
-    changes = folders.changes_of(folder, root, files, replace=replace)
+    changes = folders.find_changes(folder, root, files, replace=replace)
     folders.write_files(folder, root, changes)
     return list(changes)
 
@@ -24,18 +24,18 @@ def test_chats_are_found_and_read(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     (tmp_path / ".ship/chat/not a chat").mkdir()
     (tmp_path / ".ship/chat/.DS_Store").touch()
-    assert folders.chat_folders(tmp_path) == ({KEY: chat}, [".ship/chat/not a chat"])
+    assert folders.find_chat_folders(tmp_path) == ({KEY: chat}, [".ship/chat/not a chat"])
     assert folders.read_files(chat, tmp_path) == trees.files()
 
 
 def test_the_folder_of_a_project_or_its_ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert folders.root_of(tmp_path / ".ship") == folders.root_of(tmp_path)
+    assert folders.project_root(tmp_path / ".ship") == folders.project_root(tmp_path)
     with pytest.raises(NotFound, match=r"no folder .*\.ship"):
-        folders.chat_folders(tmp_path)
+        folders.find_chat_folders(tmp_path)
     (tmp_path / ".ship").mkdir()
     monkeypatch.chdir(tmp_path / ".ship")
-    assert folders.root_of(Path()) == tmp_path
-    assert folders.chat_folders(tmp_path) == ({}, [])
+    assert folders.project_root(Path()) == tmp_path
+    assert folders.find_chat_folders(tmp_path) == ({}, [])
 
 
 def test_profiles_are_read(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_no_link_to_a_folder_is_followed(tmp_path: Path, place: str) -> None:
     before = trees.read(tmp_path / "real")
 
     with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
-        folders.read_files(chat, folders.chat_folders(tmp_path / "here") and tmp_path / "here")
+        folders.read_files(chat, folders.find_chat_folders(tmp_path / "here") and tmp_path / "here")
     with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
         written(chat, tmp_path / "here", {"contexts/active.jsonl": "x\n"}, replace=True)
     assert trees.read(tmp_path / "real") == before

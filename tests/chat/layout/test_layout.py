@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from cardbox_cli.chat.files import records
 from cardbox_cli.chat.files.reading_and_writing import (
-    MOST_LINES,
+    MAX_LINES,
     ChatFiles,
-    Moved,
-    files_of,
-    is_same,
-    lost,
+    TranscriptFile,
+    describe_loss,
+    encode_files,
+    is_same_content,
     read_chat,
-    rolled_over,
+    roll_over,
 )
-from cardbox_cli.chat.files.records import Line, milliseconds, moment_of
+from cardbox_cli.chat.files.records import TranscriptLine, milliseconds, parse_stamp
 from tests.chat.layout import trees
 from tests.chat.layout.trees import KEY, TREE, archive, item, line, message, older
 
@@ -28,7 +28,7 @@ def test_what_is_read_is_written_again() -> None:
     chat = read_chat(KEY, trees.files())
     assert chat.skipped == []
     assert chat.ignored == []
-    written = {name: trees.loaded(name, text.encode()) for name, text in files_of(chat).items()}
+    written = {name: trees.loaded(name, text.encode()) for name, text in encode_files(chat).items()}
     assert written == TREE
 
 
@@ -37,7 +37,7 @@ def test_what_files_say_is_known_by_its_kind() -> None:
     assert [moved.number for moved in chat.transcript] == [1, 2, None]
     assert chat.transcript[1].lines[0].message_id == "m3"
     assert chat.active is not None
-    assert [each.said for each in chat.active] == ["first", trees.ODD]
+    assert [each.body for each in chat.active] == ["first", trees.ODD]
     assert [each.context_id for each in chat.archives] == ["ctx_1a", "ctx_2b.x-y_Z"]
     assert chat.memory == TREE["memory/Primary.md"]
 
@@ -46,7 +46,7 @@ def test_the_index_is_newest_first_however_it_came() -> None:
     items = [item(archive(f"ctx_{number}", number)) for number in (2, 3, 1)]
     tree = {f"contexts/archive/ctx_{number}.json": archive(f"ctx_{number}", number) for number in (1, 2, 3)}
     chat = read_chat(KEY, trees.files({**tree, "contexts/index.json": {"v": 1, "items": items}}))
-    index = json.loads(files_of(chat)["contexts/index.json"])
+    index = json.loads(encode_files(chat)["contexts/index.json"])
     assert [each["contextId"] for each in index["items"]] == ["ctx_3", "ctx_2", "ctx_1"]
 
 
@@ -127,7 +127,7 @@ def test_a_line_that_is_no_json_is_skipped_and_named(data: bytes, reason: str) -
 def test_a_message_of_other_types_is_skipped(bad: Any) -> None:
     chat = read_chat(KEY, trees.files({"contexts/active.jsonl": [message(0, "a"), bad]}))
     assert chat.active is not None
-    assert [each.said for each in chat.active] == ["a"]
+    assert [each.body for each in chat.active] == ["a"]
     assert [(each.file, each.line) for each in chat.skipped] == [("contexts/active.jsonl", 2)]
 
 
@@ -135,8 +135,8 @@ def test_content_wins_over_an_older_key_beside_it_and_both_are_kept() -> None:
     both = {**message(1, "new"), "text": ["anything"]}
     chat = read_chat(KEY, trees.files({"contexts/active.jsonl": [both, older(2, "old")]}))
     assert chat.active is not None
-    assert [each.said for each in chat.active] == ["new", "old"]
-    assert [each.as_json() for each in chat.active] == [both, older(2, "old")]
+    assert [each.body for each in chat.active] == ["new", "old"]
+    assert [each.encode() for each in chat.active] == [both, older(2, "old")]
 
 
 def test_archives_that_are_none_are_skipped_and_so_are_their_messages() -> None:
@@ -151,7 +151,7 @@ def test_archives_that_are_none_are_skipped_and_so_are_their_messages() -> None:
     }
     chat = read_chat(KEY, trees.files(tree))
     assert [each.context_id for each in chat.archives] == ["ctx_1"]
-    assert [each.said for each in chat.archives[0].messages] == ["a"]
+    assert [each.body for each in chat.archives[0].messages] == ["a"]
     assert [each.context_id for each in chat.items or []] == ["ctx_1"]
     reasons = {f"{each.file}: {each.reason}" for each in chat.skipped}
     assert len(reasons) == len(chat.skipped) == 7
@@ -160,9 +160,9 @@ def test_archives_that_are_none_are_skipped_and_so_are_their_messages() -> None:
 
 
 def test_times_are_milliseconds_or_rfc_3339() -> None:
-    assert milliseconds(moment_of(1_763_800_000_123)) == 1_763_800_000_123
-    assert milliseconds(moment_of("2025-11-22T08:26:40.123Z")) == 1_763_800_000_123
-    assert milliseconds(moment_of(-1)) == -1
+    assert milliseconds(parse_stamp(1_763_800_000_123)) == 1_763_800_000_123
+    assert milliseconds(parse_stamp("2025-11-22T08:26:40.123Z")) == 1_763_800_000_123
+    assert milliseconds(parse_stamp(-1)) == -1
 
 
 def test_files_of_nobody_are_named() -> None:
@@ -175,27 +175,31 @@ def test_files_of_nobody_are_named() -> None:
 # --- growing
 
 
-def grown(number: int, files: Sequence[Moved] = ()) -> list[tuple[int | None, int]]:
-    lines = [Line.of(line(each, str(each))) for each in range(number)]
-    rolled = rolled_over(list(files), lines)
+def grown(number: int, files: Sequence[TranscriptFile] = ()) -> list[tuple[int | None, int]]:
+    lines = [TranscriptLine.parse(line(each, str(each))) for each in range(number)]
+    rolled = roll_over(list(files), lines)
     texts = [each.text for moved in rolled for each in moved.lines]
     assert texts[len(texts) - number :] == [str(each) for each in range(number)]
     return [(moved.number, len(moved.lines)) for moved in rolled]
 
 
 def test_above_the_most_lines_the_older_half_moves() -> None:
-    assert grown(MOST_LINES) == [(None, 1000)]
-    assert grown(MOST_LINES + 1) == [(1, 500), (None, 501)]
+    assert grown(MAX_LINES) == [(None, 1000)]
+    assert grown(MAX_LINES + 1) == [(1, 500), (None, 501)]
     assert grown(1500) == [(1, 500), (None, 1000)]
     assert grown(2001) == [(1, 500), (2, 500), (3, 500), (None, 501)]
 
 
 def test_files_go_on_behind_those_that_there_are() -> None:
-    some = [Line.of(line(1, "a"))]
-    assert grown(999, [Moved(4, some), Moved(None, some)]) == [(4, 1), (None, 1000)]
-    assert grown(1000, [Moved(4, some), Moved(None, some)]) == [(4, 1), (5, 500), (None, 501)]
+    some = [TranscriptLine.parse(line(1, "a"))]
+    assert grown(999, [TranscriptFile(4, some), TranscriptFile(None, some)]) == [(4, 1), (None, 1000)]
+    assert grown(1000, [TranscriptFile(4, some), TranscriptFile(None, some)]) == [
+        (4, 1),
+        (5, 500),
+        (None, 501),
+    ]
     # What was longer already stays as it came.
-    assert grown(0, [Moved(None, some * 1500)]) == [(None, 1500)]
+    assert grown(0, [TranscriptFile(None, some * 1500)]) == [(None, 1500)]
 
 
 # --- names
@@ -203,25 +207,25 @@ def test_files_go_on_behind_those_that_there_are() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_a_folder_is_called_after_its_chat(chat_key: str) -> None:
-    folder = records.folder_of(chat_key)
+    folder = records.chat_folder(chat_key)
     if folder is None:
         assert chat_key in (".", "..") or len(chat_key.encode()) * 3 > 255
     else:
         assert "/" not in folder
         assert folder.isascii()
-        assert records.key_of(folder) == chat_key
+        assert records.folder_chat_key(folder) == chat_key
 
 
 def test_folders_are_spelled_as_programs_in_the_field_do() -> None:
-    assert records.folder_of(KEY) == trees.FOLDER
-    assert records.folder_of("az AZ09-_.!~*'();/?:@&=+$,#[]%") == (
+    assert records.chat_folder(KEY) == trees.FOLDER
+    assert records.chat_folder("az AZ09-_.!~*'();/?:@&=+$,#[]%") == (
         "az%20AZ09-_.!~*'()%3B%2F%3F%3A%40%26%3D%2B%24%2C%23%5B%5D%25"
     )
 
 
 @pytest.mark.parametrize("folder", ["a b", "a%2fb", "%zz", "%ff", "..", "群"])
 def test_no_chat_has_a_folder_of_another_spelling(folder: str) -> None:
-    assert records.key_of(folder) is None
+    assert records.folder_chat_key(folder) is None
 
 
 # --- what would be lost
@@ -230,7 +234,11 @@ def test_no_chat_has_a_folder_of_another_spelling(folder: str) -> None:
 def loss(name: str, there: Any, now: dict[str, Any]) -> str | None:
     texts = {each: data.decode() for each, data in trees.files(now).items()}
     data = trees.spelled(name, there)
-    return None if is_same(name, data, texts[name]) else lost(name, data, texts[name], all_files=texts)
+    return (
+        None
+        if is_same_content(name, data, texts[name])
+        else describe_loss(name, data, texts[name], all_files=texts)
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,7 +255,7 @@ def loss(name: str, there: Any, now: dict[str, Any]) -> str | None:
     ],
 )
 def test_files_that_say_the_same(name: str, there: bytes, text: str, same: bool) -> None:
-    assert is_same(name, there, text) is same
+    assert is_same_content(name, there, text) is same
 
 
 def test_nothing_is_lost_where_a_transcript_has_grown_and_moved() -> None:
@@ -266,7 +274,7 @@ def test_nothing_is_lost_of_an_index_that_has_grown() -> None:
     index: dict[str, Any] = {"v": 1, "items": [one]}
     assert loss(name, index, {name: {"v": 1, "items": [two, one]}}) is None
     assert loss(name, index, {name: {"v": 1, "items": [two]}}) == "lists 1 entry that this chat does not have"
-    assert lost(name, b"{", '{"v": 1, "items": []}', all_files={}) is not None
+    assert describe_loss(name, b"{", '{"v": 1, "items": []}', all_files={}) is not None
 
 
 def test_other_files_are_the_same_or_others() -> None:
@@ -277,4 +285,4 @@ def test_other_files_are_the_same_or_others() -> None:
 
 def test_a_chat_of_nothing_has_no_files() -> None:
     chat = ChatFiles(chat_key=KEY, transcript=[], active=None, archives=[], items=None, memory=None)
-    assert files_of(chat) == {}
+    assert encode_files(chat) == {}

@@ -280,7 +280,7 @@ def test_commands_of_a_run_are_told_of_a_database_only_by_env(
         given.update(environment)
         raise UsageError("that is all")
 
-    monkeypatch.setattr(model_program, "program_of", program_of)
+    monkeypatch.setattr(model_program, "make_program", program_of)
     monkeypatch.delenv(DATABASE_URL.name)
     assert cbx("chat", "run", KEY, *said).code == 2
     assert HOME.name not in given

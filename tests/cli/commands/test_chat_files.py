@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.chat.files.folders import changes_of, write_files
+from cardbox_cli.chat.files.folders import find_changes, write_files
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.store.connection.database import Database
 from tests.chat.layout import trees
@@ -177,7 +177,7 @@ class TestExport:
 
     def test_no_name_leads_out_of_a_folder(self, tmp_path: Path) -> None:
         for name in ("../x", "a/../../x", "/x", "a//x", "."):
-            for write in (partial(changes_of, replace=True), write_files):
+            for write in (partial(find_changes, replace=True), write_files):
                 with pytest.raises(InvalidInput, match="invalid file name"):
                     write(tmp_path / "a", tmp_path, {name: "x"})
         assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from cardbox_cli.context.composer import WITHOUT_PROVIDERS
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.recorded_requests import TurnRequests
-from cardbox_cli.execution.requests.request_series import sent_by_turn
+from cardbox_cli.execution.requests.request_series import read_turn_requests
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.providers.registry import DEFAULT, provider_named
 from cardbox_cli.store.connection.database import Database
@@ -81,7 +81,7 @@ def test_the_steps_of_a_turn_are_what_they_sent(
     layers: tuple[str, ...], cbx: Cbx, ran: Ran, database: Database
 ) -> None:
     turn = TurnViews(database, PROJECT).get(ran(*layers))
-    found = sent_by_turn(database, PROJECT, turn)
+    found = read_turn_requests(database, PROJECT, turn)
     requests = TurnRequests(database, PROJECT, turn, HANDLERS)
     shown = [
         requests.request(str(number), DEFAULT_OPTIONS, None, WITHOUT_PROVIDERS).request for number in (1, 2)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cardbox_cli.model.handwritten.recipes import recipe_schema
-from cardbox_cli.shipped import shipped
+from cardbox_cli.shipped import shipped_path
 from tests.cli.conftest import lines, succeed
 from tests.conftest import Cbx
 
@@ -67,7 +67,7 @@ class TestList:
 class TestShow:
     def test_it_is_the_file_as_it_is_written(self, offline: Cbx) -> None:
         result = offline("handover", "show", "delegate")
-        assert succeed(result) == (shipped("handovers") / "delegate.yaml").read_text()
+        assert succeed(result) == (shipped_path("handovers") / "delegate.yaml").read_text()
         assert result.err == (
             "--arg profile_name=…  string, required. The profile of the agent that does the task\n"
             "--arg instruction=…  string, required. What to do\n"
@@ -101,7 +101,7 @@ class TestShow:
 
 class TestValidate:
     def test_what_ships_is_valid(self, offline: Cbx) -> None:
-        files = [str(path) for path in sorted(shipped("handovers").glob("*.yaml"))]
+        files = [str(path) for path in sorted(shipped_path("handovers").glob("*.yaml"))]
         assert succeed(offline("handover", "validate", *files)) == "4 valid recipes\n"
         assert lines(offline("handover", "validate", *SHIPPED, "-o", "id")) == SHIPPED
 

@@ -443,7 +443,7 @@ def test_a_negative_zero_comes_out_as_a_zero(cbx: Cbx, tmp_path: Path) -> None:
     file.write_text(text)
     box = cbx("card", "import", str(file), "-o", "id").out.strip()
     exported = exact_json.read(cbx("card", "export", "--box", box, "--to", "openai").out)
-    assert exact_json.are_same(exported, exact_json.read(text))
+    assert exact_json.are_equal(exported, exact_json.read(text))
     user, assistant = exported["messages"]
     assert (user["content"], repr(user["n"])) == ("-0.0", "[0.0, 0.0, -1.5, 0]")
     assert assistant["tool_calls"][0]["function"]["arguments"] == '{"x":-0.0}'

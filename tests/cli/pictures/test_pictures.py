@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cardbox_cli.execution.dispatch_requests import DispatchResult
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
 from tests.orchestration.conftest import says
@@ -39,7 +39,7 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture
-def turn(cbx: Cbx, ask: Callable[..., DispatchResult], run: Callable[..., Outcome]) -> str:
+def turn(cbx: Cbx, ask: Callable[..., DispatchResult], run: Callable[..., RunOutcome]) -> str:
     """A turn of two steps, with hostile and with long words in it."""
     made = cbx("card", "add", "--type", "task.instruction", "--text", HOSTILE, "-o", "id")
     box = cbx("box", "create", made.out.strip(), "-o", "id")

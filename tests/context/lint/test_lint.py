@@ -22,7 +22,7 @@ from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CARD_TYPES
-from cardbox_cli.model.cards import card_of
+from cardbox_cli.model.cards import draft_as_card
 from cardbox_cli.model.content import (
     AudioFileContent,
     FieldSchema,
@@ -38,7 +38,7 @@ from cardbox_cli.model.content import (
     ToolResultContent,
 )
 from cardbox_cli.model.pairing import pair_calls
-from cardbox_cli.providers.anthropic.blocks import allowed_ids, as_blocks, with_unique_ids
+from cardbox_cli.providers.anthropic.blocks import allowed_ids, ensure_blocks, make_ids_unique
 from cardbox_cli.providers.anthropic.blocks import conversation as sent_conversation
 from cardbox_cli.providers.anthropic.model_rules import SentMessages
 from cardbox_cli.providers.formats import text
@@ -63,7 +63,7 @@ def conversations(real_data: Path) -> list[list[RequestEntry]]:
         for conversation in choose_format(None, documents).format.read(documents):
             drafts = [each for drafted in drafts_of(conversation, "p") for each in drafted.cards]
             slots = [
-                Slot(place, draft.card_id, card_of(draft, "p"), "present")
+                Slot(place, draft.card_id, draft_as_card(draft, "p"), "present")
                 for place, draft in enumerate(drafts)
             ]
             boxes.append([RequestEntry(slot=slot, box_id="b") for slot in slots])
@@ -92,7 +92,7 @@ class TestRealConversations:
         repeated = 0
         for entries in conversations:
             request = request_of(entries, ComposeOptions(model="m"), encode=anthropic.encode)
-            messages, renamed = with_unique_ids(
+            messages, renamed = make_ids_unique(
                 list(sent_conversation(request.messages, anthropic.facts("m")))
             )
             repeated += bool(renamed)
@@ -105,7 +105,10 @@ class TestRealConversations:
 
 def _blocks(messages: list[Message], kind: str) -> list[Any]:
     return [
-        block for message in messages for block in as_blocks(message.body["content"]) if block["type"] == kind
+        block
+        for message in messages
+        for block in ensure_blocks(message.body["content"])
+        if block["type"] == kind
     ]
 
 
@@ -141,7 +144,7 @@ class TestRepeatedIds:
         answers = [{"type": "tool_result", "tool_use_id": call_id, "content": "ok"} for call_id in calls]
         asked = Message(layer="x", body={"role": "assistant", "content": made}, card_id="k")
         answered = Message(layer="x", body={"role": "user", "content": answers})
-        [asks, replies], changes = with_unique_ids([asked, answered])
+        [asks, replies], changes = make_ids_unique([asked, answered])
         assert [block["id"] for block in asks.body["content"]] == results
         assert [block["tool_use_id"] for block in replies.body["content"]] == results
         assert changes == [RenamedCall(card_id="k", old=old, new=new) for old, new in renamed]
@@ -157,7 +160,7 @@ class TestRepeatedIds:
 
     def test_what_needs_no_change_stays_the_same_object(self) -> None:
         message = Message(layer="x", body={"role": "user", "content": [{"type": "text", "text": "a"}]})
-        assert with_unique_ids([message])[0][0] is message
+        assert make_ids_unique([message])[0][0] is message
 
 
 _ids = st.sampled_from(["a", "b", "a.b", "", "x" * 41]) | st.none()
@@ -301,7 +304,7 @@ def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[RequestEntr
     request = request_of(entries, encode=anthropic.encode)
     turns = Subject(anthropic, entries, request).view(SentMessages).merged
     assert [{"role": turn.role, "content": [block for block, _ in turn.blocks]} for turn in turns] == [
-        {**message, "content": as_blocks(message["content"])}
+        {**message, "content": ensure_blocks(message["content"])}
         for message in anthropic.body(request)["messages"]
     ]
     lint(entries, request, anthropic)
@@ -318,7 +321,7 @@ def test_what_a_history_notes_is_what_its_cards_say(entries: list[RequestEntry],
     assert subject.classes == {type(card.content) for card in cards}
     said = [card for _, card, _ in subject.history.messages]
     assert sorted(card.card_id for card in cards) == sorted(
-        [card.card_id for card in said] + [card.card_id for _, card in subject.without_message]
+        [card.card_id for card in said] + [card.card_id for _, card in subject.cards_without_message]
     )
     told, all_pairs = subject.history.pairing, pair_calls(said)
     assert told.unanswered == [(place, call_id) for place, call_id in all_pairs.unanswered if call_id]

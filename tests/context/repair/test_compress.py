@@ -19,7 +19,7 @@ from cardbox_cli.context.repair.fit import (
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import digest
-from cardbox_cli.model.cards import Card, card_of
+from cardbox_cli.model.cards import Card, draft_as_card
 from cardbox_cli.model.pairing import pair_calls
 from cardbox_cli.providers.registry import provider_named
 from tests.context.lint.cards import call, places, result, system, thought, user
@@ -45,7 +45,7 @@ def ids_of(entries: list[RequestEntry]) -> list[str]:
 def summed(entries: list[RequestEntry], keep: int) -> tuple[list[str], Card]:
     found = covered(entries, keep)
     draft = summary_card("in short", ids_of(entries), found.places, "t")
-    return compressed(ids_of(entries), found.places, draft.card_id), card_of(draft, "p")
+    return compressed(ids_of(entries), found.places, draft.card_id), draft_as_card(draft, "p")
 
 
 @settings(max_examples=200, deadline=None)
@@ -116,7 +116,7 @@ def test_twice() -> None:
     draft = summary_card("shorter", once, found.places, "t")
     twice = compressed(once, found.places, draft.card_id)
     assert twice == [first.card_id, draft.card_id, "k4"]
-    assert expanded(expanded(twice, card_of(draft, "p")), first) == ids_of(entries)
+    assert expanded(expanded(twice, draft_as_card(draft, "p")), first) == ids_of(entries)
 
 
 def test_where_the_list_was_changed_it_all_stands_where_the_summary_stood() -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cardbox_cli.conversations.containers.packed_files import unzipped
+from cardbox_cli.conversations.containers.packed_files import open_log
 from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.errors import InvalidConversation
 from tests.cli.conftest import lines as lines_of
@@ -262,7 +262,7 @@ def test_an_archive_with_any_byte_changed_is_read_or_refused() -> None:
         for changed in {0, 0xFF, byte ^ 1, byte ^ 0x80}:
             damaged = io.BytesIO(packed[:place] + bytes([changed]) + packed[place + 1 :])
             try:
-                with unzipped(damaged, "log.eval") as log:
+                with open_log(damaged, "log.eval") as log:
                     log.read()
                 outcomes.add("read")
             except InvalidConversation as refused:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cardbox_cli.cli.options.conversation_files import open_file
-from cardbox_cli.conversations.containers.packed_files import unzipped
+from cardbox_cli.conversations.containers.packed_files import open_log
 from cardbox_cli.conversations.formats.registry import choose_format
-from cardbox_cli.conversations.json_documents import Documents, Source
+from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from tests.cli.conftest import lines as lines_of
 from tests.cli.conftest import succeed
 from tests.conftest import Cbx
@@ -65,8 +65,8 @@ def test_it_is_recognised_and_refused_by_no_provider(cbx: Cbx, name: str) -> Non
 def test_an_inspect_log_and_its_archive_say_the_same() -> None:
     found = []
     for name in ("inspect.json", "inspect.eval"):
-        with open_file(str(FIXTURES / name)) as plain, unzipped(plain, name) as file:
-            documents = Documents(Source(file, name))
+        with open_file(str(FIXTURES / name)) as plain, open_log(plain, name) as file:
+            documents = JsonDocuments(JsonSource(file, name))
             conversations = list(choose_format(None, documents).format.read(documents))
             found.append(
                 [

@@ -71,7 +71,11 @@ def log(*, damaged: bool = False) -> bytes:
     for name, value in members.items():
         text = json.dumps(value).encode()
         found = zipfile.ZipInfo(name)
-        found.compress_type, found.file_size, found.header_offset = packed_files.METHOD, len(text), len(data)
+        found.compress_type, found.file_size, found.header_offset = (
+            packed_files.ZSTD_METHOD,
+            len(text),
+            len(data),
+        )
         packed = zstd.compress(text)
         found.compress_size, found.CRC = len(packed), zipfile.crc32(text) + damaged  # type: ignore[attr-defined]
         data += found.FileHeader() + packed
@@ -93,7 +97,7 @@ def test_a_log_that_zstandard_packed_is_read(cbx: Cbx, tmp_path: Path) -> None:
     [
         ("log.eval", log(damaged=True), "PATH cannot be unpacked: "),
         ("rollout.jsonl.zst", zstd.compress(OLD_CODEX.encode())[:-9], "cannot decompress PATH: "),
-        ("rollout.jsonl.zst", packed_files.MAGIC + b"no frame of it", "cannot decompress PATH: "),
+        ("rollout.jsonl.zst", packed_files.ZSTD_MAGIC + b"no frame of it", "cannot decompress PATH: "),
     ],
     ids=["another sum", "cut", "no frame"],
 )
@@ -117,7 +121,7 @@ def test_without_the_extra_it_is_named(cbx: Cbx, tmp_path: Path, monkeypatch: py
 def test_a_small_packed_file_is_unpacked_in_bounded_pieces() -> None:
     packed = zstd.compress(bytes(50 << 20))  # some KiB
     rest = [packed[at : at + 4096] for at in range(0, len(packed), 4096)]
-    sizes = [len(each) for each in packed_files.unpacked_chunks(lambda _: rest.pop(0) if rest else b"", "f")]
+    sizes = [len(each) for each in packed_files.unpack_chunks(lambda _: rest.pop(0) if rest else b"", "f")]
     assert sum(sizes) == 50 << 20
     assert max(sizes) <= 1 << 16
 

@@ -9,14 +9,14 @@ import pytest
 
 from cardbox_cli.errors import CorrelationConflict, SchemaMissing
 from cardbox_cli.execution.dispatch import dispatch
-from cardbox_cli.execution.dispatch_requests import Dispatched, DispatchRequest, Handover, Parent
+from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchRequest, Handover, Parent
 from cardbox_cli.execution.notifications.notifier import wakeup_for
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.claims import ack, claim
 from cardbox_cli.execution.queue.messages import TURN
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.model.execution.headers import depth_of, lineage_of, trace_id_of
+from cardbox_cli.model.execution.headers import parse_depth, parse_lineage, parse_trace_id
 from cardbox_cli.model.execution.turns import MAX_DEPTH, QUEUED, new_id
 from cardbox_cli.model.ids import new_box_id
 from cardbox_cli.packing.recipe_files import read_recipe
@@ -64,8 +64,8 @@ class TestAccepted:
             "request",
             row.correlation_id,
         )
-        assert edge.recursion_depth == depth_of(row.context_headers) == head.active_recursion_depth == 0
-        assert edge.trace_id == trace_id_of(row.context_headers) == head.trace_id == TRACE
+        assert edge.recursion_depth == parse_depth(row.context_headers) == head.active_recursion_depth == 0
+        assert edge.trace_id == parse_trace_id(row.context_headers) == head.trace_id == TRACE
         assert edge.channel_id == row.channel_id == row.context_headers["CG-Channel-Id"] == "desk"
         assert set(edge.metadata["cg_ctx"]) == {
             *(
@@ -245,7 +245,7 @@ class TestRefused:
 
 def delegate(
     runtime: Runtime, *, profile_name: str = "clerk", instruction: str = "Go", **options: Any
-) -> Dispatched:
+) -> DispatchOutcome:
     """Dispatch to `clerk` what the recipe `delegate` packs."""
     recipe = read_recipe("delegate", folders=[])
     arguments = {"profile_name": profile_name, "instruction": instruction}
@@ -344,7 +344,7 @@ class TestLineage:
             turn = ask(parent=parent)
             row = desk.row(turn.inbox_id or "")
             [edge] = runtime.turns.edges(row.turn_id)[:1]
-            assert turn.recursion_depth == depth_of(row.context_headers) == edge.recursion_depth
+            assert turn.recursion_depth == parse_depth(row.context_headers) == edge.recursion_depth
             found.append(turn.recursion_depth)
             parent = Parent(agent_turn_id=row.turn_id)
         assert found == list(range(MAX_DEPTH))
@@ -363,7 +363,7 @@ class TestLineage:
     def test_a_child_names_its_parent_and_a_root_none(self, ask: Asked, desk: Desk) -> None:
         parent = Parent(agent_turn_id=ask().agent_turn_id or "", step_id="step_x", tool_call_id="call")
         child, root = ask("scribe", parent=parent), ask("scribe", parent=parent, depth_policy="root")
-        below, top = (lineage_of(desk.row(each.inbox_id or "").context_headers) for each in (child, root))
+        below, top = (parse_lineage(desk.row(each.inbox_id or "").context_headers) for each in (child, root))
         assert (below.parent_agent_id, below.parent_turn_id) == ("clerk", parent.agent_turn_id)
         assert below.parent_step_id == "step_x"
         assert (top.parent_agent_id, top.parent_turn_id, top.parent_step_id) == (None, None, None)

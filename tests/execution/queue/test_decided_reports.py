@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.queue.messages import TIMEOUT
-from cardbox_cli.execution.queue.reports import decide, is_replay, message_of
+from cardbox_cli.execution.queue.reports import decide_report, is_replay, message_of
 from cardbox_cli.execution.recovery.reaping import decide_deadline, decide_expiry
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import TextContent
@@ -158,7 +158,7 @@ def head(**changed: Any) -> Head:
     ],
 )
 def test_what_becomes_of_a_report(changed: dict[str, Any], outcome: str, told: str | None) -> None:
-    applied = decide(msgspec.structs.replace(FOUND, **changed))
+    applied = decide_report(msgspec.structs.replace(FOUND, **changed))
     assert (applied.outcome, applied.reason) == (outcome, told)
     is_applied = outcome in ("resumed", "waiting")
     assert (applied.card_id if applied.call else None) == ("card_a" if is_applied else None)
@@ -179,14 +179,14 @@ def test_what_becomes_of_a_report(changed: dict[str, Any], outcome: str, told: s
 def test_a_result_may_end_the_turn(
     calls: list[WaitingTool], results: list[Card], end_status: str | None
 ) -> None:
-    applied = decide(msgspec.structs.replace(FOUND, calls=calls, results=results))
+    applied = decide_report(msgspec.structs.replace(FOUND, calls=calls, results=results))
     found = (applied.outcome, applied.end_status)
     assert found == (("terminate", end_status) if end_status else ("resumed", "success"))
 
 
 def test_the_call_that_is_waited_for_last_is_answered() -> None:
     calls = [call("a", "dropped", turn_epoch=1), call("a", "received", turn_epoch=3)]
-    assert decide(msgspec.structs.replace(FOUND, calls=calls)).call == calls[1]
+    assert decide_report(msgspec.structs.replace(FOUND, calls=calls)).call == calls[1]
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from cardbox_cli.execution.queue.messages import (
     TOOL_RESULT,
     TURN,
     TYPES,
-    Message,
+    InboxMessage,
     MessageType,
     Sender,
     edge_of,
     write_row,
 )
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.headers import lineage_of
+from cardbox_cli.model.execution.headers import parse_lineage
 from cardbox_cli.model.execution.turns import Fence, InboxRow
 from cardbox_cli.store.connection.queries import query
 from tests.execution.desk import Desk, unwatched
@@ -34,7 +34,7 @@ def sent(runtime: Runtime, kind: MessageType, fence: Fence, correlation_id: str)
     """A message of this type for a turn, from the operator."""
     asked = runtime.inbox.turn_row(fence.agent_turn_id)
     assert asked is not None
-    message = Message(
+    message = InboxMessage(
         type=kind,
         fence=fence,
         channel_id=asked.channel_id,
@@ -57,7 +57,7 @@ def test_the_row_and_its_edge(kind: MessageType, ask: Asked, runtime: Runtime) -
     assert (row.message_type, row.status, row.enqueue_mode) == (kind.name, kind.begins, kind.enqueue_mode)
     assert (row.agent_turn_id, row.turn_epoch, row.correlation_id) == (turn, 1, "c")
     asked = runtime.inbox.get(turn)
-    assert lineage_of(row.context_headers) == asked.lineage
+    assert parse_lineage(row.context_headers) == asked.lineage
     edge = next(edge for edge in runtime.turns.edges(turn) if edge.correlation_id == "c")
     assert (edge.primitive, edge.edge_phase, edge.source_agent_id) == (
         kind.primitive,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.execution.queue.promotion import Skipped, Unfit, decide
+from cardbox_cli.execution.queue.promotion import SkippedRow, UnfitRow, decide_promotion
 from cardbox_cli.execution.queue.turn_ends import end_turn
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.situations import PromotionSituation
@@ -58,28 +58,28 @@ GOOD = PromotionSituation(
         ({}, False, None),
         ({"has_output_box": False}, False, None),
         ({"worker_target": None}, False, None),
-        ({"is_repeated": True}, False, Skipped()),
-        ({"end_status": "failed", "output_user": ("turn_o", "scribe")}, False, Skipped()),
+        ({"is_repeated": True}, False, SkippedRow()),
+        ({"end_status": "failed", "output_user": ("turn_o", "scribe")}, False, SkippedRow()),
         (
             {"row": msgspec.structs.replace(ROW, payload=[])},
             False,
-            Unfit("invalid_payload_type", "its payload is not an object"),
+            UnfitRow("invalid_payload_type", "its payload is not an object"),
         ),
         (
             {"output_user": ("turn_o", "scribe")},
             False,
-            Unfit("output_box_in_use", "turn turn_o of agent 'scribe' writes to its output box"),
+            UnfitRow("output_box_in_use", "turn turn_o of agent 'scribe' writes to its output box"),
         ),
         (
             {"has_output_box": False},
             True,
-            Unfit("output_box_not_found", f"the box id '{BOX}' is taken"),
+            UnfitRow("output_box_not_found", f"the box id '{BOX}' is taken"),
         ),
         ({}, True, None),
     ],
 )
 def test_what_is_in_the_way(changed: dict[str, Any], is_taken: bool, found: Any) -> None:
-    assert decide(msgspec.structs.replace(GOOD, **changed), is_taken=is_taken) == found
+    assert decide_promotion(msgspec.structs.replace(GOOD, **changed), is_taken=is_taken) == found
 
 
 class TestThatWaited:

@@ -19,7 +19,7 @@ from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import PENDING, new_id
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.execution.inbox_store import NewRow
-from cardbox_cli.store.in_use import Force
+from cardbox_cli.store.in_use import ForcedBy
 from tests.execution.desk import Desk, unwatched
 from tests.execution.fixtures import Asked, Heard
 from tests.execution.their_tables import OnTheirTables
@@ -270,7 +270,7 @@ class TestTooEarly:
         turn = ask().agent_turn_id or ""
         desk.waiting("a")
         reported = desk.report(turn, "a")
-        runtime.cards.delete([reported.tool_result_card_id], force=Force(actor="me"))
+        runtime.cards.delete([reported.tool_result_card_id], force=ForcedBy(actor="me"))
         for _ in range(5):
             said = desk.take().outcome
             desk.later(2)
@@ -291,7 +291,7 @@ class TestTooEarly:
         turn = ask().agent_turn_id or ""
         desk.waiting("a")
         reported = desk.report(turn, "a")
-        runtime.cards.delete([reported.tool_result_card_id], force=Force(actor="me"))
+        runtime.cards.delete([reported.tool_result_card_id], force=ForcedBy(actor="me"))
         for _ in range(5):
             desk.take()
             desk.later(2)

@@ -8,7 +8,7 @@ import pytest
 from cardbox_cli.errors import BoxConflict, Conflict, InvalidInput, NotFound, StaleEpoch
 from cardbox_cli.execution.dispatch_requests import Parent
 from cardbox_cli.execution.queue.claims import ack, claim
-from cardbox_cli.execution.recovery.fixes import Fixed, fail, nudge, rebox, reclaim, requeue, stop
+from cardbox_cli.execution.recovery.fixes import FixOutcome, fail, nudge, rebox, reclaim, requeue, stop
 from cardbox_cli.execution.recovery.retrying import retry
 from cardbox_cli.execution.worker.ledger import read_turn
 from cardbox_cli.model.cards import draft_card
@@ -192,7 +192,7 @@ class TestInEveryState:
 
     @pytest.mark.parametrize("fix", [fail, reclaim, requeue, rebox])
     def test_at_another_epoch_nothing_is_written(
-        self, fix: Callable[..., Fixed], turn: str, desk: Desk, row_counts: Counts
+        self, fix: Callable[..., FixOutcome], turn: str, desk: Desk, row_counts: Counts
     ) -> None:
         head, before = desk.head(), row_counts()
         boxes = {"context_box_id": new_box_id()} if fix is rebox else {}
@@ -223,19 +223,19 @@ class TestOfATurnThatIsNotActive:
     FIXES = pytest.mark.parametrize("fix", [fail, reclaim, requeue])
 
     @FIXES
-    def test_that_is_queued(self, fix: Callable[..., Fixed], queued: str, desk: Desk) -> None:
+    def test_that_is_queued(self, fix: Callable[..., FixOutcome], queued: str, desk: Desk) -> None:
         with pytest.raises(Conflict) as failure:
             fix(desk.runtime, queued, expect_epoch=0, **WHO)
         assert failure.value.message == f"turn {queued} is not active: its row is queued"
 
     @FIXES
-    def test_that_has_ended(self, fix: Callable[..., Fixed], ended: str, desk: Desk) -> None:
+    def test_that_has_ended(self, fix: Callable[..., FixOutcome], ended: str, desk: Desk) -> None:
         with pytest.raises(Conflict) as failure:
             fix(desk.runtime, ended, expect_epoch=1, **WHO)
         assert failure.value.message == f"turn {ended} has ended: success"
 
     @FIXES
-    def test_that_is_unknown(self, fix: Callable[..., Fixed], desk: Desk) -> None:
+    def test_that_is_unknown(self, fix: Callable[..., FixOutcome], desk: Desk) -> None:
         with pytest.raises(NotFound, match="no turn 'turn_x' in project 'p'"):
             fix(desk.runtime, "turn_x", expect_epoch=1, **WHO)
 

@@ -20,11 +20,11 @@ def orphan(runtime: Runtime, ask: Asked) -> str:
     return turn
 
 
-def requeue(runtime: Runtime, turn: str, epoch: int) -> fixes.Fixed:
+def requeue(runtime: Runtime, turn: str, epoch: int) -> fixes.FixOutcome:
     return fixes.requeue(runtime, turn, expect_epoch=epoch, actor="t", reason="r")
 
 
-def fail(runtime: Runtime, turn: str, epoch: int) -> fixes.Fixed:
+def fail(runtime: Runtime, turn: str, epoch: int) -> fixes.FixOutcome:
     return fixes.fail(runtime, turn, expect_epoch=epoch, actor="t", reason="r")
 
 
@@ -33,7 +33,7 @@ def test_it_is_put_back_and_promoted(runtime: Runtime, orphan: str) -> None:
     assert (fixed.status, fixed.turn_epoch, fixed.promoted_turn_id) == ("dispatched", 2, orphan)
     row = runtime.inbox.get(orphan)
     assert (row.status, row.turn_epoch) == ("pending", 2)
-    [entry] = runtime.audit.of_turn(orphan)
+    [entry] = runtime.audit.list_by_turn(orphan)
     assert (entry.action, entry.epoch_before, entry.epoch_after) == ("requeue", 1, 2)
 
 
@@ -62,7 +62,7 @@ def test_it_is_given_up(runtime: Runtime, orphan: str) -> None:
 def test_at_another_epoch_it_is_refused(runtime: Runtime, orphan: str, fix: Callable[..., object]) -> None:
     with pytest.raises(StaleEpoch, match=f"turn {orphan} is no longer at epoch 7"):
         fix(runtime, orphan, 7)
-    assert runtime.audit.of_turn(orphan) == []
+    assert runtime.audit.list_by_turn(orphan) == []
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.queue.claims import claim
-from cardbox_cli.execution.recovery.reaping import Reaped, reap
+from cardbox_cli.execution.recovery.reaping import ReapOutcome, reap
 from cardbox_cli.store.connection.database import Database
 from tests.execution.desk import Desk, unwatched
 from tests.execution.fixtures import Asked, Heard
@@ -18,7 +18,7 @@ def test_nothing_is_overdue(ask: Asked, desk: Desk) -> None:
     ask()
     desk.enter()
     desk.later(59)
-    assert reap(desk.runtime) == Reaped()
+    assert reap(desk.runtime) == ReapOutcome()
     assert reap(desk.runtime).total == 0
 
 
@@ -30,7 +30,7 @@ class TestLeases:
         desk.enter()
         desk.later(61)
         heard.wakeups.clear()
-        assert reap(desk.runtime) == Reaped(released=[turn])
+        assert reap(desk.runtime) == ReapOutcome(released=[turn])
         row = desk.row(turn)
         assert (row.status, row.retry_count, row.turn_epoch) == ("pending", 1, 2)
         assert row.last_error == "the lease of w1 expired"
@@ -90,7 +90,7 @@ class TestLeases:
         desk.enter()
         with unwatched(desk.runtime.database.connection) as connection:
             connection.execute("UPDATE state.agent_inbox SET status = 'consumed'")
-        assert reap(desk.runtime) == Reaped()
+        assert reap(desk.runtime) == ReapOutcome()
         assert desk.runtime.inbox.lease(turn) is None
 
 
@@ -169,7 +169,7 @@ class TestAtTheSameTime:
         with desk.runtime.transaction():
             desk.runtime.heads.lock("clerk")
             desk.runtime.inbox.lock_lease(desk.head().active_agent_turn_id or "")
-            assert reap(second.runtime) == Reaped()
+            assert reap(second.runtime) == ReapOutcome()
 
     def test_trouble_keeps_nothing_else_up(
         self, ask: Asked, desk: Desk, second: Desk, database: Database

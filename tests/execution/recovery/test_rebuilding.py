@@ -4,7 +4,7 @@ import pytest
 
 from cardbox_cli.execution.queue.claims import claim
 from cardbox_cli.execution.recovery.reaping import reap
-from cardbox_cli.execution.recovery.rebuilding import Rebuilt, rebuild
+from cardbox_cli.execution.recovery.rebuilding import RebuildOutcome, rebuild
 from cardbox_cli.execution.runtime import Runtime
 from tests.execution.desk import Desk
 from tests.execution.fixtures import Asked
@@ -27,7 +27,7 @@ def resumed(ask: Asked, desk: Desk, *calls: str) -> str:
     return turn
 
 
-def rebuilt(desk: Desk) -> Rebuilt:
+def rebuilt(desk: Desk) -> RebuildOutcome:
     desk.runtime.database.connection.execute("DELETE FROM state.agent_state_head WHERE agent_id = 'clerk'")
     return rebuild(desk.runtime, "clerk", actor="ann", reason=None)
 

@@ -92,7 +92,7 @@ def test_experience_is_what_turns_of_that_name_delivered_with_success(
 
     if not keeps_ends:
         runtime.database.connection.execute("DROP SCHEMA cbx CASCADE")
-        runtime.database.forget_tables()
+        runtime.database.clear_table_cache()
     assert delivered(runtime, renewed) == [third, second, first]
     assert delivered(runtime, renewed, limit=1) == [third]
     assert delivered(runtime, other) == [judged]
@@ -101,7 +101,7 @@ def test_experience_is_what_turns_of_that_name_delivered_with_success(
 
 def test_a_database_without_turns_says_so(database: Database) -> None:
     database.script("DROP SCHEMA state CASCADE")
-    database.forget_tables()
+    database.clear_table_cache()
     with pytest.raises(SchemaMissing, match=r"the database has no table state\.agent_inbox"):
         ExperienceStore(database, PROJECT).experience("00000000-0000-7000-8000-000000000001", 5)
 
@@ -121,4 +121,4 @@ def test_it_goes_by_indexes(target: Target) -> None:
             assert not re.search("Seq Scan on (agent_inbox|cards)", plan)
             assert {"idx_inbox_created", "idx_cards_turn"} <= set(plan.split())
             database.script("DROP SCHEMA IF EXISTS cbx CASCADE")
-            database.forget_tables()
+            database.clear_table_cache()

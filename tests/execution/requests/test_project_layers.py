@@ -6,7 +6,7 @@ from cardbox_cli.context.composer import Collecting
 from cardbox_cli.execution.requests.turn_requests import StoredKnowledge, collector_for
 from cardbox_cli.model.card_types import CARD_TYPES
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.model.layers import Asked, process_of
+from cardbox_cli.model.layers import LayerRequest, find_process
 from cardbox_cli.packing.pack import pack
 from cardbox_cli.packing.recipe_files import parse_recipe
 from cardbox_cli.store.boxes import BoxStore
@@ -45,7 +45,7 @@ def test_the_project_says_how_far_a_search_reaches(
 
     def found(scope: str, **options: Any) -> tuple[set[str], str | None]:
         ProjectsStore(database).configure(PROJECT, knowledge_scope=scope)
-        asked = Asked(knowledge="refund", knowledge_boxes=(of_profile, "no id"), **options)
+        asked = LayerRequest(knowledge="refund", knowledge_boxes=(of_profile, "no id"), **options)
         collected = collector_for(database, PROJECT, packed.context_box_id or "").collect(
             Collecting(
                 todo=[],
@@ -53,9 +53,9 @@ def test_the_project_says_how_far_a_search_reaches(
                 held=set(),
                 types=set(),
                 profile_box_id=None,
-                here=Asked(),
+                here=LayerRequest(),
                 by_profile=asked,
-                process=process_of("react"),
+                process=find_process("react"),
                 share=None,
             )
         )

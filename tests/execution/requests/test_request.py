@@ -12,7 +12,7 @@ from cardbox_cli.context.request import (
     request_cards,
     request_of,
 )
-from cardbox_cli.execution.requests.turn_requests import Source, TurnBoxes, turn_request
+from cardbox_cli.execution.requests.turn_requests import BoxSource, TurnBoxes, compose_turn_request
 from cardbox_cli.model.boxes import CardState, Slot
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import Content, JsonContent, TextContent, ToolContent
@@ -45,11 +45,11 @@ def card(card_id: str, content: Content | None = None, card_type: str = "task.in
     return any_card(card_type, content or TextContent(card_id), role, card_id=card_id)
 
 
-def source(box_id: str, *cards: Card, state: CardState = "present") -> Source:
-    return Source(box_id, [Slot(place, each.card_id, each, state) for place, each in enumerate(cards)])
+def source(box_id: str, *cards: Card, state: CardState = "present") -> BoxSource:
+    return BoxSource(box_id, [Slot(place, each.card_id, each, state) for place, each in enumerate(cards)])
 
 
-def profile(**keys: Any) -> Source:
+def profile(**keys: Any) -> BoxSource:
     return source("profile", card("profile", JsonContent({"name": "ada", **keys}), "sys.profile"))
 
 
@@ -63,7 +63,7 @@ def boxes(*context: Card, output: tuple[Card, ...] = (), start: int = 0, **keys:
 
 
 def sent(turn: TurnBoxes, **options: Any) -> Any:
-    return json.loads(turn_request(turn, [LOOK, WAIT], **options).body)
+    return json.loads(compose_turn_request(turn, [LOOK, WAIT], **options).body)
 
 
 def test_earlier_output_comes_first_and_the_turns_own_last_each_card_once() -> None:
@@ -104,7 +104,7 @@ def test_each_format_spells_tools_its_own_way() -> None:
         "name": "wait",
         "input_schema": {"type": "object", "properties": {}},
     }
-    assert turn_request(turn, [], format="text").body.decode() == "── 1 user ──\n  a\n"
+    assert compose_turn_request(turn, [], format="text").body.decode() == "── 1 user ──\n  a\n"
 
 
 def test_snapshots_of_earlier_requests_never_count() -> None:
@@ -117,7 +117,7 @@ def test_snapshots_of_earlier_requests_never_count() -> None:
 
 def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
     turn = boxes(card("a"), system_prompt="Be brief.", allowed_tools=None, output=(card("c"),))
-    asked = turn_request(turn, [LOOK, WAIT])
+    asked = compose_turn_request(turn, [LOOK, WAIT])
     snapshots = request_cards("p", asked.request)
     assert request_box_ids(snapshots, turn.history) == [*(each.card_id for each in snapshots), "a", "c"]
     stored = [
@@ -135,7 +135,7 @@ def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
 def test_the_same_prompt_and_tools_are_the_same_cards() -> None:
     one, other = (boxes(card(name), system_prompt="Be brief.", allowed_tools=None) for name in "ab")
     ids = [
-        [each.card_id for each in request_cards("p", turn_request(turn, [LOOK]).request)]
+        [each.card_id for each in request_cards("p", compose_turn_request(turn, [LOOK]).request)]
         for turn in (one, other)
     ]
     assert ids[0] == ids[1]
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_in_no_request_box() -> None:
         output_start=0,
     )
     assert request_box_ids([], turn.history) == []
-    assert turn_request(turn, []).request.left_out[0].reason == "deleted card"
+    assert compose_turn_request(turn, []).request.left_out[0].reason == "deleted card"
 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic", "text"])
@@ -160,9 +160,9 @@ def test_no_card_that_a_turn_wrote_is_a_system_text(format: str) -> None:
     earlier = any_card("sys.note", TextContent("Me, too."), "system", card_id="old", metadata=metadata)
     prompt = any_card("sys.profile", JsonContent({"system_prompt": "Me."}), "system", card_id="prompt")
     turn = boxes(earlier, output=(own, prompt))
-    request = turn_request(turn, [], format=format).request
+    request = compose_turn_request(turn, [], format=format).request
     told = [(message.card_id, message.body["role"]) for message in request.messages]
     assert told == [("old", "user"), ("own", "user")]
     given = boxes(any_card("sys.note", TextContent("By hand."), "system", card_id="note"))
-    [message] = turn_request(given, [], format=format).request.messages
+    [message] = compose_turn_request(given, [], format=format).request.messages
     assert message.body["role"] == "system"

@@ -59,7 +59,7 @@ def test_nothing_reads_all_rows(explaining: Explaining) -> None:
     assert turns.resolve(TURN[-8:]) == TURN
     with pytest.raises(AmbiguousId):
         turns.resolve(TURN[-8:-1])
-    assert turns.story(TURN).turn.agent_turn_id == TURN
+    assert turns.read_all(TURN).turn.agent_turn_id == TURN
     assert list(inbox.newest(limit=20))
     assert list(inbox.newest(InboxFilter(status="error"))) == []
     use = BoxUseStore(explaining, PROJECT)

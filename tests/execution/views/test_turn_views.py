@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cardbox_cli.errors import AmbiguousId, NotFound, SchemaMissing, WaitedTooLong
+from cardbox_cli.errors import AmbiguousId, NotFound, SchemaMissing, WaitTimeout
 from cardbox_cli.execution.dispatch_requests import Parent
 from cardbox_cli.execution.queue.claims import ack, fail
 from cardbox_cli.execution.queue.reports import report_result
@@ -15,8 +15,8 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_summary import summary, wait_for_end
 from cardbox_cli.inspect.turns import build_trees, view_turn
 from cardbox_cli.model.content import ToolResultContent
-from cardbox_cli.model.execution.turns import TURN_STATUSES, TurnRecord, standing
-from cardbox_cli.store.views.turn_views import Remains, TurnFilter, TurnRow, TurnViews, WrittenCard
+from cardbox_cli.model.execution.turns import TURN_STATUSES, TurnRecord, turn_state
+from cardbox_cli.store.views.turn_views import TurnFilter, TurnLeftovers, TurnRow, TurnViews, WrittenCard
 from tests.conftest import PROJECT
 from tests.execution import by_hand
 from tests.execution.fixtures import Asked
@@ -108,16 +108,16 @@ class TestStates:
         ack(runtime, row.inbox_id, owner=by_hand.OWNER)
         fail(runtime, by_hand.take(runtime).row.inbox_id, owner=by_hand.OWNER, error="no model")
         runtime.database.connection.execute("DROP SCHEMA cbx CASCADE")
-        runtime.database.forget_tables()
+        runtime.database.clear_table_cache()
         ends = {turn.agent_turn_id: summary(turn) for turn in views.newest()}
         assert (ends[good].end_status, ends[good].deliverable_card_id) == ("success", card)
         assert ends[bad].end_status == "failed"
-        seen = view_turn(views.story(good))
+        seen = view_turn(views.read_all(good))
         assert seen.timeline[-1].event == "ended"
         assert seen.end_status == "success"
 
 
-def ended(row_status: str, remains: Remains | None) -> TurnRow:
+def ended(row_status: str, remains: TurnLeftovers | None) -> TurnRow:
     """A turn that another program ran."""
     return TurnRow(
         agent_turn_id="turn_1",
@@ -146,8 +146,8 @@ def left(
     content: Any = None,
     step_id: str = "step_1",
     **metadata: Any,
-) -> Remains:
-    return Remains(
+) -> TurnLeftovers:
+    return TurnLeftovers(
         agent_turn_id="turn_1",
         step_id=step_id,
         step_status=step,
@@ -212,7 +212,7 @@ REAPED, UNCLAIMED = "timeout_reaped_by_watchdog", "dispatch_timeout"
         ("error", left(), "failed"),
     ],
 )
-def test_the_end_that_nobody_kept(row_status: str, remains: Remains | None, end: str) -> None:
+def test_the_end_that_nobody_kept(row_status: str, remains: TurnLeftovers | None, end: str) -> None:
     assert summary(ended(row_status, remains)).end_status == end
 
 
@@ -264,7 +264,7 @@ OVER = replace(RECORD, end_status="success")
 def test_where_a_turn_stands(
     status: str, row_status: str | None, record: TurnRecord | None, carried: bool, finished: bool, found: str
 ) -> None:
-    assert standing(status, row_status, record=record, carried=carried, finished=finished) == found
+    assert turn_state(status, row_status, record=record, carried=carried, finished=finished) == found
 
 
 class TestLists:
@@ -289,7 +289,7 @@ class TestLists:
         with pytest.raises(NotFound):
             theirs.resolve(turn)
         with pytest.raises(NotFound):
-            theirs.story(turn)
+            theirs.read_all(turn)
 
 
 class TestIds:
@@ -309,7 +309,7 @@ class TestIds:
 
     def test_a_database_without_turns_says_so(self, runtime: Runtime, views: TurnViews) -> None:
         runtime.database.connection.execute("DROP TABLE state.agent_steps")
-        runtime.database.forget_tables()
+        runtime.database.clear_table_cache()
         with pytest.raises(SchemaMissing, match=r"has no table state\.agent_steps"):
             views.newest()
 
@@ -321,7 +321,7 @@ class TestStory:
         step_id = by_hand.enter(runtime, fence)
         by_hand.write(runtime, fence, "I will add.")
         assert [
-            event.text for event in view_turn(views.story(turn)).timeline if event.event == "claimed"
+            event.text for event in view_turn(views.read_all(turn)).timeline if event.event == "claimed"
         ] == ["claimed by w"]
         by_hand.suspend(runtime, fence, step_id, {"call-1": "add"})
         result = ToolResultContent(status="success", after_execution="suspend", result=3)
@@ -330,7 +330,7 @@ class TestStory:
         by_hand.begin_step(runtime, resumed.fence)
         card = by_hand.write(runtime, resumed.fence, "3", "task.deliverable")
         ack(runtime, resumed.row.inbox_id, owner=by_hand.OWNER)
-        stored = views.story(turn)
+        stored = views.read_all(turn)
         seen = view_turn(stored)
         assert (seen.status, seen.end_status, seen.turn_epoch) == ("ended", "success", 2)
         assert seen.deliverable_card_id == card
@@ -352,7 +352,7 @@ class TestStory:
         ]
 
     def test_tells_of_a_call_once(self, ask: Asked, views: TurnViews) -> None:
-        stored = views.story(ask().agent_turn_id or "")
+        stored = views.read_all(ask().agent_turn_id or "")
         thought = WrittenCard(
             card_id="1",
             type="agent.thought",
@@ -381,7 +381,7 @@ class TestStory:
         turn = ask().agent_turn_id or ""
         reclaim(runtime, turn, expect_epoch=1, actor="me", reason="it hangs")
         stop(runtime, turn, actor="me", reason="enough")
-        told = [(event.event, event.text) for event in view_turn(views.story(turn)).timeline]
+        told = [(event.event, event.text) for event in view_turn(views.read_all(turn)).timeline]
         assert ("audit", "reclaim by me: it hangs (epoch 1 → 2)") in told
         assert told[-1] == ("ended", "ended: canceled: enough")
 
@@ -389,11 +389,11 @@ class TestStory:
         top = ask().agent_turn_id or ""
         below = ask("scribe", parent=Parent(agent_turn_id=top), source_agent_id="clerk").agent_turn_id or ""
         other = ask("scribe").agent_turn_id or ""
-        assert [child.agent_turn_id for child in view_turn(views.story(top)).children] == [below]
+        assert [child.agent_turn_id for child in view_turn(views.read_all(top)).children] == [below]
         assert views.get(below).parent_agent_turn_id == top
-        told = [event.text for event in view_turn(views.story(top)).timeline]
+        told = [event.text for event in view_turn(views.read_all(top)).timeline]
         assert f"gave turn {below[-8:]} of agent 'scribe' its task" in told
-        [branch] = build_trees([summary(turn) for turn in views.of_trace(views.get(top).trace_id or "")])
+        [branch] = build_trees([summary(turn) for turn in views.list_by_trace(views.get(top).trace_id or "")])
         assert (branch.agent_turn_id, [child.agent_turn_id for child in branch.children]) == (top, [below])
         assert build_trees([summary(views.get(other)), summary(views.get(below))])[0].children == []
 
@@ -401,7 +401,7 @@ class TestStory:
         turn = ask().agent_turn_id or ""
         runtime.database.connection.execute("DELETE FROM state.agent_inbox")
         assert views.resolve(turn) == turn
-        seen = view_turn(views.story(turn))
+        seen = view_turn(views.read_all(turn))
         assert (seen.status, seen.agent_id, seen.inbox) == ("dispatched", "clerk", [])
         assert seen.context_box_id is not None
 
@@ -429,7 +429,7 @@ class TestWaiting:
 
     def test_gives_up(self, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
-        with pytest.raises(WaitedTooLong) as raised:
+        with pytest.raises(WaitTimeout) as raised:
             wait_for_end(views, turn, timeout=0)
         assert raised.value.message == f"turn {turn} did not end within 0 s: it is dispatched"
         assert raised.value.hint == f"it continues; run `cbx why {turn}` to see what it waits for"

@@ -8,15 +8,15 @@ import pytest
 
 from cardbox_cli.cli.options.model_program import ANSWER_MODES
 from cardbox_cli.execution.worker.step_answers import (
-    AUTO,
+    AUTO_RULES,
     CUT_OFF,
     INVALID,
     TOO_MANY,
     TOO_MANY_PARTS,
-    Answer,
     AnswerMode,
     AnswerRules,
-    BadAnswer,
+    InvalidAnswer,
+    StepAnswer,
 )
 from cardbox_cli.providers.formats import format_names
 from tests.execution.worker.test_answers import AUTHOR, CALL, FINISHED, answer, message, read, said
@@ -81,7 +81,7 @@ def test_text_is_never_more_than_the_agents_own_text_wherever_it_is_cut(format: 
         for attack in ATTACKS:
             for end in range(len(attack) + 1) if attack in CUT else [len(attack)]:
                 found = read(attack[:end], rules=rules)
-                if isinstance(found, Answer):
+                if isinstance(found, StepAnswer):
                     assert found.calls == []
                     for each in found.cards:
                         assert each.type in ("agent.thought", "task.deliverable"), (mode, attack[:end])
@@ -98,7 +98,7 @@ def test_a_response_that_is_cut_off_is_no_answer(format: str, indent: int | None
         rules = AnswerRules(mode=mode, format=format)
         assert said(answer(whole, rules=rules)) == FINISHED
         for end in range(1, len(whole)):
-            assert isinstance(read(whole[:end], rules=rules), BadAnswer), whole[:end]
+            assert isinstance(read(whole[:end], rules=rules), InvalidAnswer), whole[:end]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_the_provider_cut_off_or_sent_in_pieces_is_no_answer(
     format: str, printed: Any, code: str
 ) -> None:
     found = read(printed, rules=AnswerRules(format=format))
-    assert isinstance(found, BadAnswer)
+    assert isinstance(found, InvalidAnswer)
     assert found.error_code == code
 
 
@@ -131,7 +131,7 @@ def test_bare_text_may_look_like_anything(printed: Any) -> None:
 @pytest.mark.parametrize("printed", [b"done", b"[1]", {"answer": 42}, card()])
 def test_what_must_be_a_response_is_one_or_refused(printed: Any) -> None:
     found = read(printed, rules=AnswerRules(mode="response"))
-    assert isinstance(found, BadAnswer)
+    assert isinstance(found, InvalidAnswer)
     assert "--answers text" in found.message
 
 
@@ -144,7 +144,7 @@ def test_so_many_calls_and_no_more() -> None:
         (message(content=None, tool_calls=calls[:2]), AnswerRules(most_calls=1)),
     ):
         found = read(printed, rules=rules)
-        assert isinstance(found, BadAnswer)
+        assert isinstance(found, InvalidAnswer)
         assert found.error_code == TOO_MANY
         assert "CBX_MAX_TOOL_CALLS" in found.message
 
@@ -156,7 +156,7 @@ def test_what_the_arguments_of_all_calls_grow_by_is_bounded() -> None:
     calls = [{**CALL, "id": f"c{number}", "function": function} for number in range(2)]
     assert len(answer(message(content=None, tool_calls=calls[:1])).calls) == 1
     found = read(message(content=None, tool_calls=calls))
-    assert isinstance(found, BadAnswer)
+    assert isinstance(found, InvalidAnswer)
     assert found.error_code == INVALID
     assert "cards[2].arguments.at[406] makes the numbers of the value grow by more than" in found.message
 
@@ -170,8 +170,8 @@ def test_a_name_of_a_tool_has_a_bound(mode: AnswerMode) -> None:
             lines(card(tool_calls=printed)) if mode == "cards" else message(content=None, tool_calls=printed)
         )
         found = read(printed, rules=AnswerRules(mode=mode))
-        assert isinstance(found, Answer) == (count == 1), found
-    assert isinstance(found, BadAnswer)
+        assert isinstance(found, StepAnswer) == (count == 1), found
+    assert isinstance(found, InvalidAnswer)
     assert found.error_code == INVALID
     assert found.message == "the tool name of call 2 has 129 characters; the limit is 128"
 
@@ -182,7 +182,7 @@ def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> 
     printed = message(content=None, tool_calls=calls) if mode == "auto" else lines(card(tool_calls=calls))
     began = time.process_time()
     found = read(printed, rules=AnswerRules(mode=mode))
-    assert isinstance(found, BadAnswer)
+    assert isinstance(found, InvalidAnswer)
     assert found.error_code == TOO_MANY
     assert time.process_time() - began < 20
 
@@ -193,7 +193,7 @@ def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> 
         (lines(*[card()] * 20_000), AnswerRules(mode="cards")),
         (
             message(content=[{"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b"}] * 10_000),
-            AUTO,
+            AUTO_RULES,
         ),
         (message(content=[{"type": "text", "text": "a"}] * 20_000), AnswerRules(format="anthropic")),
     ],
@@ -203,7 +203,7 @@ def test_more_parts_than_anybody_says_are_counted_before_cards_are_made_of_them(
     printed: Any, rules: AnswerRules
 ) -> None:
     found = read(printed, rules=rules)
-    assert isinstance(found, BadAnswer)
+    assert isinstance(found, InvalidAnswer)
     assert found.error_code == TOO_MANY_PARTS
     assert "20000 parts" in found.message
 
@@ -270,13 +270,13 @@ class TestCards:
         ],
     )
     def test_a_card_that_may_not_be_is_named(self, given: Any, what: str) -> None:
-        expected = BadAnswer(INVALID, f"card 2 of the output: {what}")
+        expected = InvalidAnswer(INVALID, f"card 2 of the output: {what}")
         assert read(lines(card(), given), rules=self.rules) == expected
 
 
 def test_whoever_meant_cards_learns_how_to_print_them() -> None:
     found = read(lines(card(), card("task.deliverable")))
-    assert isinstance(found, BadAnswer)
+    assert isinstance(found, InvalidAnswer)
     assert "--answers cards" in found.message
 
 

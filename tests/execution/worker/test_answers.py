@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, result_card
 from cardbox_cli.execution.worker.step_answers import (
-    AUTO,
+    AUTO_RULES,
     EMPTY,
     INVALID,
     PROVIDER,
-    Answer,
     AnswerRules,
-    BadAnswer,
+    InvalidAnswer,
+    StepAnswer,
     read_answer,
 )
 from cardbox_cli.model.cards import CardDraft, card_text, check_draft
@@ -28,7 +28,9 @@ AUTHOR = Author(agent_id="ada", agent_turn_id="turn_1", step_id="step_1", trace_
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
 
 
-def read(stdout: Any, held: Collection[str] = (), rules: AnswerRules = AUTO) -> Answer | BadAnswer:
+def read(
+    stdout: Any, held: Collection[str] = (), rules: AnswerRules = AUTO_RULES
+) -> StepAnswer | InvalidAnswer:
     def holds(ids: Sequence[str]) -> set[str]:
         return set(ids) & set(held)
 
@@ -36,13 +38,13 @@ def read(stdout: Any, held: Collection[str] = (), rules: AnswerRules = AUTO) -> 
     return read_answer(printed, AUTHOR, holds, rules)
 
 
-def answer(stdout: Any, held: Collection[str] = (), rules: AnswerRules = AUTO) -> Answer:
+def answer(stdout: Any, held: Collection[str] = (), rules: AnswerRules = AUTO_RULES) -> StepAnswer:
     found = read(stdout, held, rules)
-    assert isinstance(found, Answer), found
+    assert isinstance(found, StepAnswer), found
     return found
 
 
-def said(found: Answer) -> list[tuple[str, str]]:
+def said(found: StepAnswer) -> list[tuple[str, str]]:
     return [(card.type, card_text(card.content)) for card in found.cards]
 
 
@@ -210,41 +212,44 @@ def test_what_was_counted_is_kept() -> None:
 @pytest.mark.parametrize(
     ("printed", "bad"),
     [
-        (b"", BadAnswer(EMPTY, "the command printed nothing")),
-        (b" \n", BadAnswer(EMPTY, "the command printed nothing")),
-        (message(content=""), BadAnswer(EMPTY, "the model's message is empty and calls no tool")),
-        (b"\xff", BadAnswer(INVALID, "the output is not UTF-8: byte 0 is 0xff")),
-        (b"a\x00b", BadAnswer(INVALID, "the answer cannot be stored: it holds a NUL character at offset 1")),
+        (b"", InvalidAnswer(EMPTY, "the command printed nothing")),
+        (b" \n", InvalidAnswer(EMPTY, "the command printed nothing")),
+        (message(content=""), InvalidAnswer(EMPTY, "the model's message is empty and calls no tool")),
+        (b"\xff", InvalidAnswer(INVALID, "the output is not UTF-8: byte 0 is 0xff")),
+        (
+            b"a\x00b",
+            InvalidAnswer(INVALID, "the answer cannot be stored: it holds a NUL character at offset 1"),
+        ),
         (
             message(content="\ud800"),
-            BadAnswer(INVALID, "the answer cannot be stored: content holds a lone surrogate at offset 0"),
+            InvalidAnswer(INVALID, "the answer cannot be stored: content holds a lone surrogate at offset 0"),
         ),
         (
             message(content={"a": 1}),
-            BadAnswer(INVALID, "the content of the message is neither text nor a list"),
+            InvalidAnswer(INVALID, "the content of the message is neither text nor a list"),
         ),
-        (message(content="x", tool_calls=[{}]), BadAnswer(INVALID, "tool_calls[0] names no function")),
-        (message(content="x", tool_calls={"a": 1}), BadAnswer(INVALID, "tool_calls is no list")),
+        (message(content="x", tool_calls=[{}]), InvalidAnswer(INVALID, "tool_calls[0] names no function")),
+        (message(content="x", tool_calls={"a": 1}), InvalidAnswer(INVALID, "tool_calls is no list")),
         (
             message(content=[{"type": "tool_use", "name": "f"}]),
-            BadAnswer(INVALID, "content[0] is no call: it needs a name, and an object as its input"),
+            InvalidAnswer(INVALID, "content[0] is no call: it needs a name, and an object as its input"),
         ),
-        ({"choices": []}, BadAnswer(INVALID, "the response has no choices[0].message")),
+        ({"choices": []}, InvalidAnswer(INVALID, "the response has no choices[0].message")),
         (
             {"error": {"message": "no key", "type": "auth"}},
-            BadAnswer(PROVIDER, "the provider returned an error: no key"),
+            InvalidAnswer(PROVIDER, "the provider returned an error: no key"),
         ),
         (
             {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}},
-            BadAnswer(PROVIDER, "the provider returned an error: busy"),
+            InvalidAnswer(PROVIDER, "the provider returned an error: busy"),
         ),
         (
             {"error": "no such model"},
-            BadAnswer(PROVIDER, "the provider returned an error: no such model"),
+            InvalidAnswer(PROVIDER, "the provider returned an error: no such model"),
         ),
     ],
 )
-def test_what_is_no_answer_is_refused(printed: Any, bad: BadAnswer) -> None:
+def test_what_is_no_answer_is_refused(printed: Any, bad: InvalidAnswer) -> None:
     assert read(printed) == bad
 
 
@@ -327,7 +332,7 @@ _rules = st.builds(
 @given(st.binary(max_size=50) | _responses.map(lambda value: json.dumps(value).encode()), _rules)
 def test_any_output_is_an_answer_or_refused(printed: bytes, rules: AnswerRules) -> None:
     found = read(printed, rules=rules)
-    if isinstance(found, BadAnswer):
+    if isinstance(found, InvalidAnswer):
         assert found.message
         return
     assert found.cards

@@ -11,12 +11,12 @@ from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.queue.claims import ClaimedWork, begin, claim
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.ledger import read_turn
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
-from cardbox_cli.execution.worker.step_answers import Answer
+from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutcome
+from cardbox_cli.execution.worker.step_answers import StepAnswer
 from cardbox_cli.execution.worker.step_requests import begin_step
-from cardbox_cli.execution.worker.turn_ledger import TurnLedger, store_answer, understand
+from cardbox_cli.execution.worker.turn_ledger import TurnLedger, read_step_answer, store_answer
 from cardbox_cli.execution.worker.worker_program import Program, ToolCommands
-from cardbox_cli.model.execution.turns import End
+from cardbox_cli.model.execution.turns import TurnEnd
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
@@ -39,7 +39,7 @@ def take(desk: Desk) -> ClaimedWork:
     return begin(desk.runtime, claimed.row, owner=desk.owner)
 
 
-def run(desk: Desk, work: ClaimedWork) -> Outcome:
+def run(desk: Desk, work: ClaimedWork) -> RunOutcome:
     """Run a turn by a model that calls a tool twice, which others answer, and is done when they have."""
     program = Program(command=MODEL, tools=ToolCommands(trusts_stored=True))
     ledger = TurnLedger(work, owner=desk.owner)
@@ -73,8 +73,8 @@ def test_two_workers_that_store_the_same_ids_at_once_both_get_their_results(
     work, other = take(desk), take(second)
     state = read_turn(runtime, work.fence)
     step = begin_step(runtime, state, format="openai", options=ComposeOptions())
-    answer = understand(runtime, state, step, ANSWER.encode())
-    assert isinstance(answer, Answer)
+    answer = read_step_answer(runtime, state, step, ANSWER.encode())
+    assert isinstance(answer, StepAnswer)
     assert [call.tool_call_id for call in answer.calls] == list(CALLS)
     with runtime.transaction():
         store_answer(runtime, state, step, answer)
@@ -103,9 +103,9 @@ def test_an_answer_that_is_stored_twice_keeps_its_ids(runtime: Runtime, desk: De
     ask()
     state = read_turn(runtime, take(desk).fence)
     step = begin_step(runtime, state, format="openai", options=ComposeOptions())
-    answer = understand(runtime, state, step, ANSWER.encode())
-    assert isinstance(answer, Answer)
-    ends: list[End | None] = [store_answer(runtime, state, step, answer) for _ in range(2)]
+    answer = read_step_answer(runtime, state, step, ANSWER.encode())
+    assert isinstance(answer, StepAnswer)
+    ends: list[TurnEnd | None] = [store_answer(runtime, state, step, answer) for _ in range(2)]
     assert ends == [None, None]
     own = read_turn(runtime, state.fence)
     assert [call.tool_call_id for call in own.pending] == list(CALLS)

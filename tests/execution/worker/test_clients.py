@@ -12,8 +12,8 @@ from threading import Event, Timer
 
 import pytest
 
-from cardbox_cli.execution.worker.command_processes import Ran
-from cardbox_cli.execution.worker.model_clients import Clients
+from cardbox_cli.execution.worker.command_processes import CommandOutcome
+from cardbox_cli.execution.worker.model_clients import ModelClients
 from tests.crash.processes import until
 
 Start = Callable[..., "Asking"]
@@ -35,17 +35,19 @@ for line in sys.stdin:
 class Asking:
     """Clients of one program, and how they are asked."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: ModelClients) -> None:
         self.clients = clients
 
-    def __call__(self, request: object = 1, *, timeout: float = 120, stop: Event | None = None) -> Ran:
+    def __call__(
+        self, request: object = 1, *, timeout: float = 120, stop: Event | None = None
+    ) -> CommandOutcome:
         body = json.dumps(request).encode()
         return self.clients.ask(body, {"CBX_STEP": "s1"}, timeout=timeout, stop=stop or Event())
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    started: list[Clients] = []
+    started: list[ModelClients] = []
 
     def start(
         body: str = "say(answer=[os.getpid(), request])", *, program: str = CLIENT, **options: int
@@ -53,7 +55,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         file = tmp_path / f"client-{len(started)}.py"
         file.write_text(program.replace("{body}", body.replace("\n", "\n    ")))
         environment = {"FOLDER": str(tmp_path), "PATH": os.environ["PATH"]}
-        clients = Clients(f"exec '{sys.executable}' '{file}'", environment, **options)
+        clients = ModelClients(f"exec '{sys.executable}' '{file}'", environment, **options)
         started.append(clients)
         return Asking(clients)
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.execution.worker.command_processes import Ran, run_command
-from cardbox_cli.execution.worker.worker_program import PASSED_ON, passed_on
+from cardbox_cli.execution.worker.command_processes import CommandOutcome, run_command
+from cardbox_cli.execution.worker.worker_program import INHERITED_VARIABLES, command_environment
 from cardbox_cli.settings import STDERR_KEPT
 from tests.crash.processes import until
 from tests.store.embedded.helpers import is_gone
 
 
-def run(command: str, stdin: bytes = b"", *, timeout: float = 120, **options: Any) -> Ran:
+def run(command: str, stdin: bytes = b"", *, timeout: float = 120, **options: Any) -> CommandOutcome:
     settings: dict[str, Any] = {"environment": {}, "stop": Event(), "grace": 0.3, **options}
     return run_command(command, stdin, timeout=timeout, **settings)
 
 
-def run_too_long(command: str) -> Ran:
+def run_too_long(command: str) -> CommandOutcome:
     """Run a command that takes too long, but only once it has begun: a busy machine may need a while for that."""
     for timeout in (0.3, 3, 30):
         ran = run(command, timeout=timeout)
@@ -127,11 +127,15 @@ def test_a_command_has_the_environment_that_it_is_given_and_no_more(monkeypatch:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("LANG", "C.UTF-8")
     named = {
-        line.partition("=")[0] for line in run("env", environment=passed_on()).stdout.decode().splitlines()
+        line.partition("=")[0]
+        for line in run("env", environment=command_environment()).stdout.decode().splitlines()
     }
     assert {"PATH", "LANG", "CBX_COMMAND_ID"} <= named
-    assert named <= {*PASSED_ON, "CBX_COMMAND_ID", "PWD", "SHLVL", "_", "OLDPWD"}
-    assert run("env", environment=passed_on(["OPENAI_API_KEY"])).stdout.count(b"OPENAI_API_KEY=sk-1") == 1
+    assert named <= {*INHERITED_VARIABLES, "CBX_COMMAND_ID", "PWD", "SHLVL", "_", "OLDPWD"}
+    assert (
+        run("env", environment=command_environment(["OPENAI_API_KEY"])).stdout.count(b"OPENAI_API_KEY=sk-1")
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.connections import Connection, Connections
+from cardbox_cli.execution.worker.connections import WorkerConnection, WorkerConnectionPool
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
@@ -13,13 +13,13 @@ _GONE = DatabaseUnavailable("the database went away")
 
 def test_it_is_said_once_that_it_is_gone_and_once_that_it_is_back(target: Target) -> None:
     said: list[str] = []
-    connections = Connections(
+    connections = WorkerConnectionPool(
         lambda: Database.open_target(target),
         lambda database, project_id: Runtime(database, project_id),
         longest_pause=timedelta(seconds=10),
         announce=said.append,
     )
-    with connections.own(lambda: False) as one, connections.own(lambda: True) as other:
+    with connections.open_own(lambda: False) as one, connections.open_own(lambda: True) as other:
         for connection in (one, other, one):
             connections.note_down(connection, _GONE)
         works(one)
@@ -31,5 +31,5 @@ def test_it_is_said_once_that_it_is_gone_and_once_that_it_is_back(target: Target
     assert said[1:] == ["the database is back"]
 
 
-def works(connection: Connection) -> None:
-    assert connection.with_database(lambda database: database.now()) is not None
+def works(connection: WorkerConnection) -> None:
+    assert connection.retry(lambda database: database.now()) is not None

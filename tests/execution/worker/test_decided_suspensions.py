@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.tool_calls import ToolCall
-from cardbox_cli.execution.worker.turn_ledger import Suspension, decide
+from cardbox_cli.execution.worker.turn_ledger import Suspension, plan_suspension
 from cardbox_cli.model.identity import Tool
 
 
@@ -41,5 +41,5 @@ TOOLS = [tool("look"), tool("ask", timeout_seconds=900), tool("peek", timeout_se
     ],
 )
 def test_the_slowest_tool_counts(names: list[str], at_least: float, seconds: float) -> None:
-    found = decide(TOOLS, [call(name) for name in names], tool_wait=300, at_least=at_least)
+    found = plan_suspension(TOOLS, [call(name) for name in names], tool_wait=300, at_least=at_least)
     assert found == Suspension(calls={f"call of {name}": name for name in names}, seconds=seconds)

@@ -13,8 +13,8 @@ from cardbox_cli.context.composer import WITHOUT_PROVIDERS
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
-from cardbox_cli.execution.worker.worker_program import passed_on
+from cardbox_cli.execution.worker.runner import RunOutcome
+from cardbox_cli.execution.worker.worker_program import command_environment
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.store.connection.target import Target
@@ -58,7 +58,7 @@ def hostile(tmp_path: Path, target: Target) -> tuple[str, dict[str, str]]:
     )
     script = tmp_path / "hostile.sh"
     script.write_text(HOSTILE.replace("CBX ", f"{CBX} "))
-    environment = {**passed_on(), "CBX_DATABASE_URL": target.conninfo or ""}
+    environment = {**command_environment(), "CBX_DATABASE_URL": target.conninfo or ""}
     return f"cd {tmp_path} && bash hostile.sh", environment
 
 
@@ -69,7 +69,7 @@ def system_texts(body: Any) -> list[str]:
 def test_no_card_of_a_command_is_a_system_message_of_another_turn(
     runtime: Runtime,
     ask: Asked,
-    run: Callable[..., Outcome],
+    run: Callable[..., RunOutcome],
     hostile: tuple[str, dict[str, str]],
     tmp_path: Path,
 ) -> None:
@@ -105,7 +105,7 @@ def test_no_card_of_a_command_is_a_system_message_of_another_turn(
         )
         shown = requests.request("1", ComposeOptions(), None, WITHOUT_PROVIDERS).request
         assert [each.body for each in shown.messages] == body["messages"]
-        assert requests.verified("1", ComposeOptions(), None)[1].equal
+        assert requests.verify("1", ComposeOptions(), None)[1].equal
 
 
 def of(runtime: Runtime, box_id: str | None) -> list[Card]:

@@ -13,10 +13,10 @@ from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.dispatch_requests import DispatchRequest
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import card_text, draft_card
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.model.layers import Asked as Layers
+from cardbox_cli.model.layers import LayerRequest as Layers
 from cardbox_cli.model.todo import new_item
 from cardbox_cli.packing.pack import pack
 from cardbox_cli.packing.recipe_files import parse_recipe
@@ -58,7 +58,7 @@ def profile(runtime: Runtime) -> Callable[..., None]:
 
 
 @pytest.fixture
-def saw(ask: Asked, run: Callable[..., Outcome], tmp_path: Path) -> Saw:
+def saw(ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path) -> Saw:
     """Ask for a turn and run it; the texts that its model saw."""
 
     def messages(**options: Any) -> list[str]:
@@ -118,7 +118,7 @@ def test_only_reproducible_layers_are_stored(
 
 
 def test_a_process_without_history_sees_what_was_packed_and_no_conversation(
-    runtime: Runtime, ask: Asked, profile: Callable[..., None], run: Callable[..., Outcome], tmp_path: Path
+    runtime: Runtime, ask: Asked, profile: Callable[..., None], run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     profile(process="mapreduce_worker")
 
@@ -174,7 +174,7 @@ def test_a_process_without_history_sees_what_was_packed_and_no_conversation(
 def test_every_kind_without_history_sees_its_input_its_own_doings_and_no_conversation(
     runtime: Runtime,
     profile: Callable[..., None],
-    run: Callable[..., Outcome],
+    run: Callable[..., RunOutcome],
     ask: Asked,
     tmp_path: Path,
     process: str,
@@ -240,7 +240,7 @@ def add_tool(runtime: Runtime, name: str, command: str) -> None:
 
 
 def test_a_layer_that_the_process_cannot_have_fails_the_turn(
-    ask: Asked, profile: Callable[..., None], run: Callable[..., Outcome]
+    ask: Asked, profile: Callable[..., None], run: Callable[..., RunOutcome]
 ) -> None:
     profile(process="mapreduce_worker")
     ask()
@@ -250,7 +250,7 @@ def test_a_layer_that_the_process_cannot_have_fails_the_turn(
 
 
 def test_a_request_that_cannot_be_stored_fails_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome]
 ) -> None:
     ProjectsStore(runtime.database).configure(PROJECT, reproducible_layers=["notes__context"])
     ask()

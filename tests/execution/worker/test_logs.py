@@ -8,7 +8,7 @@ import pytest
 
 from cardbox_cli.execution.recovery.fixes import reclaim
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.limits import TURN_LOGS
 from cardbox_cli.model.execution.turns import CommandLog
 from cardbox_cli.store.execution.turn_store import LogStore
@@ -18,7 +18,7 @@ from tests.execution.worker.test_runner import LOOKS, fallback, look, once
 
 __all__ = ["look"]
 
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_each_command_has_its_log(
     look("echo looking >&2; echo 'token: abc' >&2; exit 3")
     turn = ask().agent_turn_id or ""
     rest = run(f"echo thinking >&2; {LOOKS}")
-    kept = logs.of_turn(turn)
+    kept = logs.list_by_turn(turn)
     steps = [step.step_id for step in runtime.turns.steps(turn)]
     assert [(log.step_id, log.tool_name, log.tool_call_id, log.exit_code, log.stderr) for log in kept] == [
         (steps[0], None, None, 0, "thinking\n"),
@@ -42,7 +42,7 @@ def test_each_command_has_its_log(
     assert [log.stderr_bytes for log in kept] == [9, 19, 9]
     assert {(log.worker_id, log.turn_epoch) for log in kept} == {(WORKER, 1)}
     assert all(log.started_at < log.ended_at for log in kept)
-    assert logs.of_turn(turn, step_id=steps[1]) == kept[2:]
+    assert logs.list_by_turn(turn, step_id=steps[1]) == kept[2:]
     assert (rest.kind, rest.message) == ("ended", "success")
 
 
@@ -60,7 +60,7 @@ def test_of_commands_that_wrote_nothing_those_that_failed(
 ) -> None:
     turn = ask().agent_turn_id or ""
     run(command, timeout=0.3 if command == "sleep 100" else 120)
-    assert [(log.exit_code, log.outcome, log.stderr) for log in logs.of_turn(turn)] == (
+    assert [(log.exit_code, log.outcome, log.stderr) for log in logs.list_by_turn(turn)] == (
         [] if outcome is None else [(exit_code, outcome, "")]
     )
 
@@ -68,14 +68,14 @@ def test_of_commands_that_wrote_nothing_those_that_failed(
 def test_no_more_than_the_setting_says(runtime: Runtime, ask: Asked, run: Run, logs: LogStore) -> None:
     turn = ask()
     run("seq 10000 >&2; echo 'sk-0123456789abcdef' >&2; exit 1", stderr_kept=100)
-    [log] = logs.of_turn(turn.agent_turn_id or "")
+    [log] = logs.list_by_turn(turn.agent_turn_id or "")
     assert (log.stderr[-22:], len(log.stderr)) == ("9999\n10000\n[redacted]\n", 100)
     assert log.stderr_bytes == 48_914
     # The deliverable holds as much as ever.
     assert "9300\n" in fallback(runtime, turn.output_box_id)["diagnostics"]["stderr_tail"]
     other = ask().agent_turn_id or ""
     run("echo why >&2; exit 1", stderr_kept=0)
-    assert logs.of_turn(other) == []
+    assert logs.list_by_turn(other) == []
 
 
 def test_an_error_of_the_provider_tells_no_secret(runtime: Runtime, ask: Asked, run: Run) -> None:
@@ -90,7 +90,7 @@ def test_the_oldest_of_a_turn_go_first(
 ) -> None:
     turn = ask().agent_turn_id or ""
     run("echo why >&2; exit 1")
-    [kept] = logs.of_turn(turn)
+    [kept] = logs.list_by_turn(turn)
 
     def add(number: int, size: int) -> None:
         text = {"log_id": f"log_{number}", "stderr": "x" * size, "stderr_bytes": size}
@@ -99,10 +99,10 @@ def test_the_oldest_of_a_turn_go_first(
     half = TURN_LOGS.value << 19
     for number, size in enumerate((10, half - 1000, half - 1000), 1):
         add(number, size)
-    assert [log.log_id for log in logs.of_turn(turn)] == [kept.log_id, "log_1", "log_2", "log_3"]
+    assert [log.log_id for log in logs.list_by_turn(turn)] == [kept.log_id, "log_1", "log_2", "log_3"]
     add(3, 5)
     add(4, 5000)
-    assert [log.log_id for log in logs.of_turn(turn)] == ["log_3", "log_4"]
+    assert [log.log_id for log in logs.list_by_turn(turn)] == ["log_3", "log_4"]
 
 
 def test_a_turn_that_was_taken_away_keeps_none(
@@ -118,7 +118,7 @@ def test_a_turn_that_was_taken_away_keeps_none(
         rest = run(
             f"echo why >&2; touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.02; done; exit 1"
         )
-    assert (rest.kind, logs.of_turn(turn)) == ("lost", [])
+    assert (rest.kind, logs.list_by_turn(turn)) == ("lost", [])
 
 
 class TestWhereNothingCanBeKept:
@@ -127,7 +127,7 @@ class TestWhereNothingCanBeKept:
     def test_without_the_table(self, runtime: Runtime, ask: Asked, run: Run) -> None:
         turn = ask()
         runtime.database.connection.execute("DROP TABLE cbx.logs")
-        runtime.database.forget_tables()
+        runtime.database.clear_table_cache()
         rest = run("echo why >&2; exit 1")
         assert (rest.kind, rest.error_code) == ("ended", "command_failed")
         assert fallback(runtime, turn.output_box_id)["diagnostics"]["stderr_tail"] == "why\n"
@@ -139,7 +139,7 @@ class TestWhereNothingCanBeKept:
         turn = ask().agent_turn_id or ""
         with as_role_without(runtime, missing):
             assert run("echo why >&2; exit 1").error_code == "command_failed"
-        assert logs.of_turn(turn) == []
+        assert logs.list_by_turn(turn) == []
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from cardbox_cli.execution.requests.request_checks import lint_turn
 from cardbox_cli.execution.requests.turn_requests import read_context
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.ledger import read_turn
-from cardbox_cli.execution.worker.runner import Outcome
-from cardbox_cli.execution.worker.step_answers import Answer
+from cardbox_cli.execution.worker.runner import RunOutcome
+from cardbox_cli.execution.worker.step_answers import StepAnswer
 from cardbox_cli.execution.worker.step_requests import begin_step
-from cardbox_cli.execution.worker.turn_ledger import store_answer, understand
+from cardbox_cli.execution.worker.turn_ledger import read_step_answer, store_answer
 from cardbox_cli.inspect.turns import TurnView, view_turn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, ToolResultContent
@@ -38,7 +38,7 @@ from tests.execution.fixtures import Asked
 from tests.execution.worker.conftest import WORKER
 from tests.execution.worker.test_runner import cards, fallback, written
 
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 Says = Callable[..., str]
 
 REMINDER = "The task is not finished by this answer. Finish it with a call of 'submit'."
@@ -114,7 +114,7 @@ def types(runtime: Runtime, turn: DispatchResult) -> list[str]:
 
 
 def page(runtime: Runtime, turn: DispatchResult) -> TurnView:
-    return view_turn(TurnViews(runtime.database, PROJECT).story(turn.agent_turn_id or ""))
+    return view_turn(TurnViews(runtime.database, PROJECT).read_all(turn.agent_turn_id or ""))
 
 
 # --- must_end_with
@@ -308,7 +308,7 @@ def test_the_requests_of_steps_are_shown_and_proven_with_the_reminder(
         ("user", REMINDER),
     ]
     for step in ("1", "2"):
-        _, verified = requests.verified(step, ComposeOptions(), None)
+        _, verified = requests.verify(step, ComposeOptions(), None)
         assert (verified.equal, verified.compared_by, verified.reasons) == (True, "sha256", [])
     context = read_context(runtime.database, PROJECT, found.agent_turn_id, found, handlers=HANDLERS)
     told: list[LintFinding] = lint_turn(runtime.database, PROJECT, context.boxes, {}, HANDLERS)
@@ -326,8 +326,8 @@ def test_an_answer_that_is_stored_twice_is_reminded_of_once(
     begin(runtime, claimed.row, owner=WORKER)
     state = read_turn(runtime, claimed.row.fence)
     step = begin_step(runtime, state, format="openai", options=ComposeOptions())
-    answer = understand(runtime, state, step, b"Done.")
-    assert isinstance(answer, Answer)
+    answer = read_step_answer(runtime, state, step, b"Done.")
+    assert isinstance(answer, StepAnswer)
     for _ in range(2):
         assert store_answer(runtime, state, step, answer) is None
         assert types(runtime, turn) == ["agent.thought", "sys.must_end_with_required"]

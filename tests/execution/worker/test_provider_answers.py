@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.execution.worker.step_answers import (
     CUT_OFF,
     EMPTY,
@@ -19,7 +19,7 @@ from cardbox_cli.execution.worker.step_answers import (
     TOO_MANY_PARTS,
     AnswerMode,
     AnswerRules,
-    BadAnswer,
+    InvalidAnswer,
 )
 from cardbox_cli.providers.registry import PROVIDERS
 from cardbox_cli.store.profiles import ProfileStore
@@ -131,12 +131,12 @@ def test_a_response_is_read_under_its_own_format_and_refused_under_others(
     for calls in (0, 1):
         found = read(RESPONSES[own](calls=calls), rules=AnswerRules(mode=mode, format=format))
         if format in (own, "text"):
-            assert not isinstance(found, BadAnswer)
+            assert not isinstance(found, InvalidAnswer)
             assert found.usage == USAGE
             assert len(found.calls) == calls
         else:
             what = f"the output is a response of {own}, but the request has the format {format}"
-            assert found == BadAnswer(INVALID, f"{what}: pass --format {own} for a client of {own}")
+            assert found == InvalidAnswer(INVALID, f"{what}: pass --format {own} for a client of {own}")
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -176,7 +176,7 @@ def test_geminis_other_spelling_is_read_too() -> None:
     assert found.usage == USAGE
     candidate["finish_reason"] = "MAX_TOKENS"
     cut_off = read(printed, rules=AnswerRules(format="gemini"))
-    assert isinstance(cut_off, BadAnswer)
+    assert isinstance(cut_off, InvalidAnswer)
     assert cut_off.error_code == CUT_OFF
 
 
@@ -263,7 +263,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
 )
 def test_what_is_no_answer_is_refused(format: str, printed: Any, code: str, what: str) -> None:
     found = read(printed, rules=AnswerRules(format=format))
-    assert isinstance(found, BadAnswer), found
+    assert isinstance(found, InvalidAnswer), found
     assert found.error_code == code
     assert what in found.message
 
@@ -293,14 +293,14 @@ def test_other_json_with_such_keys_is_text(format: str, printed: Any) -> None:
 def test_a_response_that_is_cut_anywhere_is_no_answer(format: str) -> None:
     whole = json.dumps(RESPONSES[format](calls=1)).encode()
     for end in range(1, len(whole)):
-        assert isinstance(read(whole[:end], rules=AnswerRules(format=format)), BadAnswer), whole[:end]
+        assert isinstance(read(whole[:end], rules=AnswerRules(format=format)), InvalidAnswer), whole[:end]
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_calls_and_parts_are_counted(format: str) -> None:
     for calls, code in ((65, TOO_MANY), (20_000, TOO_MANY_PARTS if format != "openai" else TOO_MANY)):
         found = read(RESPONSES[format](calls=calls), rules=AnswerRules(format=format))
-        assert isinstance(found, BadAnswer)
+        assert isinstance(found, InvalidAnswer)
         assert found.error_code == code
 
 
@@ -360,7 +360,7 @@ Turn = Callable[..., tuple[list[Any], str]]
 
 @pytest.fixture
 def second_request(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: None, cbx: Cbx, tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: None, cbx: Cbx, tmp_path: Path
 ) -> Turn:
     """What a turn sends in its second step behind the user's words, when the first response called tools; and
     what the lint says of the request."""

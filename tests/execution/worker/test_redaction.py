@@ -2,7 +2,7 @@
 
 import pytest
 
-from cardbox_cli.execution.worker.command_output import MAX_SECRET_LENGTH, PATTERNS, redacted
+from cardbox_cli.execution.worker.command_output import MAX_SECRET_LENGTH, PATTERNS, redact
 
 HIDDEN = "hunter2-0123456789abcdef"
 
@@ -40,7 +40,7 @@ HIDDEN = "hunter2-0123456789abcdef"
     ],
 )
 def test_secrets_are_left_out(text: str, shown: str) -> None:
-    assert redacted(text) == shown
+    assert redact(text) == shown
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_secrets_are_left_out(text: str, shown: str) -> None:
     ],
 )
 def test_other_words_stay(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 def test_of_a_cut_text_nothing_is_left_that_may_be_the_end_of_a_secret() -> None:
-    assert redacted("0123456789abcdef refused\nthe second line", cut=True) == "the second line"
-    assert redacted("x" * MAX_SECRET_LENGTH + " the rest", cut=True) == " the rest"
+    assert redact("0123456789abcdef refused\nthe second line", cut=True) == "the second line"
+    assert redact("x" * MAX_SECRET_LENGTH + " the rest", cut=True) == " the rest"
 
 
 @pytest.mark.parametrize(
@@ -69,5 +69,5 @@ def test_of_a_cut_text_nothing_is_left_that_may_be_the_end_of_a_secret() -> None
 )
 def test_no_text_takes_long(piece: str) -> None:
     # A pattern that goes back and forth would take minutes.
-    assert redacted(piece * (262_144 // len(piece)))
+    assert redact(piece * (262_144 // len(piece)))
     assert len({pattern.what for pattern in PATTERNS}) == len(PATTERNS)

@@ -18,13 +18,13 @@ from cardbox_cli.execution.queue.claims import begin, claim
 from cardbox_cli.execution.queue.reports import report_result
 from cardbox_cli.execution.recovery.fixes import reclaim, stop
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import CancellationToken, Outcome, Run
+from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutcome
 from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.cards import Card, card_text, draft_card
 from cardbox_cli.model.content import JsonContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.store.in_use import Force
+from cardbox_cli.store.in_use import ForcedBy
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
@@ -100,7 +100,7 @@ def fallback(runtime: Runtime, box_id: str | None) -> Any:
     return last.content.data
 
 
-def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callable[..., Outcome]) -> None:
+def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome]) -> None:
     turn = ask()
     rest = run("printf done")
     assert (rest.kind, rest.message, rest.steps) == ("ended", "success", 1)
@@ -112,7 +112,7 @@ def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callabl
 
 
 def test_what_the_model_saw_is_kept(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], context_box: str, tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], context_box: str, tmp_path: Path
 ) -> None:
     turn = ask()
     run(f"tee {tmp_path}/request; env | grep ^CBX_ > {tmp_path}/env; printf done")
@@ -139,7 +139,7 @@ def test_what_the_model_saw_is_kept(
 
 
 def test_a_registered_command_answers_a_call(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     look("cat")
     turn = ask()
@@ -160,7 +160,7 @@ def test_a_registered_command_answers_a_call(
 
 
 def test_a_call_id_that_another_turn_used_gets_a_new_one(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     look("cat")
     ask()
@@ -189,7 +189,7 @@ def test_a_call_id_that_another_turn_used_gets_a_new_one(
 def test_a_tool_that_fails_is_a_failed_result(
     runtime: Runtime,
     ask: Asked,
-    run: Callable[..., Outcome],
+    run: Callable[..., RunOutcome],
     look: Callable[..., None],
     command: str,
     options: dict[str, Any],
@@ -207,7 +207,7 @@ def test_a_tool_that_fails_is_a_failed_result(
 
 
 def test_a_call_that_cannot_be_made_is_a_failed_result(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     turn = ask()
     run(LOOKS)
@@ -222,7 +222,7 @@ def test_a_call_that_cannot_be_made_is_a_failed_result(
 
 
 def test_a_tool_can_end_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     look("cat", after_execution="terminate")
     turn = ask()
@@ -232,7 +232,7 @@ def test_a_tool_can_end_the_turn(
 
 
 def test_a_call_without_a_command_waits_for_its_report(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     look()
     turn = ask()
@@ -241,7 +241,7 @@ def test_a_call_without_a_command_waits_for_its_report(
     head = runtime.heads.get("clerk")
     assert head is not None
     assert (head.status, head.waiting_tool_count, head.resume_deadline is not None) == ("suspended", 1, True)
-    assert [row.status for row in runtime.inbox.of_turn(rest.agent_turn_id)] == ["consumed"]
+    assert [row.status for row in runtime.inbox.list_by_turn(rest.agent_turn_id)] == ["consumed"]
     content = ToolResultContent("success", "suspend", result="blue")
     report_result(runtime, rest.agent_turn_id, "c1", content, source_agent_id="tool.look")
     rest = run(LOOKS)
@@ -265,7 +265,7 @@ def test_a_call_without_a_command_waits_for_its_report(
 def test_a_command_that_fails_fails_the_turn(
     runtime: Runtime,
     ask: Asked,
-    run: Callable[..., Outcome],
+    run: Callable[..., RunOutcome],
     command: str,
     limits: dict[str, Any],
     code: str,
@@ -283,7 +283,7 @@ def test_a_command_that_fails_fails_the_turn(
 
 
 def test_cards_without_a_deliverable_get_one(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome]
 ) -> None:
     turn = ask()
     card = {"type": "agent.thought", "content": {"__type__": "TextContent", "text": "hm"}}
@@ -292,7 +292,7 @@ def test_cards_without_a_deliverable_get_one(
 
 
 def test_a_turn_that_was_taken_away_meanwhile_stores_nothing(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     turn = ask()
     cancellation = CancellationToken()
@@ -321,13 +321,13 @@ def test_a_turn_that_ended_meanwhile_is_not_written_to(
 
 
 def test_a_worker_that_leaves_hands_its_turn_back(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     turn = ask()
     cancellation = CancellationToken()
     with once(tmp_path / "begun", cancellation.cancel):
         assert run(f"touch {tmp_path}/begun; sleep 100", cancellation=cancellation).kind == "handed_back"
-    [row] = runtime.inbox.of_turn(turn.agent_turn_id or "")
+    [row] = runtime.inbox.list_by_turn(turn.agent_turn_id or "")
     assert (row.status, row.turn_epoch, row.retry_count) == ("pending", 2, 0)
     assert run("printf done").message == "success"
     assert written(runtime, turn.output_box_id) == [("agent.thought", "done"), ("task.deliverable", "done")]
@@ -335,7 +335,7 @@ def test_a_worker_that_leaves_hands_its_turn_back(
 
 
 def test_another_worker_goes_on_with_the_calls_that_were_made(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None], tmp_path: Path
 ) -> None:
     look(f"test -e {tmp_path}/ready && echo blue || {{ touch {tmp_path}/begun; sleep 100; }}")
     turn = ask()
@@ -356,7 +356,7 @@ def test_another_worker_goes_on_with_the_calls_that_were_made(
 
 
 def test_a_box_that_is_gone_fails_the_turn(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], context_box: str
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], context_box: str
 ) -> None:
     ask()
     runtime.database.connection.execute("DELETE FROM public.card_boxes WHERE box_id = %s", [context_box])
@@ -366,7 +366,7 @@ def test_a_box_that_is_gone_fails_the_turn(
 
 
 def test_a_turn_that_lacks_something_is_not_run(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     """Its model is not asked, unless the project allows it; what it had written before does not matter."""
     projects, connection = ProjectsStore(runtime.database), runtime.database.connection
@@ -382,7 +382,7 @@ def test_a_turn_that_lacks_something_is_not_run(
         context = runtime.boxes.create([*ids, "nowhere"], allow_dangling=True)
         before = runtime.boxes.create(["gone"], allow_dangling=True)
         turn = ask(context_box_id=context.box_id, output_box_id=before.box_id).agent_turn_id
-        runtime.cards.delete(ids[:1], force=Force(actor="me"))
+        runtime.cards.delete(ids[:1], force=ForcedBy(actor="me"))
         connection.execute("UPDATE cards SET expires_at = now() WHERE card_id = %s", [ids[1]])
         rest = run(f"cat > {tmp_path}/request; printf done")
         lacking = [
@@ -419,7 +419,7 @@ def test_a_turn_that_lacks_something_is_not_run(
 
 
 def test_the_dispatch_may_ask_for_another_model_and_other_limits(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     ask(runtime_config={"model": "small", "max_steps": 3, "colour": "red"})
     run(f"cat > {tmp_path}/request; printf done", options=ComposeOptions(model="large"))
@@ -436,7 +436,7 @@ def test_the_dispatch_may_ask_for_another_model_and_other_limits(
 
 
 def test_earlier_output_is_history_and_no_answer(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], tmp_path: Path
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     first = ask()
     run("printf one")
@@ -451,7 +451,7 @@ def test_earlier_output_is_history_and_no_answer(
 
 
 def test_how_many_round_trips_a_turn_with_one_tool_takes(
-    runtime: Runtime, ask: Asked, run: Callable[..., Outcome], look: Callable[..., None]
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     """From its claim to its end, BEGIN and COMMIT among them; not the first turn of its agent."""
     look("cat")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.store.connection.target import Target
 from tests.execution.fixtures import Asked
 from tests.store.test_plans import Explaining, scanned_whole
@@ -29,7 +29,7 @@ def database(target: Target) -> Iterator[Explaining]:
 
 
 def test_a_step_reads_no_table_of_cards_whole(
-    database: Explaining, ask: Asked, run: Callable[..., Outcome]
+    database: Explaining, ask: Asked, run: Callable[..., RunOutcome]
 ) -> None:
     """The planner takes what is in JSON for a hundred rows, and such a join for cheaper than lookups."""
     ask()

@@ -10,7 +10,7 @@ from cardbox_cli.context.request import ComposeOptions, request_cards
 from cardbox_cli.errors import NotFound, StaleEpoch
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, result_card
-from cardbox_cli.execution.worker.ledger import BegunStep, TurnState, author_of, read_turn
+from cardbox_cli.execution.worker.ledger import BegunStep, TurnState, last_step_author, read_turn
 from cardbox_cli.execution.worker.step_requests import begin_step, compose_step, enter
 from cardbox_cli.execution.worker.turn_ledger import add_result, complete_step
 from cardbox_cli.model.cards import draft_card
@@ -99,7 +99,7 @@ class TestAResult:
     @pytest.fixture
     def draft(self, state: TurnState) -> Any:
         return result_card(
-            ToolCall(tool_call_id="c", tool_name="look", arguments="{}"), author_of(state), result=1
+            ToolCall(tool_call_id="c", tool_name="look", arguments="{}"), last_step_author(state), result=1
         )
 
     def test_is_there_once_however_often_it_is_stored(

@@ -11,13 +11,13 @@ import pytest
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.execution.requests.recorded_requests import StepRequest, TurnRequests
-from cardbox_cli.execution.requests.step_snapshots import Verified, read_snapshot
-from cardbox_cli.execution.requests.turn_requests import collector_for, settled
+from cardbox_cli.execution.requests.step_snapshots import Verification, read_snapshot
+from cardbox_cli.execution.requests.turn_requests import apply_share_default, collector_for
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.model.layers import Asked as Layers
+from cardbox_cli.model.layers import LayerRequest as Layers
 from cardbox_cli.model.layers import Layout
 from cardbox_cli.orchestration.handlers import HANDLERS
 from cardbox_cli.providers.formats import format_names, sent
@@ -29,7 +29,7 @@ from tests.conftest import PROJECT
 from tests.execution.fixtures import Asked
 from tests.execution.worker.test_runner import LOOKS
 
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 NOTES = "notes__context"
 KEPT = {
     "format": "openai",
@@ -59,7 +59,7 @@ class Turn:
 
     def shown(self, at: str | None = None, *, format: str | None = None, **options: Any) -> StepRequest:
         database = self.runtime.database
-        asked = settled(ComposeOptions(**options), ProjectsStore(database).settings(PROJECT))
+        asked = apply_share_default(ComposeOptions(**options), ProjectsStore(database).settings(PROJECT))
         with database.snapshot():
             return self.requests.request(at, asked, format, collector_for(database, PROJECT))
 
@@ -67,9 +67,9 @@ class Turn:
         found = self.shown(at, **options)
         return sent(found.request, found.format)
 
-    def verified(self, at: str, **options: Any) -> Verified:
+    def verified(self, at: str, **options: Any) -> Verification:
         with self.runtime.database.snapshot():
-            return self.requests.verified(at, ComposeOptions(**options), None)[1]
+            return self.requests.verify(at, ComposeOptions(**options), None)[1]
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ class TestNamingAStep:
         assert turn.shown().step is None
         waiting = Turn(runtime, ask().agent_turn_id or "", Path("nowhere"))
         with pytest.raises(NotFound, match="has no snapshot of a request"):
-            waiting.requests.verified(None, ComposeOptions(), None)
+            waiting.requests.verify(None, ComposeOptions(), None)
 
 
 class TestVerifying:

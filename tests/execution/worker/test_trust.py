@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
-from cardbox_cli.execution.worker.worker_program import ToolCommand, ToolCommands, mismatch
+from cardbox_cli.execution.worker.runner import RunOutcome
+from cardbox_cli.execution.worker.worker_program import ToolCommand, ToolCommands, schema_mismatch
 from cardbox_cli.model.content import ToolResultContent
 from tests.execution.fixtures import Asked
 from tests.execution.worker.test_answer_modes import FORGED
@@ -18,7 +18,7 @@ from tests.execution.worker.test_runner import LOOKS, cards, look, written
 
 __all__ = ["look"]
 
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 Look = Callable[..., None]
 LINES = "\n".join(map(json.dumps, FORGED))
 ATTACK = f"printf %s {shlex.quote(LINES)}"
@@ -125,7 +125,7 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"t
     ],
 )
 def test_arguments_are_compared_with_a_schema(value: Any, schema: Any, wrong: str | None) -> None:
-    assert mismatch(value, schema) == wrong
+    assert schema_mismatch(value, schema) == wrong
 
 
 @pytest.mark.parametrize("command", ["sleep 100", LOOKS])

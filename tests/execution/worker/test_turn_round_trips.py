@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from tests.execution.fixtures import Asked
 from tests.round_trips import counted
 
-Run = Callable[..., Outcome]
+Run = Callable[..., RunOutcome]
 
 ANSWER = """printf '{"role":"assistant","content":"done"}'"""
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cardbox_cli.model.boxes import Box
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import TextContent
-from cardbox_cli.model.diff import BoxDiff, Pair, compare, diff, patch
+from cardbox_cli.model.diff import BoxDiff, Pair, compare_boxes, diff_ids, json_patch
 
 # Few different ids, so that they repeat and most are in both lists.
 id_lists = st.lists(st.sampled_from("abcdefg"), max_size=12)
@@ -68,11 +68,11 @@ class TestIds:
         ],
     )
     def test_cases(self, a: str, b: str, kept: Any, moved: Any, removed: Any, added: Any) -> None:
-        assert diff(list(a), list(b)) == (kept, moved, removed, added)
+        assert diff_ids(list(a), list(b)) == (kept, moved, removed, added)
 
     @given(id_lists, id_lists)
     def test_every_place_has_one_fate_and_as_many_as_can_are_kept(self, a: list[str], b: list[str]) -> None:
-        found = diff(a, b)
+        found = diff_ids(a, b)
         pairs = found.kept + found.moved
         assert sorted([pair.a for pair in pairs] + found.removed) == list(range(len(a)))
         assert sorted([pair.b for pair in pairs] + found.added) == list(range(len(b)))
@@ -86,15 +86,15 @@ class TestIds:
 
     def test_an_id_of_thousands_of_places_is_compared_from_both_ends(self) -> None:
         a, b = ["x"] * 3000 + ["y"] + ["x"] * 10, ["x"] * 2990 + ["y"] + ["x"] * 10
-        found = diff(a, b)
+        found = diff_ids(a, b)
         assert (len(found.kept), found.moved, len(found.removed), found.added) == (3001, [], 10, [])
 
 
 class TestPatch:
     @given(id_lists, id_lists)
     def test_applied_to_one_list_it_gives_the_other(self, a: list[str], b: list[str]) -> None:
-        found = diff(a, b)
-        steps = patch(a, b, found.kept + found.moved)
+        found = diff_ids(a, b)
+        steps = json_patch(a, b, found.kept + found.moved)
         assert applied(a, steps) == b
         assert len(steps) <= 2 * len(found.moved) + len(found.removed) + len(found.added)
         assert (steps == []) == (a == b)
@@ -104,19 +104,19 @@ class TestPatch:
         places = st.permutations(range(len(a))), st.permutations(range(len(b)))
         number = data.draw(st.integers(0, min(len(a), len(b))))
         one, other = (data.draw(each)[:number] for each in places)
-        steps = patch(a, b, [Pair(*pair) for pair in zip(one, other, strict=True)])
+        steps = json_patch(a, b, [Pair(*pair) for pair in zip(one, other, strict=True)])
         assert applied(a, steps) == b
 
     def test_long_boxes_turned_around(self) -> None:
         a = [f"card-{number}" for number in range(3000)]
         b = [*random.Random(7).sample(a, 2500), "new"]
-        found = diff(a, b)
-        assert applied(a, patch(a, b, found.kept + found.moved)) == b
+        found = diff_ids(a, b)
+        assert applied(a, json_patch(a, b, found.kept + found.moved)) == b
 
     def test_a_long_box_turned_around(self) -> None:
         a = [str(number) for number in range(20_000)]
-        found = diff(a, a[::-1])
-        steps = patch(a, a[::-1], found.kept + found.moved)
+        found = diff_ids(a, a[::-1])
+        steps = json_patch(a, a[::-1], found.kept + found.moved)
         assert len(steps) == 2 * 19_999
         assert applied(a, steps) == a[::-1]
 
@@ -144,7 +144,7 @@ def compared(a: list[str], b: list[str], *cards: Card) -> BoxDiff:
         return Box(box_id="", project_id="p", title=None, card_ids=ids, parent_ids=[], updated_at=None)
 
     known = {each.card_id: (each, "present") for each in cards}
-    return compare(box(a), box(b), diff(a, b), known)
+    return compare_boxes(box(a), box(b), diff_ids(a, b), known)
 
 
 def told(found: BoxDiff) -> list[tuple[str, int | None, int | None]]:

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardbox_cli.model.diff import Piece, abridged, text_diff
+from cardbox_cli.model.diff import TextPart, abridge, text_diff
 
 texts = st.text(alphabet="ab1 \n.账单\u2028\r", max_size=60) | st.text(max_size=40)
 
 
-def marked(pieces: list[Piece]) -> str:
+def marked(pieces: list[TextPart]) -> str:
     marks = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
     return "".join(marks[piece.kind].format(piece.text) for piece in pieces)
 
@@ -45,10 +45,10 @@ def test_words(old: str, new: str, expected: str) -> None:
 def test_far_from_a_change_text_is_left_out() -> None:
     lines = [f"line {number}" for number in range(20)]
     changed = [*lines[:10], "LINE ten", *lines[11:]]
-    shown = marked(abridged(text_diff("\n".join(lines), "\n".join(changed))))
+    shown = marked(abridge(text_diff("\n".join(lines), "\n".join(changed))))
     assert shown == "…\nline 8\nline 9\n[-line 10-]{+LINE ten+}\nline 11\nline 12\n…"
 
 
 def test_one_long_line_is_cut_within() -> None:
-    pieces = abridged([Piece("same", "a" * 1000), Piece("added", "b" * 1000), Piece("same", "c" * 9)])
+    pieces = abridge([TextPart("same", "a" * 1000), TextPart("added", "b" * 1000), TextPart("same", "c" * 9)])
     assert [(piece.text[:1], len(piece.text)) for piece in pieces] == [("…", 161), ("b", 1000), ("c", 9)]

@@ -9,7 +9,7 @@ from cardbox_cli.model.content import (
     StoredContent,
     TextContent,
 )
-from cardbox_cli.model.execution.result_fields import asked_fields, lacking, missing_fields
+from cardbox_cli.model.execution.result_fields import missing_fields, missing_fields_message, required_fields
 from tests.context.test_request import card
 
 ASKED = ["total", "Due date"]
@@ -50,12 +50,12 @@ def test_each_field_that_cards_ask_for_counts_once() -> None:
         card("task.result_fields", TextContent("as another program may say it")),
         card("task.result_fields", FieldsSchemaContent([FieldSchema("b"), FieldSchema("d")])),
     ]
-    assert asked_fields(asks) == ["a", "b", "d"]
+    assert required_fields(asks) == ["a", "b", "d"]
 
 
 def test_it_is_said_in_words() -> None:
-    assert lacking(["a"]) == "the deliverable lacks the field 'a'"
-    assert lacking(["a", "it's"]) == "the deliverable lacks the fields 'a', \"it's\""
+    assert missing_fields_message(["a"]) == "the deliverable lacks the field 'a'"
+    assert missing_fields_message(["a", "it's"]) == "the deliverable lacks the fields 'a', \"it's\""
 
 
 def test_long_texts_take_no_long_time() -> None:

@@ -10,12 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.handwritten.documents import MAX_DEPTH, Document, Mark, document_of, refusal
-from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, MAX_VALUES, read_yaml, text_of
+from cardbox_cli.model.handwritten.documents import (
+    MAX_DEPTH,
+    FilePosition,
+    HandwrittenDocument,
+    document_error,
+    document_from_value,
+)
+from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, MAX_VALUES, decode_text, read_yaml
 
 
-def told(document: Document) -> str:
-    return refusal(InvalidInput, document.source, document.problems).message
+def told(document: HandwrittenDocument) -> str:
+    return document_error(InvalidInput, document.source, document.problems).message
 
 
 @pytest.mark.parametrize(
@@ -135,12 +141,12 @@ def test_reading_goes_on_after_a_problem_and_tells_all_in_order() -> None:
 
 def test_marks_are_those_of_keys_and_items_or_of_what_is_around() -> None:
     document = read_yaml("# comment\na:\n  - b: 1\n  - c\n", "f.yaml")
-    assert document.mark(()) == Mark(2, 1)
-    assert document.mark(("a",)) == Mark(2, 1)
-    assert document.mark(("a", 0)) == Mark(3, 5)
-    assert document.mark(("a", 0, "b")) == Mark(3, 5)
-    assert document.mark(("a", 1)) == Mark(4, 5)
-    assert document.mark(("a", 1, "unknown")) == Mark(4, 5)
+    assert document.mark(()) == FilePosition(2, 1)
+    assert document.mark(("a",)) == FilePosition(2, 1)
+    assert document.mark(("a", 0)) == FilePosition(3, 5)
+    assert document.mark(("a", 0, "b")) == FilePosition(3, 5)
+    assert document.mark(("a", 1)) == FilePosition(4, 5)
+    assert document.mark(("a", 1, "unknown")) == FilePosition(4, 5)
 
 
 @pytest.mark.parametrize(
@@ -154,15 +160,15 @@ def test_marks_are_those_of_keys_and_items_or_of_what_is_around() -> None:
 )
 def test_bytes_that_are_no_text(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        text_of(data, "f.yaml", refuse_with=InvalidInput)
+        decode_text(data, "f.yaml", refuse_with=InvalidInput)
     assert caught.value.message == message
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm() -> None:
-    text = text_of(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n", "f.yaml", refuse_with=InvalidInput)
+    text = decode_text(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n", "f.yaml", refuse_with=InvalidInput)
     document = read_yaml(text, "f.yaml")
     assert document.value == {"a": 1, "b": 2}
-    assert document.mark(("b",)) == Mark(2, 1)
+    assert document.mark(("b",)) == FilePosition(2, 1)
 
 
 def nested(leaves: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -214,7 +220,7 @@ def test_every_part_is_marked_with_its_line(value: dict[str, list[int]]) -> None
 
 class TestValuesOfPython:
     def test_lists_and_tuples_become_lists(self) -> None:
-        document = document_of({"a": (1, [2])}, "value")
+        document = document_from_value({"a": (1, [2])}, "value")
         assert (document.value, document.problems) == ({"a": [1, [2]]}, [])
 
     @pytest.mark.parametrize(
@@ -228,10 +234,13 @@ class TestValuesOfPython:
         ],
     )
     def test_what_is_no_json(self, value: object, message: str) -> None:
-        assert told(document_of(value, "value")) == message
+        assert told(document_from_value(value, "value")) == message
 
     def test_a_value_that_holds_itself(self) -> None:
         value: list[object] = []
         value.append(value)
         path = "[0]" * MAX_DEPTH
-        assert told(document_of(value, "value")) == f"value: {path}: nested more than {MAX_DEPTH} levels deep"
+        assert (
+            told(document_from_value(value, "value"))
+            == f"value: {path}: nested more than {MAX_DEPTH} levels deep"
+        )

@@ -422,7 +422,7 @@ class TestForeignWorkers:
         self, runtime: Runtime, ask: Callable[..., Any], desk: Desk
     ) -> None:
         runtime.database.connection.execute("DROP TABLE cbx.batches, cbx.batch_tasks")
-        runtime.database.forget_tables()
+        runtime.database.clear_table_cache()
         turn = ask()
         end_turn(runtime, desk.enter().fence, "success")
         assert desk.end_of(turn.agent_turn_id) == "success"

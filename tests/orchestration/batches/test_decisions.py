@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardbox_cli.limits import JOINED_SIZE
+from cardbox_cli.limits import QUOTED_SIZE
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.execution.batches import Batch
 from cardbox_cli.model.execution.turns import END_STATUSES
@@ -14,7 +14,7 @@ from cardbox_cli.orchestration.batch_ends import (
     TaskResult,
     batch_end,
     is_passing,
-    joined,
+    joined_result,
     retry_delay,
     summary_of,
 )
@@ -116,8 +116,8 @@ def test_what_a_parent_reads_of_all_children_together_is_bounded(status: str) ->
     names = dict.fromkeys(Batch.__struct_fields__)
     batch = Batch(**{**names, "status": status, "batch_id": "batch_1", "error": "it failed"})
     results = [TaskResult(task_index=index, status=status, summary="x" * 400_000) for index in range(5)]
-    content = joined(batch, results)
+    content = joined_result(batch, results)
     told = [each["summary"] for each in content.result["results"]]
-    assert sum(map(len, told)) < JOINED_SIZE.value * 1.01
+    assert sum(map(len, told)) < QUOTED_SIZE.value * 1.01
     assert told[0].endswith("[the first 200000 of 400000 characters]")
-    assert joined(batch, results[:1]).result["results"][0]["summary"] == "x" * 400_000
+    assert joined_result(batch, results[:1]).result["results"][0]["summary"] == "x" * 400_000

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.execution.runtime import Ended, Runtime
+from cardbox_cli.execution.runtime import Runtime, TurnEndEvent
 from cardbox_cli.model.execution.turns import END_STATUSES
 from cardbox_cli.orchestration.batch_ends import batch_end
 from cardbox_cli.orchestration.batch_manager import apply_end, catch_up
@@ -45,7 +45,7 @@ def test_the_order_of_events_does_not_matter(
         with runtime.transaction():
             apply_end(
                 runtime,
-                Ended(
+                TurnEndEvent(
                     agent_turn_id=turn_id, agent_id=agent_id, end_status=ends[index], deliverable_card_id=None
                 ),
             )
@@ -59,7 +59,7 @@ def test_the_order_of_events_does_not_matter(
         with runtime.transaction():
             apply_end(
                 runtime,
-                Ended(
+                TurnEndEvent(
                     agent_turn_id=turn_id, agent_id=agent_id, end_status="success", deliverable_card_id=None
                 ),
             )

@@ -7,7 +7,7 @@ import pytest
 from cardbox_cli.errors import MissingRight, SchemaMissing
 from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from tests.orchestration.batches.conftest import Fork
 from tests.orchestration.conftest import calls, says
 
@@ -18,7 +18,7 @@ FORK = {"fork_join": {"tasks": [{"target_strategy": "new", "target_ref": "clerk"
 def not_upgraded(runtime: Runtime) -> None:
     """The tables of batches are not made yet."""
     runtime.database.connection.execute("DROP TABLE cbx.batch_tasks, cbx.batches")
-    runtime.database.forget_tables()
+    runtime.database.clear_table_cache()
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def reader(runtime: Runtime) -> Iterator[str]:
         f"SET ROLE {name}",
     ):
         connection.execute(statement.encode())
-    runtime.database.forget_tables()
+    runtime.database.clear_table_cache()
     yield name
     for statement in ("RESET ROLE", f"DROP OWNED BY {name}", f"DROP ROLE {name}"):
         connection.execute(statement.encode())
 
 
 def fork_by_a_model(
-    runtime: Runtime, ask: Callable[..., DispatchResult], run: Callable[..., Outcome]
+    runtime: Runtime, ask: Callable[..., DispatchResult], run: Callable[..., RunOutcome]
 ) -> dict[str, str]:
     """The error that a model reads which forks, and then ends its turn."""
     turn_id = ask("lead").agent_turn_id or ""
@@ -55,7 +55,7 @@ def test_a_fork_in_a_database_that_is_not_upgraded_says_so(
     runtime: Runtime,
     lead: str,
     ask: Callable[..., DispatchResult],
-    run: Callable[..., Outcome],
+    run: Callable[..., RunOutcome],
     fork: Fork,
     not_upgraded: None,
 ) -> None:
@@ -71,7 +71,7 @@ def test_a_fork_by_a_role_that_may_not_write_batches_names_the_rights(
     runtime: Runtime,
     lead: str,
     ask: Callable[..., DispatchResult],
-    run: Callable[..., Outcome],
+    run: Callable[..., RunOutcome],
     fork: Fork,
     reader: str,
 ) -> None:

@@ -17,8 +17,8 @@ def _shouting(subject: Subject) -> Iterator[Hit]:
 
 
 RULES = (
-    *card_rules.EXCHANGES.by("Toy docs"),
-    *card_rules.CARDS.by("Toy docs"),
+    *card_rules.EXCHANGES.cite("Toy docs"),
+    *card_rules.CARDS.cite("Toy docs"),
     *_OWN,
-    *request_rules.LIMITS.by("Toy docs"),
+    *request_rules.LIMITS.cite("Toy docs"),
 )

@@ -9,12 +9,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from cardbox_cli.chat.transcript import send
 from cardbox_cli.execution.dispatch_requests import DispatchResult
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.orchestration.batch_manager import BatchManager
-from cardbox_cli.store.chats import Room
-from cardbox_cli.store.in_use import Force
+from cardbox_cli.store.chats import ChatStores
+from cardbox_cli.store.in_use import ForcedBy
 from tests.conftest import PROJECT
 from tests.execution.worker.conftest import run  # noqa: F401  # a fixture
 from tests.orchestration.batches.conftest import Family, Fork, fork  # noqa: F401  # a fixture
@@ -118,7 +118,7 @@ def visit(browser: Browser, start: Callable[..., str]) -> Iterator[Callable[...,
 def project(
     runtime: Runtime,
     ask: Ask,
-    run: Callable[..., Outcome],  # noqa: F811  # the fixture above
+    run: Callable[..., RunOutcome],  # noqa: F811  # the fixture above
     family: Callable[..., Family],
 ) -> Runtime:
     """A project that has something of everything, with hostile words wherever words may be."""
@@ -135,11 +135,11 @@ def project(
         [*(card.card_id for card in cards), "no <card>"], title=HOSTILE, allow_dangling=True
     )
     ask("scribe", context_box_id=box.box_id)
-    runtime.cards.delete([cards[0].card_id], force=Force(actor="t"))
+    runtime.cards.delete([cards[0].card_id], force=ForcedBy(actor="t"))
     batch = family(2)
     batch.start(0)
     batch.end(0, "failed", HOSTILE)
-    room = Room(runtime.database, runtime.project_id, runtime.settings)
+    room = ChatStores(runtime.database, runtime.project_id, runtime.settings)
     send(room, "a/b<c>", HOSTILE)
     return runtime
 

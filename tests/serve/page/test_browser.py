@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Route
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.api_tokens import ApiTokenStore
@@ -80,7 +80,7 @@ def test_a_batch_that_runs_is_followed(family: Callable[..., Family], visit: Vis
 
 
 @pytest.fixture
-def worked(runtime: Runtime, ask: Ask, run: Callable[..., Outcome]) -> str:
+def worked(runtime: Runtime, ask: Ask, run: Callable[..., RunOutcome]) -> str:
     """A turn of two steps, with hostile words in them."""
     turn = ask().agent_turn_id or ""
     assert run(says({"look<b>": {"at": HOSTILE}}, HOSTILE)).message == "success"

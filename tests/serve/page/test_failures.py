@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.roster import RosterStore
+from cardbox_cli.store.roster import AgentStore
 from tests.serve.conftest import Serve
 from tests.serve.page.conftest import START
 from tests.serve.page.reader import check
@@ -98,7 +98,7 @@ def test_what_nobody_expected_is_logged_and_says_nothing_of_itself(
     def fail(*_: object) -> None:
         raise RuntimeError("a secret of the house")
 
-    monkeypatch.setattr(RosterStore, "entry", fail)
+    monkeypatch.setattr(AgentStore, "entry", fail)
     answer = api.get(f"{START}/agents/clerk")
     assert answer.status_code == 500
     assert "the server failed; its log says why" in check(answer.text).text

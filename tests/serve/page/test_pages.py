@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.execution.worker.runner import Outcome
+from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.store.in_use import Force
+from cardbox_cli.store.in_use import ForcedBy
 from tests.foreign.writer import Deployment
 from tests.orchestration.conftest import says
 from tests.serve.conftest import Serve
@@ -73,7 +73,7 @@ def test_what_is_not_well_comes_first_and_says_why(runtime: Runtime, ask: Ask, a
     card = draft_card("task.instruction", "x")
     runtime.cards.add(card)
     turn = ask("scribe", context_box_id=runtime.boxes.create([card.card_id]).box_id).agent_turn_id
-    runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    runtime.cards.delete([card.card_id], force=ForcedBy(actor="t"))
     page = Reader(api.get(START).text).text
     assert "1 turn not well" in page
     assert f"cbx turn fail {turn} --expect-epoch 1 --reason 'a card of its context was deleted'" in page
@@ -88,7 +88,7 @@ def test_commands_name_a_project_that_is_not_the_usual_one(
     card = draft_card("task.instruction", "x")
     runtime.cards.add(card)
     ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
-    runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    runtime.cards.delete([card.card_id], force=ForcedBy(actor="t"))
     assert "was deleted' --project p" not in Reader(serve().get(START).text).text
     other = serve(usual_project="another")
     assert "was deleted' --project p" in Reader(other.get(START).text).text
@@ -115,7 +115,7 @@ def test_an_address_with_a_slash_too_many_leads_to_the_page(
 
 
 def test_a_layer_has_one_colour_and_all_of_a_request_is_told(
-    ask: Ask, run: Callable[..., Outcome], api: TestClient
+    ask: Ask, run: Callable[..., RunOutcome], api: TestClient
 ) -> None:
     turn = ask().agent_turn_id
     assert run(says({"look": {"at": "that"}}, "It is there.")).message == "success"
@@ -153,7 +153,7 @@ def test_anything_is_found_by_a_piece_of_its_id(project: Runtime, api: TestClien
 
 
 def test_two_requests_are_compared_word_by_word(
-    runtime: Runtime, ask: Ask, run: Callable[..., Outcome], api: TestClient
+    runtime: Runtime, ask: Ask, run: Callable[..., RunOutcome], api: TestClient
 ) -> None:
     turn = ask().agent_turn_id
     assert run(says({"look": {"at": "that"}}, "It is there.")).message == "success"
@@ -191,7 +191,7 @@ class TestADeploymentWithoutTablesOfCbx:
 
 
 def test_costs_say_where_a_cache_breaks(
-    runtime: Runtime, ask: Ask, run: Callable[..., Outcome], api: TestClient
+    runtime: Runtime, ask: Ask, run: Callable[..., RunOutcome], api: TestClient
 ) -> None:
     for words in ("Find the cause of the first.", "Find the cause of the <second>."):
         card = draft_card("task.instruction", words)

@@ -10,7 +10,7 @@ from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.serve.page import turn_pages
-from cardbox_cli.store.in_use import Force
+from cardbox_cli.store.in_use import ForcedBy
 from tests.serve.page.conftest import START, Ask
 from tests.serve.page.reader import Reader
 
@@ -61,7 +61,7 @@ def test_agents_come_page_by_page_and_those_that_are_not_well_first(
     card = draft_card("task.instruction", "x")
     runtime.cards.add(card)
     ask("scribe", context_box_id=runtime.boxes.create([card.card_id]).box_id)
-    runtime.cards.delete([card.card_id], force=Force(actor="t"))
+    runtime.cards.delete([card.card_id], force=ForcedBy(actor="t"))
     first = api.get(f"{START}/agents").text
     assert re.findall(r"/agents/(\w+)\"", first) == ["scribe", "clerk"]
     further = re.search(r'rel="next" href="([^"]+)"', first)
@@ -76,7 +76,7 @@ def test_of_many_that_are_alike_some_are_shown(runtime: Runtime, ask: Ask, api: 
         card = draft_card("task.instruction", "x")
         runtime.cards.add(card)
         ask(agent, context_box_id=runtime.boxes.create([card.card_id]).box_id)
-        runtime.cards.delete([card.card_id], force=Force(actor="t"))
+        runtime.cards.delete([card.card_id], force=ForcedBy(actor="t"))
     read = Reader(api.get(START).text)
     assert "17 turns not well" in read.text
     assert read.text.count("was deleted'") == 15

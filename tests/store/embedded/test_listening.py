@@ -11,7 +11,7 @@ import pytest
 from cardbox_cli.errors import DatabaseUnavailable, UsageError
 from cardbox_cli.store.cards import index_text
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.notifications import Listener, notify, wanted
+from cardbox_cli.store.connection.notifications import Listener, notify, payload_filter
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from cardbox_cli.store.migrations.upgrade import add_missing_tables, plan_upgrade, upgrade
@@ -44,7 +44,7 @@ def listen(announced: list[str]) -> Iterator[Listen]:
     made = []
 
     def make(target: Target) -> Listener:
-        made.append(Listener(target, wanted("p", ("w",)), announced.append))
+        made.append(Listener(target, payload_filter("p", ("w",)), announced.append))
         return made[-1]
 
     yield make

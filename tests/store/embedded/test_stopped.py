@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
-from cardbox_cli.store.connection.connection_pool import Lending
+from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.embedded import EmbeddedServer
 from tests.crash.processes import until
@@ -71,7 +71,7 @@ def test_who_only_reads_does_not_start_it_again(made_home: Path) -> None:
     """As `cbx serve` and `cbx mcp` read. Their first connection may start it, as that of any command."""
     server = EmbeddedServer(made_home)
     target = Target(None, "a test", made_home)
-    with closing(Lending(target, most=1, longest=timedelta(seconds=30))) as lending:
+    with closing(ConnectionPool(target, most=1, longest=timedelta(seconds=30))) as lending:
         with lending.snapshot():
             pass
         assert server.stop()

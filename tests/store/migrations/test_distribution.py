@@ -12,14 +12,14 @@ from cardbox_cli.store.migrations.distribution import (
     steps_without,
 )
 from cardbox_cli.store.migrations.files import newest, tables
-from cardbox_cli.store.migrations.steps import Plan
+from cardbox_cli.store.migrations.steps import MigrationPlan
 
 PINNED = Path(__file__).with_name("distribution.sql")
 OF_PROJECTS = {name for name in tables() if project_column(name)}
 
 
 def test_the_sql_that_distributes() -> None:
-    plan = Plan(newest(), newest(), steps_without(()))
+    plan = MigrationPlan(newest(), newest(), steps_without(()))
     assert plan.script + "\n" == PINNED.read_text(encoding="utf-8")
     assert set(distributed_by(plan)) == OF_PROJECTS
 

@@ -13,7 +13,7 @@ from cardbox_cli.store.cards import CardStore, index_text
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.migrations.files import BASELINE, newest, statements
-from cardbox_cli.store.migrations.steps import Plan
+from cardbox_cli.store.migrations.steps import MigrationPlan
 from cardbox_cli.store.migrations.upgrade import add_missing_tables, missing_tables, plan_upgrade, upgrade
 from tests.conftest import PROJECT, TABLES
 from tests.databases import Databases
@@ -129,9 +129,9 @@ class TestTheNextRelease:
         with Database.open_target(old.target) as opened:
             assert opened.check_version() == BEFORE
             assert CardStore(opened, PROJECT).resolve("card-17") == "card-17"
-            opened.look_again()
+            opened.refresh_schema()
             opened.script("DROP TABLE cbx.logs")
-            opened.forget_tables()
+            opened.clear_table_cache()
             with pytest.raises(SchemaMissing, match=r"no table cbx\.logs") as missing:
                 opened.require("cbx.logs")
             assert missing.value.hint == "add it with `cbx db upgrade`"
@@ -241,7 +241,7 @@ class TestOneAtATime:
         assert old.schema_version() == AFTER
 
     def test_two_upgrade_at_once_and_one_does_it_all(self, old: Database) -> None:
-        plans: list[Plan] = []
+        plans: list[MigrationPlan] = []
         both = threading.Barrier(2)
 
         def run() -> None:
@@ -334,4 +334,4 @@ class TestVersionsBeforeTheBaseline:
         with pytest.raises(SchemaTooOld, match=f"schema version {version},"):
             Database.open_target(database.target)
         with pytest.raises(SchemaTooOld, match=f"schema version {version},"):
-            database.look_again()
+            database.refresh_schema()

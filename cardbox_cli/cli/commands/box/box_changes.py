@@ -21,7 +21,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import hash_ids, short_id
-from cardbox_cli.text import flat, format_count, printable
+from cardbox_cli.text import escape_invisible, flatten, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.options.editor import Edited
@@ -43,7 +43,7 @@ def given_cards(cards: "CardStore", given: Sequence[str] | None, allow_dangling:
             ids += [line.strip() for line in read_text("-").splitlines() if line.strip()]
         else:
             ids.append(text)
-    absent = set(cards.absent(ids))
+    absent = set(cards.missing_ids(ids))
     return [
         card_id if card_id not in absent else resolved_card(cards, card_id, allow_dangling) for card_id in ids
     ]
@@ -226,15 +226,15 @@ class _Line(NamedTuple):
 
 @contextmanager
 def _new_list(view: "BoxView", file: str | None, in_place: bool) -> "Iterator[Edited]":
-    from cardbox_cli.cli.options.editor import Edited, edited, taken_from
+    from cardbox_cli.cli.options.editor import Edited, edit_text, read_edited
 
     before = _list_text(view, in_place)
     if file is not None:
-        yield Edited(taken_from(file, before), source_name(file))
+        yield Edited(read_edited(file, before), source_name(file))
         return
     # Without --in-place, which would fail again after a conflict.
     remedy = ["box", "edit", view.box.box_id, "--file"]
-    with edited(before, name=short_id(view.box.box_id), suffix=".txt", remedy=remedy) as new:
+    with edit_text(before, name=short_id(view.box.box_id), suffix=".txt", remedy=remedy) as new:
         yield new
 
 
@@ -252,8 +252,8 @@ def _list_text(view: "BoxView", in_place: bool) -> str:
         "beginning or end; the rest of the line is a comment. Move, delete or add lines.",
         f"{effect} An empty list cancels.",
     ]
-    lines = [printable(flat(f"{_quoted(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
-    return "\n".join([*lines, "", *(flat(f"# {note}".rstrip()) for note in notes), ""])
+    lines = [escape_invisible(flatten(f"{_quoted(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
+    return "\n".join([*lines, "", *(flatten(f"# {note}".rstrip()) for note in notes), ""])
 
 
 _HASH = "ids_sha256"
@@ -272,7 +272,7 @@ def _described(slot: "Slot") -> str:
 
 def _quoted(card_id: str) -> str:
     """Return the id, as a JSON string unless it is a plain word."""
-    plain = _PLAIN.fullmatch(card_id) and printable(card_id) == card_id
+    plain = _PLAIN.fullmatch(card_id) and escape_invisible(card_id) == card_id
     return card_id if plain else json.dumps(card_id)
 
 
@@ -314,7 +314,7 @@ def _first_word(line: str, place: str) -> str:
 def _write_box(wanted: Sequence[_Line], new: "Edited", old: "Box", in_place: bool) -> "tuple[Box, list[str]]":
     """Write the box of the list; return it with notes for the person."""
     from cardbox_cli.cli.commands.box.box_repair import rebox_hints
-    from cardbox_cli.cli.options.editor import changed_meanwhile
+    from cardbox_cli.cli.options.editor import box_change_notes
 
     found = _HASH_LINE.search(new.text)
     read = found[1] if found else hash_ids(old.card_ids)
@@ -328,12 +328,12 @@ def _write_box(wanted: Sequence[_Line], new: "Edited", old: "Box", in_place: boo
         made = boxes.derive(old, ids)
         remember_made(box_id=made.box_id)
         hints = rebox_hints(boxes.database, made.box_id, old.box_id, "box edit")
-        return made, [*changed_meanwhile(boxes, old.box_id, read, made), *hints]
+        return made, [*box_change_notes(boxes, old.box_id, read, made), *hints]
 
 
 def _resolve_lines(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
     """Return the full ids. Raises NotFound and AmbiguousId naming the line."""
-    absent = set(cards.absent([line.given for line in wanted if line.given not in held]))
+    absent = set(cards.missing_ids([line.given for line in wanted if line.given not in held]))
     return [_resolve_line(cards, line) if line.given in absent else line.given for line in wanted]
 
 

@@ -23,20 +23,20 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import BOX_COLUMNS, box_title
-from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
+from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_readers, show_list
 from cardbox_cli.cli.terminal.output import INDENT, compared, indented
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, chosen, print_table
-from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, choose_columns, print_table
+from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, Box, BoxKind, Slot
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import flat, format_count
+from cardbox_cli.text import flatten, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.model.cards import Card
-    from cardbox_cli.model.diff import BoxDiff, Change
+    from cardbox_cli.model.diff import BoxChange, BoxDiff
 
 
 @verb(
@@ -79,14 +79,14 @@ def list_boxes(
         kinds=tuple(cast(BoxKind, kind) for kind in kinds) if kinds else None,
         without=INTERNAL_KINDS if not kinds and _is_for_people() else (),
     )
-    pause = between_looks(watch, interval)
-    shown = chosen(BOX_COLUMNS, columns)
+    pause = poll_interval(watch, interval)
+    shown = choose_columns(BOX_COLUMNS, columns)
     with open_stores() as (_, boxes):
         if not boxes.database.keeps_box_info:
             shown = shown.replaced(TITLE=lambda _: "unknown")
         views = BoxViews(boxes.database, boxes.project_id)
-        reading = filtered(views.newest, views.further, where)
-        empty = none_of("boxes", narrowed=bool(since or until or kinds))
+        reading = filter_readers(views.newest, views.further, where)
+        empty = empty_note("boxes", narrowed=bool(since or until or kinds))
         listing = Listing(*reading, limit, shown, item_id=lambda box: box.box_id, empty=empty)
         show_list(listing, boxes.database, interval=pause)
         if where.without:
@@ -153,7 +153,7 @@ def diff_boxes(
         raise Findings(f"the boxes differ: {_diff_summary(changes)}")
 
 
-def _diff_summary(changes: "Sequence[Change]") -> str:
+def _diff_summary(changes: "Sequence[BoxChange]") -> str:
     numbers = Counter(change.kind for change in changes)
     return ", ".join(
         f"{numbers[kind]} {kind}" for kind in ("added", "removed", "moved", "changed") if numbers[kind]
@@ -177,7 +177,7 @@ def _named_box(box: Box) -> dict[str, Any]:
     return {"box_id": box.box_id, "title": box.title, "cards": len(box.card_ids)}
 
 
-def _diff_json(change: "Change") -> dict[str, Any]:
+def _diff_json(change: "BoxChange") -> dict[str, Any]:
     return {"kind": change.kind, "a": _diff_place(change.a), "b": _diff_place(change.b)}
 
 
@@ -204,7 +204,7 @@ def _print_diff(found: "BoxDiff", titles: Sequence[str | None], *, full: bool) -
     if not found.changes:
         return
     for mark, box, title in zip(("---", "+++"), (found.a, found.b), titles, strict=True):
-        output.print_painted([("bold", flat(f"{mark} {short_id(box.box_id)}  {title or ''}").rstrip())])
+        output.print_painted([("bold", flatten(f"{mark} {short_id(box.box_id)}  {title or ''}").rstrip())])
     rows = [_diff_cells(change) for change in found.changes]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, (change, cells) in enumerate(zip(found.changes, rows, strict=True)):
@@ -219,16 +219,16 @@ def _print_diff(found: "BoxDiff", titles: Sequence[str | None], *, full: bool) -
         announce(f"texts compared for the first {_MAX_TEXTS} differences only; --full compares all")
 
 
-def _diff_cells(change: "Change") -> list[str]:
+def _diff_cells(change: "BoxChange") -> list[str]:
     slot = change.b or change.a
     assert slot is not None
     kind = [slot.card.type, slot.card.role or "-"] if slot.card else ["-", "-"]
     places = [str(each.position) for each in (change.a, change.b) if each]
     ids = [short_id(each.card_id) for each in (change.a, change.b) if each]
-    return [flat(cell) for cell in ("→".join(dict.fromkeys(places)), "→".join(dict.fromkeys(ids)), *kind)]
+    return [flatten(cell) for cell in ("→".join(dict.fromkeys(places)), "→".join(dict.fromkeys(ids)), *kind)]
 
 
-def _first_words(change: "Change", *, compared: bool) -> str:
+def _first_words(change: "BoxChange", *, compared: bool) -> str:
     """Return the state and preview of a card, without the preview if its text follows."""
     from cardbox_cli.model.pairing import preview
 
@@ -239,7 +239,7 @@ def _first_words(change: "Change", *, compared: bool) -> str:
     return state if compared else f"{state}{preview(slot.card, _PREVIEW)}"
 
 
-def _text_below(change: "Change", *, full: bool) -> list[tuple[str, str]]:
+def _text_below(change: "BoxChange", *, full: bool) -> list[tuple[str, str]]:
     """Return the text below the line of a change, as (colour, text) pairs."""
     old, new = (slot.card if slot else None for slot in (change.a, change.b))
     if change.kind == "changed" and old and new:

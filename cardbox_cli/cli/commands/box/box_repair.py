@@ -23,15 +23,17 @@ from cardbox_cli.errors import Findings, ServiceUnavailable, UsageError
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.text import command_line, conflict_message, format_count, one_entry, required_message
+from cardbox_cli.text import command_line, conflict_message, format_count, indent_margin, required_message
 
 if TYPE_CHECKING:
     from cardbox_cli.box_repair import ActiveUser, Covering, MaxTokens, Mended
-    from cardbox_cli.execution.worker.command_processes import Ran
+    from cardbox_cli.execution.worker.command_processes import CommandOutcome
     from cardbox_cli.store.connection.database import Database
 
 
-def emit_mended(mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()) -> None:
+def emit_repaired_box(
+    mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()
+) -> None:
     """Print the new box and its changes; with -o id, the id of the box to use now."""
     if not mended.changes:
         announce(f"unchanged: {mended.from_box_id}")
@@ -123,7 +125,7 @@ def repair_box(
     Exit 8 without writing anything if an error remains that is not about a card of the box.
     """
     from cardbox_cli import box_repair
-    from cardbox_cli.cli.terminal.lint_report import tell
+    from cardbox_cli.cli.terminal.lint_report import announce_findings
     from cardbox_cli.providers.registry import provider_named, providers
 
     if synthesize is None:
@@ -158,14 +160,14 @@ def repair_box(
         if mended.changes and mended.box_id is not None:
             remember_made(box_id=mended.box_id)
     if left:
-        tell(left)
+        announce_findings(left)
         rules = ", ".join(unique(found.rule for found in left))
         raise Findings(
             f"box {box_id} has errors that are not about its cards: {rules}",
             hint="nothing was written; fix the errors listed above"
             + ("" if synthesize else ", or try --synthesize"),
         )
-    emit_mended(mended, dry_run=dry_run)
+    emit_repaired_box(mended, dry_run=dry_run)
     for note in notes:
         announce(note)
 
@@ -229,7 +231,7 @@ def compress_box(
         box_id = boxes.resolve(box)
         covering = box_repair.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
     if not covering.places:
-        emit_mended(box_repair.unchanged(covering), dry_run=dry_run)
+        emit_repaired_box(box_repair.unchanged(covering), dry_run=dry_run)
         return
     if summary is not None:
         text = text_or_file(summary)
@@ -246,7 +248,9 @@ def compress_box(
         notes = rebox_hints(database, made.box_id, made.from_box_id, "box compress")
         remember_made(card_id=made.summary_card_id, box_id=made.box_id)
     saved = f"~{made.tokens_covered} tokens of {format_count(len(covering.cards), 'message')}"
-    emit_mended(made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")])
+    emit_repaired_box(
+        made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")]
+    )
     for note in notes:
         announce(note)
 
@@ -268,7 +272,7 @@ def _summary_of_command(command: str, covering: "Covering", names: list[str], ti
     """Return the command's output. Raises ServiceUnavailable if it fails."""
     from cardbox_cli.box_repair import text_of
     from cardbox_cli.cli.options.model_program import environment_of
-    from cardbox_cli.execution.worker.command_output import redacted
+    from cardbox_cli.execution.worker.command_output import redact
     from cardbox_cli.execution.worker.command_processes import run_command
 
     ran = run_command(
@@ -280,7 +284,7 @@ def _summary_of_command(command: str, covering: "Covering", names: list[str], ti
         max_output=RESULT_SIZE.value << 20,
     )
     text = ran.stdout.decode("utf-8", "replace")
-    written = one_entry(redacted(ran.stderr[-_STDERR_SHOWN:], cut=len(ran.stderr) > _STDERR_SHOWN).strip())
+    written = indent_margin(redact(ran.stderr[-_STDERR_SHOWN:], cut=len(ran.stderr) > _STDERR_SHOWN).strip())
     if ran.succeeded and text.strip():
         return text
     raise ServiceUnavailable(
@@ -295,7 +299,7 @@ _MESSAGES_KEPT = 10
 _STDERR_SHOWN = 500
 
 
-def _command_failure(ran: "Ran", timeout: float) -> str:
+def _command_failure(ran: "CommandOutcome", timeout: float) -> str:
     if ran.timed_out:
         return f"took more than {timeout:g} seconds"
     if ran.too_long:
@@ -325,10 +329,10 @@ def expand_box(
         made = box_repair.expand_box(
             boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run
         )
-        gone = cards.absent([change.card_id for change in made.changes if change.kind == "added"])
+        gone = cards.missing_ids([change.card_id for change in made.changes if change.kind == "added"])
         notes = rebox_hints(boxes.database, made.box_id, made.from_box_id, "box expand")
         remember_made(box_id=made.box_id)
-    emit_mended(made, dry_run=dry_run)
+    emit_repaired_box(made, dry_run=dry_run)
     for card_id in gone:
         announce(f"warning: card {card_id} is gone; the new box contains its id")
     for note in notes:

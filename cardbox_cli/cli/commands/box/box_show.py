@@ -17,10 +17,10 @@ from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import Place, place_columns, short_rule
+from cardbox_cli.cli.terminal.list_columns import BoxPlace, place_columns, short_rule
 from cardbox_cli.cli.terminal.output import Members, whole
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Rows, Shown, chosen, print_rows, rows_of
-from cardbox_cli.cli.terminal.watch import between_looks, follow, keep_showing, printed_by
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Rows, Shown, choose_columns, print_rows, rows_of
+from cardbox_cli.cli.terminal.watch import follow, keep_showing, poll_interval, printed_by
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import Box, Digest, Provenance, Slot
@@ -29,7 +29,7 @@ from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.pairing import ToolNames, full_text
 from cardbox_cli.model.tokens import card_tokens
 from cardbox_cli.providers.models import tokenizer_for
-from cardbox_cli.text import conflict_message, flat, format_count, format_time, format_tokens, indented
+from cardbox_cli.text import conflict_message, flatten, format_count, format_time, format_tokens, indent_lines
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
@@ -112,19 +112,19 @@ class BoxReading:
             None if self._asked.strict or self._names_tools() else self._asked.window(len(self.box.card_ids))
         )
 
-    def places(self, totals: Totals, *, whole: bool) -> Iterator[Place]:
+    def places(self, totals: Totals, *, whole: bool) -> Iterator[BoxPlace]:
         """Yield the places to show, each with its rule and tool. `whole` reads all others, too.
 
         At the end, `totals` has counted all that was read.
         """
         tools = ToolNames()
 
-        def read() -> Iterator[Place]:
+        def read() -> Iterator[BoxPlace]:
             for slot in self._slots(None if whole else self.window()):
                 totals.add(slot)
-                tool = None if slot.card is None else tools.of(slot.card)
+                tool = None if slot.card is None else tools.tool_names(slot.card)
                 if self._is_wanted(slot):
-                    yield Place(slot, self._rule(slot), tool or NOTHING)
+                    yield BoxPlace(slot, self._rule(slot), tool or NOTHING)
 
         reading = read()
         if not whole and self.window() is not None:
@@ -164,7 +164,7 @@ def wanted_ids(boxes: "BoxStore", asked: BoxSelection) -> tuple[list[str], list[
         boxes.require(box_id)
         return [box_id], []
     named = unique(resolved_or_given(boxes.resolve, given) for given in asked.box_ids)
-    there = boxes.existing(named)
+    there = boxes.filter_existing(named)
     return [box_id for box_id in named if box_id in there], [each for each in named if each not in there]
 
 
@@ -235,12 +235,12 @@ def _members(seen: BoxReadings, asked: BoxSelection, totals: list[Totals]) -> Me
 
 
 def _members_of(reading: BoxReading, totals: Totals, asked: BoxSelection) -> Members:
-    yield from _before(reading).items()
+    yield from _json_head(reading).items()
     yield "cards", _cards(reading, totals)
-    yield from _after(reading, totals, asked).items()
+    yield from _json_tail(reading, totals, asked).items()
 
 
-def _before(reading: BoxReading) -> dict[str, Any]:
+def _json_head(reading: BoxReading) -> dict[str, Any]:
     box = reading.box
     return {
         "box_id": box.box_id,
@@ -256,7 +256,7 @@ def _cards(reading: BoxReading, totals: Totals) -> Iterator[Card]:
             yield place.slot.card
 
 
-def _after(reading: BoxReading, totals: Totals, asked: BoxSelection) -> dict[str, Any]:
+def _json_tail(reading: BoxReading, totals: Totals, asked: BoxSelection) -> dict[str, Any]:
     box = reading.box
     answer: dict[str, Any] = {
         "parent_ids": box.parent_ids,
@@ -356,14 +356,14 @@ def _begin_box(number: int, facts: Facts) -> None:
     output.facts(*facts)
 
 
-def _print_place(place: Place, *, with_rule: bool) -> None:
+def _print_place(place: BoxPlace, *, with_rule: bool) -> None:
     slot, card = place.slot, place.slot.card
     rule = f"  by {place.rule}" if with_rule else ""
     kind = f"{card.type}  {card.role or '-'}" if card else "(dangling: no such card)"
     state = f"  ({slot.state})" if card and slot.state != "present" else ""
-    output.print_text(flat(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
+    output.print_text(flatten(f"── {slot.position}  {slot.card_id}  {kind}{state}{rule}"))
     if card is not None:
-        output.print_text(indented(full_text(card)))
+        output.print_text(indent_lines(full_text(card)))
     output.print_text()
 
 
@@ -411,7 +411,7 @@ def show_box(
         raise UsageError(conflict_message("--head", "--tail"), hint="remove one of them")
     if session().sort is not None and not session().format.has_columns:
         raise UsageError(conflict_message("--sort", f"-o {session().output}"), hint="remove --sort")
-    shown = chosen(place_columns(tokenizer_for(model), with_rule=why), column_names)
+    shown = choose_columns(place_columns(tokenizer_for(model), with_rule=why), column_names)
     asked = BoxSelection(
         box_ids=box_ids,
         full=full,
@@ -423,7 +423,7 @@ def show_box(
         columns=shown,
         model=model,
     )
-    pause = between_looks(watch, interval)
+    pause = poll_interval(watch, interval)
     with open_stores() as (_, boxes):
         if session().output == "jsonl":
             _show_lines(boxes, asked, pause)

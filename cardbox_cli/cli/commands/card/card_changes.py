@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import click
 from typer import Option
 
-from cardbox_cli.cli.actor import audit, forced, own_turn, refuse_inside_turn
+from cardbox_cli.cli.actor import audit, force_argument, own_turn, refuse_inside_turn
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.confirmation import Yes, confirm, decline
 from cardbox_cli.cli.options.input_files import parse_json, read_text, source_name
@@ -27,14 +27,21 @@ from cardbox_cli.model.cards import (
     OPERATOR,
     Card,
     CardDraft,
+    attribute_to_turn,
+    draft_as_json,
     draft_card,
     draft_from_mapping,
-    shown_draft,
-    written_by,
 )
 from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.ids import check_new_id, hash_ids, short_id, unique
-from cardbox_cli.text import argument, conflict_message, format_count, json_kind, required_message, spelled
+from cardbox_cli.text import (
+    conflict_message,
+    escape_line,
+    format_count,
+    json_type,
+    quote_argument,
+    required_message,
+)
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.options.editor import Edited
@@ -125,8 +132,8 @@ def add_card(
         ]
     if dry_run:
         announce("dry run: nothing was written")
-        drafts = [written_by(draft, own_turn()) for draft in drafts]
-        _print_cards([shown_draft(draft, session().project_id) for draft in drafts], drafts)
+        drafts = [attribute_to_turn(draft, own_turn()) for draft in drafts]
+        _print_cards([draft_as_json(draft, session().project_id) for draft in drafts], drafts)
     else:
         _write_cards(drafts, repair=repair, force=force)
 
@@ -141,8 +148,8 @@ def _check_repair(repair: bool, force: bool) -> None:
 def _write_cards(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
     with open_stores() as (cards, _), cards.database.transaction():
         # In id order, so that two writers of the same cards wait for each other instead of deadlocking.
-        person = forced(force, cards.database)
-        drafts = _as_the_turns(cards, drafts)
+        person = force_argument(force, cards.database)
+        drafts = _attribute_new_cards(cards, drafts)
         added = {
             each.card_id: cards.add(each, repair=repair, force=person)
             for each in sorted(drafts, key=attrgetter("card_id"))
@@ -158,11 +165,11 @@ def _write_cards(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> N
     _print_cards([one.card for one in written], drafts)
 
 
-def _as_the_turns(cards: "CardStore", drafts: Sequence[CardDraft]) -> list[CardDraft]:
+def _attribute_new_cards(cards: "CardStore", drafts: Sequence[CardDraft]) -> list[CardDraft]:
     """Return the drafts. Those of new cards name the turn that this process works for."""
     turn = own_turn()
-    absent = set(cards.absent([draft.card_id for draft in drafts])) if turn else set()
-    return [written_by(draft, turn) if draft.card_id in absent else draft for draft in drafts]
+    absent = set(cards.missing_ids([draft.card_id for draft in drafts])) if turn else set()
+    return [attribute_to_turn(draft, turn) if draft.card_id in absent else draft for draft in drafts]
 
 
 def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
@@ -202,7 +209,7 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
         return parse_content(value)
     if not isinstance(value, dict | list):
         raise InvalidInput(
-            f"--json must be an object or a list, not {json_kind(value)}",
+            f"--json must be an object or a list, not {json_type(value)}",
             hint="use --text for a string or a number",
         )
     try:
@@ -214,25 +221,25 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
 def _metadata(text: str | None) -> dict[str, Any]:
     value = {} if text is None else parse_json(text, "--metadata")
     if not isinstance(value, dict):
-        raise InvalidInput(f"--metadata must be an object, not {json_kind(value)}")
+        raise InvalidInput(f"--metadata must be an object, not {json_type(value)}")
     return value
 
 
 def _tool_calls(text: str | None) -> list[Any] | None:
     value = None if text is None else parse_json(text, "--tool-calls")
     if value is not None and not isinstance(value, list):
-        raise InvalidInput(f"--tool-calls must be a list, not {json_kind(value)}")
+        raise InvalidInput(f"--tool-calls must be a list, not {json_type(value)}")
     return value
 
 
 def _whole_cards(path: str) -> list[CardDraft]:
     from cardbox_cli.cli.options.conversation_files import open_file
-    from cardbox_cli.conversations.json_documents import Documents, Source, held
+    from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource, load_lazy_lists
 
     hint = "give a card as `cbx card show -o json` prints it, a list of cards, or one card per line"
     with open_file(path) as file:
-        source = Source(file, source_name(path), refuse_with=InvalidInput, hint=hint)
-        values = [(place, held(value)) for place, value in Documents(source)]
+        source = JsonSource(file, source_name(path), refuse_with=InvalidInput, hint=hint)
+        values = [(place, load_lazy_lists(value)) for place, value in JsonDocuments(source)]
     if len(values) == 1 and isinstance(values[0][1], list):
         [(place, cards)] = values
         values = [(f"{place}[{index}]", card) for index, card in enumerate(cards)]
@@ -318,17 +325,17 @@ class _EditOutcome(NamedTuple):
 
 def _write_card(card: Card, content: Content, author: str, read: "Sequence[Box]") -> _EditOutcome:
     """Write the new card, and a copy of each box that was read with the new card in it."""
-    from cardbox_cli.cli.options.editor import changed_meanwhile
+    from cardbox_cli.cli.options.editor import box_change_notes
     from cardbox_cli.context.repair.changes import edited_card, replace_id
 
-    draft = written_by(edited_card(card, content, author_id=author), own_turn())
+    draft = attribute_to_turn(edited_card(card, content, author_id=author), own_turn())
     notes = _lost_original_notes(card)
     made = []
     with open_stores() as (cards, boxes), cards.database.transaction():
         new = cards.add(draft).card
         for box in read:
             made.append(boxes.derive(box, replace_id(box.card_ids, card.card_id, new.card_id)))
-            notes += changed_meanwhile(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
+            notes += box_change_notes(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
         if not made:
             notes += _holding_notes(card, boxes.count_refs(card.card_id))
         remember_made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
@@ -349,7 +356,7 @@ def _check_membership(card: Card, boxes: "Sequence[Box]") -> None:
         if card.card_id not in box.card_ids:
             raise InvalidInput(
                 f"box {box.box_id} does not contain card {card.card_id!r}",
-                hint=f"`cbx card refs {argument(card.card_id)}` lists the boxes that do",
+                hint=f"`cbx card refs {quote_argument(card.card_id)}` lists the boxes that do",
             )
 
 
@@ -357,18 +364,18 @@ def _check_membership(card: Card, boxes: "Sequence[Box]") -> None:
 def _new_text(
     card: Card, before: str, text: str | None, file: str | None, box_ids: Sequence[str], author: str
 ) -> "Iterator[Edited]":
-    from cardbox_cli.cli.options.editor import Edited, edited, taken_from
+    from cardbox_cli.cli.options.editor import Edited, edit_text, read_edited
 
     if text is not None:
         yield Edited(text, "--text")
     elif file is not None:
-        yield Edited(taken_from(file, before), source_name(file))
+        yield Edited(read_edited(file, before), source_name(file))
     else:
         options = [word for box_id in box_ids for word in ("--box", box_id)]
         options += [] if author == OPERATOR else ["--author", author]
         remedy = ["card", "edit", card.card_id, *options, "--file"]
         suffix = ".md" if isinstance(card.content, TextContent) else ".json"
-        with edited(before, name=short_id(card.card_id), suffix=suffix, remedy=remedy) as new:
+        with edit_text(before, name=short_id(card.card_id), suffix=suffix, remedy=remedy) as new:
             yield new
 
 
@@ -383,7 +390,7 @@ def _holding_notes(card: Card, holding: int) -> list[str]:
     if not holding:
         return []
     verb = "contains" if holding == 1 else "contain"
-    refs = f"cbx card refs {argument(card.card_id)}"
+    refs = f"cbx card refs {quote_argument(card.card_id)}"
     return [
         f"note: {format_count(holding, 'box')} still {verb} the old card (`{refs}`); "
         "--box copies a box with the new card"
@@ -422,11 +429,11 @@ def delete_cards(
                 f"Delete {format_count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes
             )
         database = cards.database
-        with database.aside() if dry_run else database.transaction():
-            deleted = cards.delete(wanted, force=forced(force, database))
+        with database.rolled_back() if dry_run else database.transaction():
+            deleted = cards.delete(wanted, force=force_argument(force, database))
             if deleted:
                 audit(database, "card delete", card_ids=deleted)
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
-    named = ", ".join(map(spelled, deleted)) or "nothing"
+    named = ", ".join(map(escape_line, deleted)) or "nothing"
     output.emit(answer, table=lambda: output.print_text(f"{verb} {named}"), ids=deleted)

@@ -14,14 +14,14 @@ from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.conversation_files import (
     Refused,
+    announce_left_out,
     conversation_files,
     end_of_lines,
     is_packed,
     one_by_one,
     open_file,
-    tell_left_out,
 )
-from cardbox_cli.cli.options.input_files import opened, source_name, write_text
+from cardbox_cli.cli.options.input_files import open_input, source_name, write_text
 from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.options.value_types import BOX, FILE, OneOf
 from cardbox_cli.cli.project_database import open_database, open_stores
@@ -33,19 +33,19 @@ from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.conversations.formats.registry import (
     choose_format,
-    exported_names,
-    exporter_named,
-    format_named,
+    export_format_names,
+    find_exporter,
+    find_format,
 )
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 from cardbox_cli.providers.registry import DEFAULT
-from cardbox_cli.text import flat, format_count
+from cardbox_cli.text import flatten, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.conversation import Conversation
-    from cardbox_cli.conversations.importing import Imported, ImportedBox
-    from cardbox_cli.conversations.json_documents import Source
+    from cardbox_cli.conversations.importing import ConversationImport, ImportedBox
+    from cardbox_cli.conversations.json_documents import JsonSource
     from cardbox_cli.model.cards import Card
     from cardbox_cli.store.boxes import BoxStore
 
@@ -169,7 +169,7 @@ def _check_can_follow(file: str) -> None:
             f"--follow needs a file that grows, not {name}", hint="pass the path of a JSONL file"
         )
     if os.path.isfile(file):
-        with opened(file) as packed:
+        with open_input(file) as packed:
             if is_packed(packed):
                 raise UsageError(
                     f"--follow cannot read the compressed file {file!r}", hint="decompress it first"
@@ -188,18 +188,18 @@ class _CardImport:
         self._taken_as: str | None = None
         self._said: set[str] = set()
 
-    def once(self, which: str = "") -> "Imported":
+    def once(self, which: str = "") -> "ConversationImport":
         """Import the whole file. `which` is its place among several, for the progress bar."""
-        from cardbox_cli.conversations.containers.packed_files import unzipped
-        from cardbox_cli.conversations.json_documents import Source
+        from cardbox_cli.conversations.containers.packed_files import open_log
+        from cardbox_cli.conversations.json_documents import JsonSource
 
         try:
             with (
                 open_file(self._file) as plain,
-                unzipped(plain, self._name) as file,
+                open_log(plain, self._name) as file,
                 bar(f"importing {which}".strip(), os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
             ):
-                imported = self._take(Source(file, self._name, heard=heard))
+                imported = self._take(JsonSource(file, self._name, heard=heard))
         except (InvalidConversation, InvalidCard) as exc:
             nothing = "nothing of this file was imported" if which else "nothing was imported"
             exc.hint = exc.hint and f"{exc.hint}; {nothing}"
@@ -225,9 +225,9 @@ class _CardImport:
                 _emit_imported(changed)
                 self.sum_up(imported)
 
-    def _growing(self) -> "Iterator[Source]":
+    def _growing(self) -> "Iterator[JsonSource]":
         """Yield the complete lines of the file, each time that they have changed."""
-        from cardbox_cli.conversations.json_documents import Source
+        from cardbox_cli.conversations.json_documents import JsonSource
 
         before, waiting = (0, 0), 0
         while True:
@@ -235,7 +235,7 @@ class _CardImport:
             with open_file(self._file) as file:
                 status, end = os.fstat(file.fileno()), end_of_lines(file)
                 if end and (status.st_ino, end) != before:
-                    yield Source(file, self._name, size=end)
+                    yield JsonSource(file, self._name, size=end)
                     before = (status.st_ino, end)
             if end < status.st_size == waiting:
                 self._announce_once("the last line is incomplete (no line break): waiting for the rest")
@@ -247,11 +247,11 @@ class _CardImport:
             self._said.add(message)
             announce(message)
 
-    def _take(self, source: "Source", *, follows: bool = False) -> "Imported":
+    def _take(self, source: "JsonSource", *, follows: bool = False) -> "ConversationImport":
         from cardbox_cli.conversations.importing import import_conversations
-        from cardbox_cli.conversations.json_documents import Documents
+        from cardbox_cli.conversations.json_documents import JsonDocuments
 
-        documents = Documents(source)
+        documents = JsonDocuments(source)
         if follows and documents.is_blank:
             raise _IncompleteFile(f"{self._name} is empty so far")
         module, evidence = choose_format(self._options.format, documents)
@@ -261,7 +261,7 @@ class _CardImport:
             imported = import_conversations(
                 database,
                 session().project_id,
-                _with_ids(conversations) if follows else conversations,
+                _require_ids(conversations) if follows else conversations,
                 remap_tool_ids=self._options.remap_tool_ids,
                 replace_bad_text=self._options.replace_bad_text,
                 turn=own_turn(),
@@ -271,7 +271,7 @@ class _CardImport:
                 remember_made(card_id=imported.last_card_id, box_id=imported.boxes[-1].box_id)
         return imported
 
-    def sum_up(self, imported: "Imported", *, named: bool = False) -> None:
+    def sum_up(self, imported: "ConversationImport", *, named: bool = False) -> None:
         """Print a summary on stderr; `named` adds the name of the file."""
         lead = f"{self._name}: " if named else ""
         if self._options.format is None:
@@ -281,14 +281,14 @@ class _CardImport:
         announce(
             f"{lead}{format_count(len(boxes), 'conversation')}, {format_count(total, 'card')}, {new} new"
         )
-        tell_left_out(imported.left_out, lead)
+        announce_left_out(imported.left_out, lead)
         if imported.replaced_characters:
             announce(f"{format_count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
 def _emit_imported(boxes: "Sequence[ImportedBox]", refused: Sequence[Refused] = ()) -> None:
     output.emit(
-        {"boxes": boxes, "failed": [each.shown for each in refused]},
+        {"boxes": boxes, "failed": [each.as_json for each in refused]},
         table=lambda: print_table(_IMPORTED_COLUMNS, boxes),
         ids=unique(box.box_id for box in boxes),
     )
@@ -299,7 +299,7 @@ _IMPORTED_COLUMNS = (
     Column("BOX", lambda box: box.box_id),
     Column("CARDS", lambda box: str(box.cards), right=True),
     Column("NEW", lambda box: str(box.new_cards), right=True),
-    Column("TITLE", lambda box: flat(box.title or "")),
+    Column("TITLE", lambda box: flatten(box.title or "")),
 )
 
 
@@ -307,10 +307,10 @@ class _IncompleteFile(Exception):
     """A followed file that does not contain enough yet."""
 
 
-def _with_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
+def _require_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
     """Yield `conversations`. Raises if one has no id by which it is recognized after it has grown."""
     for conversation in conversations:
-        if conversation.own_id is None and format_named(conversation.format).names_itself_later:
+        if conversation.own_id is None and find_format(conversation.format).names_itself_later:
             raise _IncompleteFile("waiting for a line that names the session")
         if conversation.own_id is None:
             raise InvalidConversation(
@@ -339,7 +339,7 @@ def export_cards(
         ),
     ],
     to: Annotated[
-        str, Option(click_type=OneOf(exported_names, what="format"), help="The format to write.")
+        str, Option(click_type=OneOf(export_format_names, what="format"), help="The format to write.")
     ] = DEFAULT,
     out: Annotated[
         Path | None, Option("--out", click_type=FILE, help="Write to a file instead of stdout.")
@@ -353,7 +353,7 @@ def export_cards(
         boxes.require(box_id)
         gone: dict[str, None] = {}
         cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
-        text = exporter_named(to)(cards)
+        text = find_exporter(to)(cards)
         if out is None or str(out) == "-":
             output.write_pieces(text)
         else:

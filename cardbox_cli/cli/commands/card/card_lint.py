@@ -9,25 +9,25 @@ from typer import Option
 
 from cardbox_cli.cli.options.conversation_files import (
     Refused,
+    announce_left_out,
     found_and_refused,
     one_by_one,
     open_file,
-    tell_left_out,
 )
 from cardbox_cli.cli.options.input_files import path_text, source_name
 from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.cli.terminal.lint_report import answer, show
+from cardbox_cli.cli.terminal.lint_report import print_findings, show
 from cardbox_cli.cli.terminal.progress_bar import bar
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.context.lint.rule import FileFinding, LintFinding
 from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.request_schema import UNKNOWN
-from cardbox_cli.conversations.containers.packed_files import unzipped
-from cardbox_cli.conversations.formats.registry import choose_format, format_named
-from cardbox_cli.conversations.json_documents import Documents, Source
+from cardbox_cli.conversations.containers.packed_files import open_log
+from cardbox_cli.conversations.formats.registry import choose_format, find_format
+from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
 from cardbox_cli.providers.registry import HOSTS, PROVIDERS
 from cardbox_cli.text import format_count
@@ -74,7 +74,7 @@ def lint_cards(
     elif refused:
         raise refused[0].error
     else:
-        answer(_findings(found[0], asked))
+        print_findings(_findings(found[0], asked))
 
 
 class _LintOptions(NamedTuple):
@@ -101,7 +101,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOpti
         *one_by_one(files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse),
     ]
     if not unread:
-        answer(findings)
+        print_findings(findings)
         return
     total = len(files) + len(folders)
     show(findings, files_read=total - len(unread))
@@ -109,7 +109,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOpti
     kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
     raise kind(
         f"{len(unread)} of {format_count(total, 'file')} could not be read and were not checked",
-        details={"failed": [each.shown for each in unread]},
+        details={"failed": [each.as_json for each in unread]},
     )
 
 
@@ -118,17 +118,21 @@ def _findings(file: str, asked: _LintOptions, which: str = "") -> list[FileFindi
     name = source_name(file)
     with (
         open_file(file) as plain,
-        unzipped(plain, name) as opened,
+        open_log(plain, name) as opened,
         bar(f"checking {which}".strip(), os.fstat(opened.fileno()).st_size, in_bytes=True) as heard,
     ):
-        documents = Documents(Source(opened, name, heard=heard))
+        documents = JsonDocuments(JsonSource(opened, name, heard=heard))
         found = _findings_in(documents, asked, f"{name}: " if which else "")
     return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in found]
 
 
-def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[LintFinding]:
-    from cardbox_cli.conversations.conversation_lint import is_unsaid, lint_conversation, provider_beside
-    from cardbox_cli.conversations.drafting import LeftOut
+def _findings_in(documents: JsonDocuments, asked: _LintOptions, lead: str) -> list[LintFinding]:
+    from cardbox_cli.conversations.conversation_lint import (
+        detect_provider,
+        is_empty_conversation,
+        lint_conversation,
+    )
+    from cardbox_cli.conversations.drafting import SkippedConversations
     from cardbox_cli.providers.models import unknown_models
 
     wanted, project_id = asked.source_format, session().project_id
@@ -136,16 +140,16 @@ def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[L
     findings: list[LintFinding] = []
     providers: set[str] = set()
     models: dict[str | None, None] = {}
-    left_out = LeftOut()
+    left_out = SkippedConversations()
     try:
         for conversation in module.read(documents, at=asked.at):
-            if is_unsaid(conversation):
-                left_out = left_out.with_one_at(conversation.place)
+            if is_empty_conversation(conversation):
+                left_out = left_out.add(conversation.place)
                 continue
             # In a log of requests, each request has the format of its provider.
             is_sent = conversation.format != module.name
-            named = provider_beside(conversation) if wanted is None and not is_sent else None
-            provider = asked.provider or named or format_named(conversation.format).provider
+            named = detect_provider(conversation) if wanted is None and not is_sent else None
+            provider = asked.provider or named or find_format(conversation.format).provider
             providers.add(provider)
             # A host has models of its own.
             models |= {} if provider in HOSTS else {text_at(conversation.siblings, "model"): None}
@@ -157,7 +161,7 @@ def _findings_in(documents: Documents, asked: _LintOptions, lead: str) -> list[L
         is_own = asked.provider is not None or providers <= {module.provider}
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
         announce(f"{lead}taken as {module.name}: {evidence}{others}")
-    tell_left_out(left_out, lead)
+    announce_left_out(left_out, lead)
     if (unknown := unknown_models(models)) is not None:
         announce(f"note: {lead}{unknown}")
     return findings

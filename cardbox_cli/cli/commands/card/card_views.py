@@ -25,16 +25,22 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import CARD_COLUMNS, REFERENCE_COLUMNS, short_or_nothing
-from cardbox_cli.cli.terminal.list_output import Listing, filtered, looked_into, none_of, show_list
-from cardbox_cli.cli.terminal.table_layout import Column, Columns, chosen, painted
-from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.terminal.list_output import (
+    Listing,
+    empty_note,
+    filter_readers,
+    searched_boxes_note,
+    show_list,
+)
+from cardbox_cli.cli.terminal.table_layout import Column, Columns, choose_columns, paint
+from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound
-from cardbox_cli.limits import BOXES_LOOKED_INTO
+from cardbox_cli.limits import MAX_BOXES_SEARCHED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import unique
-from cardbox_cli.model.pairing import answers, full_text
-from cardbox_cli.text import format_time, indented
+from cardbox_cli.model.pairing import call_reference, full_text
+from cardbox_cli.text import format_time, indent_lines
 
 if TYPE_CHECKING:
     from cardbox_cli.model.cards import Card
@@ -56,12 +62,12 @@ def show_card_list(
     box: str | None = None,
 ) -> None:
     """Print the cards that match `where`, of one box if it is named. Raises NotFound for an unknown box."""
-    shown = chosen(CARD_COLUMNS, columns)
+    shown = choose_columns(CARD_COLUMNS, columns)
     with open_stores() as (cards, boxes):
         if box is not None:
             where = msgspec.structs.replace(where, card_ids=_held_ids(boxes, box))
-        reading = filtered(cards.newest, cards.further, where)
-        empty = none_of("cards", narrowed=True)
+        reading = filter_readers(cards.newest, cards.count_further, where)
+        empty = empty_note("cards", narrowed=True)
         listing = Listing(*reading, limit, shown, item_id=lambda card: card.card_id, empty=empty)
         show_list(listing, cards.database, interval=interval)
 
@@ -117,7 +123,7 @@ def list_cards(
         until=end,
         include_deleted=deleted,
     )
-    show_card_list(where, limit, columns, between_looks(watch, interval), box=box)
+    show_card_list(where, limit, columns, poll_interval(watch, interval), box=box)
 
 
 @verb(
@@ -147,7 +153,7 @@ def search_cards(
     from cardbox_cli.inspect.search import CardSearch
 
     search = CardSearch(" ".join(words), types)
-    shown = chosen(_search_columns(search.pattern), columns)
+    shown = choose_columns(_search_columns(search.pattern), columns)
     with open_stores() as (cards, _):
         listing = Listing(
             partial(search.newest, cards),
@@ -155,7 +161,7 @@ def search_cards(
             limit,
             shown,
             item_id=lambda card: card.card_id,
-            empty=none_of("cards", narrowed=True),
+            empty=empty_note("cards", narrowed=True),
         )
         show_list(listing, cards.database)
 
@@ -175,7 +181,7 @@ def _search_columns(words: re.Pattern[str] | None) -> Columns:
 
 
 def _highlighted(text: str, words: re.Pattern[str] | None) -> str:
-    return text if words is None else words.sub(lambda word: painted("red", word[0]), text)
+    return text if words is None else words.sub(lambda word: paint("red", word[0]), text)
 
 
 @verb(
@@ -228,13 +234,13 @@ def _print_card(card: "Card") -> None:
         ("created", format_time(card.created_at)),
         ("expires", format_time(card.expires_at)),
         ("deleted", format_time(card.deleted_at)),
-        ("calls", answers(card) or None),
+        ("calls", call_reference(card) or None),
         ("metadata", exact_json.encode(metadata).decode() if metadata else None),
     )
     if isinstance(card.content, dict):
         announce(f"warning: card {card.card_id} has content of an unknown class; it is shown as stored")
     output.print_text()
-    output.print_text(indented(full_text(card)))
+    output.print_text(indent_lines(full_text(card)))
 
 
 @verb(
@@ -254,26 +260,26 @@ def list_card_references(
         ),
     ],
     limit: Limit = 50,
-    latest: Latest = BOXES_LOOKED_INTO.value,
+    latest: Latest = MAX_BOXES_SEARCHED.value,
     columns: Annotated[str | None, column_option("id,positions,title")] = None,
 ) -> None:
     """List the boxes that contain a card and its positions in them, most recently changed first.
 
     TURNS are the turns that read (context) or write (output) the box: all unfinished ones, and the latest.
     """
-    from cardbox_cli.store.connection.project_store import Further
+    from cardbox_cli.store.connection.project_store import FurtherCount
 
-    shown = chosen(REFERENCE_COLUMNS, columns)
+    shown = choose_columns(REFERENCE_COLUMNS, columns)
     with open_stores() as (cards, boxes):
         wanted = resolved_or_given(cards.resolve, card_id)
         listing = Listing(
             read=lambda size: boxes.refs(wanted, limit=size, latest=latest or None),
-            further=lambda _: Further(boxes.count_refs(wanted, latest=latest or None) - limit, True),
+            further=lambda _: FurtherCount(boxes.count_refs(wanted, latest=latest or None) - limit, True),
             limit=limit,
             columns=shown if boxes.database.keeps_box_info else shown.replaced(TITLE=lambda _: "unknown"),
             item_id=lambda found: found.box_id,
             empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
         )
         show_list(listing, boxes.database)
-        if latest and boxes.are_more_than(latest):
-            announce(looked_into(latest))
+        if latest and boxes.has_more_than(latest):
+            announce(searched_boxes_note(latest))

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.chat.context_tools import CHAT_TOOLS, arguments_of
-from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
-from cardbox_cli.cli.commands.chat.chat_messages import room_of
+from cardbox_cli.chat.context_tools import CHAT_TOOLS, parse_arguments
+from cardbox_cli.cli.actor import PUT_IN_ANSWER, refuse_inside_turn
+from cardbox_cli.cli.commands.chat.chat_messages import open_chat_stores
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.confirmation import Yes, confirm
 from cardbox_cli.cli.options.input_files import parse_json, text_or_file
@@ -23,20 +23,20 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.settings import CHAT_KEY
-from cardbox_cli.text import argument, flat, format_count, required_message, spelled
+from cardbox_cli.text import escape_line, flatten, format_count, quote_argument, required_message
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.contexts import Changed
-    from cardbox_cli.chat.persona_texts import Text
+    from cardbox_cli.chat.contexts import ContextChange
+    from cardbox_cli.chat.persona_texts import StoredText
 
 
-def emit_changed(changed: "Changed") -> None:
+def emit_context_change(changed: "ContextChange") -> None:
     """Print the change of the active context; with -o id, the loaded or archived context."""
     shown = changed.loaded or changed.archived
     output.emit(changed, table=lambda: _print_changed(changed), ids=[shown] if shown else [])
 
 
-def _print_changed(changed: "Changed") -> None:
+def _print_changed(changed: "ContextChange") -> None:
     output.facts(
         ("chat", changed.chat_key),
         ("archived", changed.archived),
@@ -47,7 +47,7 @@ def _print_changed(changed: "Changed") -> None:
         announce(f"run {changed.run_id} uses the new context from its next step")
 
 
-def _active(changed: "Changed") -> str:
+def _active(changed: "ContextChange") -> str:
     if changed.loaded is None:
         return "empty"
     return f"{changed.loaded}, {format_count(changed.messages, 'message')}"
@@ -70,8 +70,8 @@ def begin_chat_context(
     from cardbox_cli.chat.contexts import start_new
 
     with open_database() as database:
-        changed = start_new(room_of(database), key, title=title, reason=reason)
-    emit_changed(changed)
+        changed = start_new(open_chat_stores(database), key, title=title, reason=reason)
+    emit_context_change(changed)
     if title is None and reason is None:
         return
     if changed.archived is None:
@@ -103,13 +103,13 @@ def load_chat_context(
     if (context is None) == (query is None):
         raise UsageError(
             "pass either CONTEXT or --query",
-            hint=f"list the archived contexts with `cbx chat list {argument(key)}`",
+            hint=f"list the archived contexts with `cbx chat list {quote_argument(key)}`",
         )
     from cardbox_cli.chat.contexts import load
 
     with open_database() as database:
-        changed = load(room_of(database), key, context, words=query)
-    emit_changed(changed)
+        changed = load(open_chat_stores(database), key, context, words=query)
+    emit_context_change(changed)
 
 
 @verb("clear", "cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")
@@ -118,16 +118,16 @@ def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
 
     Use `cbx chat new` to archive the context.
     """
-    from cardbox_cli.chat.contexts import clear, messages_of
+    from cardbox_cli.chat.contexts import clear, context_slots
 
     with open_database() as database:
-        room = room_of(database)
+        room = open_chat_stores(database)
         with database.snapshot():
-            held = len(messages_of(room, room.chats.get(key)))
+            held = len(context_slots(room, room.chats.get(key)))
         if held:
-            confirm(f"Forget {format_count(held, 'message')} of chat {spelled(key)}?", yes=yes)
+            confirm(f"Forget {format_count(held, 'message')} of chat {escape_line(key)}?", yes=yes)
         changed = clear(room, key)
-    emit_changed(changed)
+    emit_context_change(changed)
 
 
 # --- memory and personas
@@ -150,16 +150,16 @@ def show_chat_memory(
 
     Each change is a new card. The memory box keeps the earlier ones.
     """
-    from cardbox_cli.chat.persona_texts import memory, set_memory
+    from cardbox_cli.chat.persona_texts import find_memory, set_memory
 
     given = None if text is None else text_or_file(text)
     if given is not None:
-        refuse_inside_turn("set the memory of a chat, which is system text", hint=ANSWER)
+        refuse_inside_turn("set the memory of a chat, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
-        room = room_of(database)
+        room = open_chat_stores(database)
         if given is not None:
             remember_made(card_id=set_memory(room, key, given))
-        found = memory(room, key)
+        found = find_memory(room, key)
     value = {
         "chat_key": key,
         "text": None if found is None else found.text,
@@ -172,7 +172,7 @@ def show_chat_memory(
     )
 
 
-def _print_memory(found: "Text | None") -> None:
+def _print_memory(found: "StoredText | None") -> None:
     if found is None:
         announce("the chat has no permanent memory")
     else:
@@ -200,16 +200,16 @@ def show_chat_persona(
 
     Each change is a new card. The persona box keeps the earlier ones.
     """
-    from cardbox_cli.chat.persona_texts import personas, set_persona
+    from cardbox_cli.chat.persona_texts import list_personas, set_persona
 
     given = None if text is None else text_or_file(text)
     if given is not None:
-        refuse_inside_turn("set a persona, which is system text", hint=ANSWER)
+        refuse_inside_turn("set a persona, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
-        room = room_of(database)
+        room = open_chat_stores(database)
         if name is not None and given is not None:
             remember_made(card_id=set_persona(room, name, given))
-        found = personas(room)
+        found = list_personas(room)
     if name is not None:
         found = [each for each in found if (each.name or "").casefold() == name.casefold()]
         if not found and given is None:
@@ -226,9 +226,9 @@ def show_chat_persona(
 
 
 _PERSONA_COLUMNS = (
-    Column("NAME", lambda persona: spelled(persona.name or "")),
+    Column("NAME", lambda persona: escape_line(persona.name or "")),
     Column("CARD", lambda persona: short_id(persona.card_id)),
-    Column("TEXT", lambda persona: flat(persona.text)),
+    Column("TEXT", lambda persona: flatten(persona.text)),
 )
 
 
@@ -259,16 +259,16 @@ def call_chat_tool(
     ] = None,
 ) -> None:
     """Run a call of one of the chat tools, and print its result."""
-    from cardbox_cli.chat.context_tools import answer
-    from cardbox_cli.store.chats import Room
+    from cardbox_cli.chat.context_tools import run_chat_tool
+    from cardbox_cli.store.chats import ChatStores
 
     given = parse_json(arguments, "JSON")
-    arguments_of(name, given)
+    parse_arguments(name, given)
     chat_key = chat or CHAT_KEY.text()
     if not chat_key:
         raise UsageError(required_message("--chat"), hint="list the keys with `cbx chat list`")
     with open_database() as database:
-        result = answer(Room(database, session().project_id), chat_key, name, given)
+        result = run_chat_tool(ChatStores(database, session().project_id), chat_key, name, given)
     output.emit(result, table=lambda: output.emit_document(result), ids=[chat_key])
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.chat.files.reading_and_writing import Skipped
-from cardbox_cli.cli.actor import ANSWER, refuse_inside_turn
+from cardbox_cli.chat.files.reading_and_writing import SkippedRecord
+from cardbox_cli.cli.actor import PUT_IN_ANSWER, refuse_inside_turn
 from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.options.value_types import CHAT, FOLDER
 from cardbox_cli.cli.project_database import open_database
@@ -18,12 +18,12 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, NotFound
-from cardbox_cli.text import format_count, spelled
+from cardbox_cli.text import escape_line, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.files.chat_import import ImportedChat
     from cardbox_cli.chat.files.reading_and_writing import ChatFiles
-    from cardbox_cli.store.chats import Room
+    from cardbox_cli.store.chats import ChatStores
 
 
 _TAKE = "--replace imports that of the file"
@@ -38,7 +38,7 @@ class ImportedChats(msgspec.Struct, frozen=True, kw_only=True):
 
     chats: "list[ImportedChat]"
     personas: dict[str, str]
-    skipped: list[Skipped]
+    skipped: list[SkippedRecord]
     ignored: list[str]
 
 
@@ -65,16 +65,16 @@ def import_chats(
     and reported.
     """
     from cardbox_cli.chat.files import folders
-    from cardbox_cli.store.chats import Room
+    from cardbox_cli.store.chats import ChatStores
 
-    refuse_inside_turn("import chats, whose memory and personas are system text", hint=ANSWER)
-    root = folders.root_of(folder)
-    found, ignored = folders.chat_folders(root)
+    refuse_inside_turn("import chats, whose memory and personas are system text", hint=PUT_IN_ANSWER)
+    root = folders.project_root(folder)
+    found, ignored = folders.find_chat_folders(root)
     chosen = _chosen(found, chat, root)
     for path in chosen.values():
         folders.read_files(path, root)  # find unreadable files before anything is written
     with open_database() as database:
-        importing = _ChatImport(Room(database, session().project_id), root, replace=replace)
+        importing = _ChatImport(ChatStores(database, session().project_id), root, replace=replace)
         if chat is None:
             importing.take_personas()
         for chat_key, path in chosen.items():
@@ -102,20 +102,20 @@ def _chosen(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, P
 def _chats_hint(keys: Sequence[str]) -> str:
     if not keys:
         return "the folder contains no chats"
-    shown = ", ".join(spelled(key) for key in keys[:5])
+    shown = ", ".join(escape_line(key) for key in keys[:5])
     return f"the folder contains the chats {shown}{' and others' if len(keys) > 5 else ''}"
 
 
 class _ChatImport:
     """The import of some chats, one after the other."""
 
-    def __init__(self, room: "Room", root: Path, *, replace: bool) -> None:
+    def __init__(self, room: "ChatStores", root: Path, *, replace: bool) -> None:
         self._room = room
         self._root = root
         self._replace = replace
         self._chats: list[ImportedChat] = []
         self._personas: dict[str, str] = {}
-        self._skipped: list[Skipped] = []
+        self._skipped: list[SkippedRecord] = []
         self._ignored: list[str] = []
 
     def done(self, ignored: Sequence[str]) -> ImportedChats:
@@ -136,11 +136,11 @@ class _ChatImport:
         for file, data in folders.read_profiles(self._root).items():
             below = f"{records.PROFILES}/{file}"
             text = read_text(below, data, self._skipped)
-            name = records.persona_of(file) or ""
+            name = records.persona_name(file) or ""
             try:
                 outcome = import_persona(self._room, name, text, replace=self._replace)
             except InvalidInput as exc:
-                self._skipped.append(Skipped(below, None, exc.message))
+                self._skipped.append(SkippedRecord(below, None, exc.message))
             else:
                 self._personas[name] = outcome
 
@@ -155,14 +155,14 @@ class _ChatImport:
         try:
             self._chats.append(import_chat(self._room, files, replace=self._replace))
         except InvalidInput as exc:
-            self._skipped.append(Skipped(below, None, exc.message))
+            self._skipped.append(SkippedRecord(below, None, exc.message))
             return
         self._skipped += _named_below(below, files)
         self._ignored += [f"{below}/{name}" for name in files.ignored]
 
 
-def _named_below(folder: str, files: "ChatFiles") -> Iterator[Skipped]:
-    return (Skipped(f"{folder}/{each.file}", each.line, each.reason) for each in files.skipped)
+def _named_below(folder: str, files: "ChatFiles") -> Iterator[SkippedRecord]:
+    return (SkippedRecord(f"{folder}/{each.file}", each.line, each.reason) for each in files.skipped)
 
 
 def _sum_up(done: ImportedChats) -> None:
@@ -173,7 +173,7 @@ def _sum_up(done: ImportedChats) -> None:
         announce(f"skipped {len(done.skipped) - _MAX_LISTED} more; -o json lists all")
     for name, outcome in done.personas.items():
         if outcome == "kept":
-            announce(f"the persona {spelled(name)} differs and was not changed; {_TAKE}")
+            announce(f"the persona {escape_line(name)} differs and was not changed; {_TAKE}")
     for chat in done.chats:
         _announce_differences(chat)
     if done.ignored:
@@ -187,7 +187,7 @@ def _sum_up(done: ImportedChats) -> None:
 
 
 def _announce_differences(chat: "ImportedChat") -> None:
-    name = f"chat {spelled(chat.chat_key)}"
+    name = f"chat {escape_line(chat.chat_key)}"
     if chat.context == "kept":
         announce(f"{name} has a different active context, which stays; {_TAKE} and archives this one")
     if chat.memory == "kept":
@@ -197,7 +197,7 @@ def _announce_differences(chat: "ImportedChat") -> None:
 
 
 _IMPORTED_COLUMNS = (
-    Column("CHAT", lambda chat: spelled(chat.chat_key)),
+    Column("CHAT", lambda chat: escape_line(chat.chat_key)),
     Column("ENTRIES", lambda chat: str(chat.entries), right=True),
     Column("NEW", lambda chat: str(chat.new_entries), right=True),
     Column("CONTEXT", lambda chat: chat.context),
@@ -230,18 +230,18 @@ def export_chat(
     Imported entries are exported unchanged. Files that are up to date are not written.
     """
     from cardbox_cli.chat.files import chat_export, folders, records
-    from cardbox_cli.chat.files.reading_and_writing import files_of
-    from cardbox_cli.chat.persona_texts import personas
-    from cardbox_cli.store.chats import Room
+    from cardbox_cli.chat.files.reading_and_writing import encode_files
+    from cardbox_cli.chat.persona_texts import list_personas
+    from cardbox_cli.store.chats import ChatStores
 
-    root, place = folders.root_of(folder), f"{records.CHATS}/{_folder_name(key)}"
+    root, place = folders.project_root(folder), f"{records.CHATS}/{_folder_name(key)}"
     with open_database() as database, database.snapshot():
-        room = Room(database, session().project_id)
+        room = ChatStores(database, session().project_id)
         exported = chat_export.export_chat(room, key)
-        texts = {records.profile_file(str(each.name)): each.text for each in personas(room)}
-    files = {records.PROFILES: _valid_names(texts), place: files_of(exported.files)}
+        texts = {records.profile_file(str(each.name)): each.text for each in list_personas(room)}
+    files = {records.PROFILES: _valid_names(texts), place: encode_files(exported.files)}
     changed = {
-        below: folders.changes_of(root / below, root, texts, replace=replace)
+        below: folders.find_changes(root / below, root, texts, replace=replace)
         for below, texts in files.items()
     }
     for below, texts in changed.items():
@@ -249,7 +249,7 @@ def export_chat(
     for card_id in exported.gone:
         announce(f"warning: card {card_id} is gone and was left out")
     for context_id in exported.unnamed:
-        announce(f"warning: {spelled(context_id)} is not a valid file name, so it was left out")
+        announce(f"warning: {escape_line(context_id)} is not a valid file name, so it was left out")
     done = {
         "chat_key": key,
         "folder": str(root / place),
@@ -265,7 +265,7 @@ def _valid_names(texts: dict[str, str]) -> dict[str, str]:
 
     for name in texts:
         if not records.is_file_name(name):
-            announce(f"warning: {spelled(name)} is not a valid file name, so it was left out")
+            announce(f"warning: {escape_line(name)} is not a valid file name, so it was left out")
     return {name: text for name, text in texts.items() if records.is_file_name(name)}
 
 
@@ -276,7 +276,7 @@ def _paths(files: Mapping[str, Mapping[str, str]]) -> list[str]:
 def _folder_name(key: str) -> str:
     from cardbox_cli.chat.files import records
 
-    name = records.folder_of(key)
+    name = records.chat_folder(key)
     if name is None:
         raise InvalidInput(
             f"chat key {key!r} is not a valid folder name", hint="export a chat with another key"

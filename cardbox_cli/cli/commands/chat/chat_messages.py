@@ -17,11 +17,11 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.chats import ChatFence
-from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, DATABASE_URL, settings_from
+from cardbox_cli.settings import CHAT_EPOCH, CHAT_KEY, CHAT_RUN, DATABASE_URL, read_settings
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.transcript import Said
-    from cardbox_cli.store.chats import Room
+    from cardbox_cli.chat.transcript import AppendedEntry
+    from cardbox_cli.store.chats import ChatStores
     from cardbox_cli.store.connection.database import Database
 
 
@@ -37,11 +37,11 @@ MessageFile = Annotated[
 UserId = Annotated[str | None, Option(metavar="ID", help="The platform's id of the user.")]
 
 
-def room_of(database: "Database") -> "Room":
+def open_chat_stores(database: "Database") -> "ChatStores":
     """Return the chats of this run's project."""
-    from cardbox_cli.store.chats import Room
+    from cardbox_cli.store.chats import ChatStores
 
-    return Room(database, session().project_id, settings_from())
+    return ChatStores(database, session().project_id, read_settings())
 
 
 def message(text: str | None, file: str | None) -> str:
@@ -80,13 +80,13 @@ def key_and_message(given: Sequence[str], file: str | None) -> tuple[str, str]:
     raise UsageError(f"{what}; pass a key and a message", hint="quote a message that has spaces")
 
 
-def emit_said(said: "Said") -> None:
+def emit_entry(said: "AppendedEntry") -> None:
     """Print the appended entry; with -o id, its card."""
     remember_made(card_id=said.card_id)
     output.emit(said, table=lambda: _print_appended(said), ids=[said.card_id])
 
 
-def _print_appended(said: "Said") -> None:
+def _print_appended(said: "AppendedEntry") -> None:
     if not said.is_new:
         announce("nothing was appended: this message was delivered before")
     output.print_text(said.card_id)
@@ -112,8 +112,10 @@ def send_message(
 
     said = message(text, file)
     with open_database() as database:
-        sent = send(room_of(database), key, said, told=sender_metadata(message_id, user_id), turn=own_turn())
-        emit_said(sent)
+        sent = send(
+            open_chat_stores(database), key, said, told=sender_metadata(message_id, user_id), turn=own_turn()
+        )
+        emit_entry(sent)
 
 
 @verb(
@@ -143,13 +145,13 @@ def reply_to_chat(
     fence = own_run()
     own = fence if fence is not None and fence.chat_key == key else None
     with open_database() as database:
-        room = room_of(database)
+        room = open_chat_stores(database)
         if own is not None and room.chats.find(key) is None:
             raise NotFound(
                 f"the run's chat {key!r} is not in project {session().project_id!r} of this database",
                 hint=f"pass the database to the command of the run with --env {DATABASE_URL.name}",
             )
-        emit_said(reply(room, key, said, told=sender_metadata(message_id, None), turn=own_turn(), fence=own))
+        emit_entry(reply(room, key, said, told=sender_metadata(message_id, None), turn=own_turn(), fence=own))
 
 
 @verb("correct", "cbx chat correct telegram-chat-42 'I mean order 7, not 8'")
@@ -169,9 +171,9 @@ def correct_message(
     said = message(text, file)
     with open_database() as database:
         sent = correct(
-            room_of(database), key, said, told=sender_metadata(message_id, user_id), turn=own_turn()
+            open_chat_stores(database), key, said, told=sender_metadata(message_id, user_id), turn=own_turn()
         )
-        emit_said(sent)
+        emit_entry(sent)
     if sent.run_id is None:
         announce("no run is active: the message waits for the next one")
     else:

@@ -15,8 +15,8 @@ from typer import Option
 from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals
-from cardbox_cli.cli.commands.chat.chat_messages import room_of
-from cardbox_cli.cli.interactive_shell import LEAVE, Matches, Shell, converse, open_script
+from cardbox_cli.cli.commands.chat.chat_messages import open_chat_stores
+from cardbox_cli.cli.interactive_shell import LEAVE, Matches, Shell, open_script, run_repl
 from cardbox_cli.cli.options import compose_options, model_program
 from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.options.value_types import PROFILE
@@ -27,11 +27,18 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import ChatBusy, Findings, UsageError
 from cardbox_cli.model.chats import check_key
-from cardbox_cli.settings import Settings, settings_from
-from cardbox_cli.text import argument, conflict_message, one_line, printable, spelled, unknown_message
+from cardbox_cli.settings import Settings, read_settings
+from cardbox_cli.text import (
+    conflict_message,
+    escape_invisible,
+    escape_line,
+    excerpt,
+    quote_argument,
+    unknown_message,
+)
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.runs.chat_runner import Answered, ChatRunner
+    from cardbox_cli.chat.runs.chat_runner import ChatAnswer, ChatRunner
     from cardbox_cli.execution.worker.worker_program import Program
 
 
@@ -71,13 +78,13 @@ def run_chat(
     replies with `cbx chat reply`, these are the answer; otherwise its last output becomes the reply. New
     messages are added between two steps.
     """
-    from cardbox_cli.cli.options.model_program import check_command, environment_of, program_of
+    from cardbox_cli.cli.options.model_program import check_command, environment_of, make_program
 
     check_command(exec_)
     streaming = _streaming(answers) if stream else None
-    settings = settings_from(max_steps=max_steps)
+    settings = read_settings(max_steps=max_steps)
     where = database_target()
-    program = program_of(
+    program = make_program(
         exec_,
         where,
         settings,
@@ -96,7 +103,7 @@ def run_chat(
         if text is not None:
             from cardbox_cli.chat.transcript import send
 
-            send(room_of(database), key, text, turn=own_turn())
+            send(open_chat_stores(database), key, text, turn=own_turn())
     try:
         with _runner(program, settings, data) as runner, stopped_by_signals(runner.cancel) as received:
             answered = runner.answer(key, wait=wait)
@@ -136,9 +143,9 @@ def _run_profile(database: Any, name: str) -> dict[str, Any]:
 def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | None) -> "Iterator[ChatRunner]":
     from cardbox_cli.chat.runs.chat_runner import ChatRunner
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.worker.connections import Connections
+    from cardbox_cli.execution.worker.connections import WorkerConnectionPool
 
-    connections = Connections(
+    connections = WorkerConnectionPool(
         connecting(database_target()),
         lambda database, project_id: Runtime(database, project_id, settings=settings),
         longest_pause=settings.lease_time,
@@ -148,7 +155,7 @@ def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | No
         yield ChatRunner(connections, session().project_id, program, profile=profile, tell=announce)
 
 
-def _announce_run(answered: "Answered", streaming: "_Streaming | None", *, interrupted: bool) -> int:
+def _announce_run(answered: "ChatAnswer", streaming: "_Streaming | None", *, interrupted: bool) -> int:
     """Print the answer and return the exit code. Raises Findings for a failed run."""
     if answered.by_other:
         announce(f"run {answered.run_id} has already answered the message")
@@ -165,7 +172,7 @@ def _announce_run(answered: "Answered", streaming: "_Streaming | None", *, inter
         return INTERRUPTED
     raise Findings(
         f"run {answered.run_id} {answered.status}: {answered.error or answered.error_code}",
-        hint=f"{left}; for details run `cbx chat show {argument(answered.chat_key)}`",
+        hint=f"{left}; for details run `cbx chat show {quote_argument(answered.chat_key)}`",
     )
 
 
@@ -219,7 +226,7 @@ class _StreamListener:
             self._is_text = self._any_text or not _NOT_TEXT.match(self._held.lstrip())
         if self._is_text:
             self._streaming.printed += self._held
-            sys.stdout.write(printable(self._held))
+            sys.stdout.write(escape_invisible(self._held))
             sys.stdout.flush()
             self._held = ""
 
@@ -263,15 +270,15 @@ def open_chat(
             "cbx chat open cannot be used inside cbx shell", hint="leave the shell with `exit` first"
         )
     with Shell(session()) as shell:
-        talk = Talk(shell, key, _as_words(click.get_current_context()))
+        talk = Talk(shell, key, _given_option_words(click.get_current_context()))
         if sys.stdin.isatty() and sys.stdout.isatty():
-            announce(f"chat {spelled(key)}: type a message; /help lists the commands, Ctrl-D leaves")
-            return converse(talk)
+            announce(f"chat {escape_line(key)}: type a message; /help lists the commands, Ctrl-D leaves")
+            return run_repl(talk)
         with open_script("-") as lines:
             return talk.run_script(lines)
 
 
-def _as_words(context: click.Context) -> list[str]:
+def _given_option_words(context: click.Context) -> list[str]:
     """Return the given options as words for `cbx chat run`."""
     return [
         word
@@ -338,7 +345,7 @@ class Talk:
 
     @property
     def prompt(self) -> str:
-        return f"{one_line(self._key, 30)}> "
+        return f"{excerpt(self._key, 30)}> "
 
     def run(self, line: str) -> int:
         """Run a line, report its failure, and return the exit code."""

@@ -4,22 +4,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from cardbox_cli.cli.commands.chat.chat_messages import room_of
+from cardbox_cli.cli.commands.chat.chat_messages import open_chat_stores
 from cardbox_cli.cli.options.shared_options import ChatKey, Limit, column_option
 from cardbox_cli.cli.options.value_types import CHAT
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, chosen, print_below
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, choose_columns, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, NotFound
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import PREVIEW
-from cardbox_cli.text import flat, format_age, format_count, format_time, one_line, spelled
+from cardbox_cli.text import escape_line, excerpt, flatten, format_age, format_count, format_time
 
 if TYPE_CHECKING:
-    from cardbox_cli.chat.chat_view import ChatView, Kept
-    from cardbox_cli.chat.why import Explained
+    from cardbox_cli.chat.chat_view import ChatView, TranscriptSummary
+    from cardbox_cli.chat.why import MemoryExplanation
     from cardbox_cli.model.chats import Entry
 
 
@@ -44,11 +44,11 @@ def list_chats(
     columns: Annotated[str | None, column_option("chat,entries,used")] = None,
 ) -> None:
     """List the chats of the project, or the archived contexts of a chat, newest first."""
-    from cardbox_cli.chat.chat_view import archives
+    from cardbox_cli.chat.chat_view import list_archives
 
-    shown = chosen(_CHAT_COLUMNS if key is None else _ARCHIVE_COLUMNS, columns)
+    shown = choose_columns(_CHAT_COLUMNS if key is None else _ARCHIVE_COLUMNS, columns)
     with open_database() as database, database.snapshot():
-        room = room_of(database)
+        room = open_chat_stores(database)
         if key is None:
             output.emit_list(
                 room.chats.all(limit=limit or None),
@@ -58,23 +58,23 @@ def list_chats(
             )
             return
         output.emit_list(
-            archives(room, key, limit=limit or None),
+            list_archives(room, key, limit=limit or None),
             columns=shown,
             item_id=lambda archive: archive.context_id,
-            empty=f"chat {spelled(key)} has no archived context",
+            empty=f"chat {escape_line(key)} has no archived context",
         )
 
 
 _ARCHIVE_COLUMNS = (
     Column("CONTEXT", lambda archive: archive.context_id),
-    Column("TITLE", lambda archive: one_line(archive.title or NOTHING, PREVIEW)),
-    Column("REASON", lambda archive: one_line(archive.reason or NOTHING, PREVIEW), spare=1),
+    Column("TITLE", lambda archive: excerpt(archive.title or NOTHING, PREVIEW)),
+    Column("REASON", lambda archive: excerpt(archive.reason or NOTHING, PREVIEW), spare=1),
     Column("MESSAGES", lambda archive: str(archive.messages), right=True),
     Column("AGE", lambda archive: format_age(archive.archived_at), right=True),
-    Column("LAST ANSWER", lambda archive: one_line(archive.checkpoint_preview or NOTHING, PREVIEW)),
+    Column("LAST ANSWER", lambda archive: excerpt(archive.checkpoint_preview or NOTHING, PREVIEW)),
 )
 _CHAT_COLUMNS = (
-    Column("CHAT", lambda chat: spelled(chat.chat_key)),
+    Column("CHAT", lambda chat: escape_line(chat.chat_key)),
     Column("ENTRIES", lambda chat: str(chat.entries), right=True),
     Column("CONTEXT", lambda chat: chat.context_id or NOTHING),
     Column("USED", lambda chat: format_age(chat.updated_at), right=True),
@@ -93,17 +93,17 @@ _CHAT_COLUMNS = (
 )
 def show_chat(key: ChatKey) -> None:
     """Show a chat on one page: its active context, its transcript and its last runs."""
-    from cardbox_cli.chat.chat_view import view
+    from cardbox_cli.chat.chat_view import read_chat_view
 
     with open_database() as database, database.snapshot():
-        seen = view(room_of(database), key)
+        seen = read_chat_view(open_chat_stores(database), key)
     ids = [] if seen.context_id is None else [seen.context_id]
     output.emit(seen, table=lambda: _print_chat(seen), ids=ids)
 
 
 def _print_chat(seen: "ChatView") -> None:
     output.facts(
-        ("chat", spelled(seen.chat_key)),
+        ("chat", escape_line(seen.chat_key)),
         ("context", _context(seen)),
         ("box", seen.context_box_id),
         ("reset", None if seen.reset_by is None else f"{seen.reset_by}, {format_time(seen.reset_at)}"),
@@ -127,17 +127,17 @@ def _context(seen: "ChatView") -> str:
 def _running(seen: "ChatView") -> str | None:
     if seen.running is None:
         return None
-    owner = spelled(seen.owner or "nobody")
+    owner = escape_line(seen.owner or "nobody")
     return f"{seen.running}, by {owner}, lease until {format_time(seen.lease_expires_at)}"
 
 
-def _transcript(kept: "Kept") -> str:
+def _transcript(kept: "TranscriptSummary") -> str:
     boxes = f" in {format_count(kept.boxes, 'box')}, kept permanently" if kept.entries else ""
     unanswered = f"; {kept.unanswered} unanswered" if kept.unanswered else ""
     return f"{format_count(kept.entries, 'entry')}{boxes}{unanswered}"
 
 
-def _window(kept: "Kept") -> str:
+def _window(kept: "TranscriptSummary") -> str:
     window = kept.window
     seen = window.last - window.first
     places = f", from {window.first} to {window.last - 1}" if seen else ""
@@ -153,7 +153,7 @@ _MESSAGE_COLUMNS = (
     Column(
         "MESSAGE",
         lambda numbered: (
-            flat(numbered[1].content) if numbered[1].state == "present" else f"({numbered[1].state} card)"
+            flatten(numbered[1].content) if numbered[1].state == "present" else f"({numbered[1].state} card)"
         ),
     ),
 )
@@ -162,7 +162,7 @@ _RUN_COLUMNS = (
     Column("STATUS", lambda run: run.status),
     Column("BEGAN", lambda run: format_time(run.started_at) or NOTHING),
     Column("ENDED", lambda run: format_time(run.ended_at) or NOTHING, spare=1),
-    Column("ERROR", lambda run: one_line(run.error or NOTHING, 200)),
+    Column("ERROR", lambda run: excerpt(run.error or NOTHING, 200)),
 )
 _STEP_COLUMNS = (
     Column("#", lambda step: str(step.number), right=True),
@@ -187,21 +187,21 @@ def show_transcript(
     key: ChatKey, limit: Limit = 30, columns: Annotated[str | None, column_option("said,role,text")] = None
 ) -> None:
     """Print the last entries of a chat's transcript, in order: messages of users and sent replies."""
-    from cardbox_cli.chat.chat_view import entries
+    from cardbox_cli.chat.chat_view import list_entries
 
-    shown = chosen(_ENTRY_COLUMNS, columns)
+    shown = choose_columns(_ENTRY_COLUMNS, columns)
     with open_database() as database, database.snapshot():
-        found = entries(room_of(database), key, limit=limit or None)
+        found = list_entries(open_chat_stores(database), key, limit=limit or None)
     output.emit_list(
-        map(_as_json, found),
+        map(_entry_json, found),
         columns=shown,
         item_id=lambda entry: entry["card_id"],
-        empty=f"chat {spelled(key)} has no messages",
+        empty=f"chat {escape_line(key)} has no messages",
     )
 
 
-def _as_json(entry: "Entry") -> dict[str, Any]:
-    from cardbox_cli.model.chats import said_at, told_of
+def _entry_json(entry: "Entry") -> dict[str, Any]:
+    from cardbox_cli.model.chats import chat_metadata, message_time
 
     card = entry.card
     return {
@@ -210,8 +210,8 @@ def _as_json(entry: "Entry") -> dict[str, Any]:
         "text": entry.text,
         "card_id": entry.card_id,
         "state": "gone" if card is None else "present",
-        "told": {} if card is None else told_of(card),
-        "said_at": None if card is None else said_at(card),
+        "told": {} if card is None else chat_metadata(card),
+        "said_at": None if card is None else message_time(card),
         "created_at": None if card is None else card.created_at,
     }
 
@@ -220,7 +220,7 @@ _ENTRY_COLUMNS = (
     Column("#", lambda entry: str(entry["position"]), right=True),
     Column("SAID", lambda entry: format_time(entry["said_at"]) or NOTHING, spare=1),
     Column("ROLE", lambda entry: entry["role"] or NOTHING),
-    Column("TEXT", lambda entry: flat(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
+    Column("TEXT", lambda entry: flatten(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
 )
 
 
@@ -240,10 +240,10 @@ def explain_chat(key: ChatKey) -> None:
     The most frequent cause is a different key: a new topic is a new key. Exit code 0 if it remembers
     something, 8 if it starts empty.
     """
-    from cardbox_cli.chat.why import explain
+    from cardbox_cli.chat.why import explain_memory
 
     with open_database() as database, database.snapshot():
-        found = explain(room_of(database), key)
+        found = explain_memory(open_chat_stores(database), key)
     if not found.exists and not found.causes:
         raise NotFound(
             f"no chat {key!r} in project {session().project_id!r}, and none with a similar key",
@@ -251,11 +251,11 @@ def explain_chat(key: ChatKey) -> None:
         )
     output.emit(found, table=lambda: _print_explanation(found), ids=[each.chat_key for each in found.near])
     if not found.well:
-        raise Findings(f"chat {spelled(key)} starts without memory")
+        raise Findings(f"chat {escape_line(key)} starts without memory")
 
 
-def _print_explanation(found: "Explained") -> None:
-    output.print_text(f"chat {spelled(found.chat_key)}: {found.summary}")
+def _print_explanation(found: "MemoryExplanation") -> None:
+    output.print_text(f"chat {escape_line(found.chat_key)}: {found.summary}")
     for cause in found.causes:
         output.print_text(f"{cause.cause}: {cause.proves}")
         if cause.fix is not None:
@@ -264,7 +264,7 @@ def _print_explanation(found: "Explained") -> None:
 
 
 _NEAR_COLUMNS = (
-    Column("NEAR KEY", lambda near: spelled(near.chat_key)),
+    Column("NEAR KEY", lambda near: escape_line(near.chat_key)),
     Column("ENTRIES", lambda near: str(near.entries), right=True),
     Column("CONTEXT", lambda near: "active" if near.has_context else NOTHING),
     Column("USED", lambda near: format_age(near.updated_at), right=True),

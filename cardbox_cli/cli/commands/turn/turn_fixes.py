@@ -15,7 +15,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.verb import verb
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.recovery.fixes import Fixed
+    from cardbox_cli.execution.recovery.fixes import FixOutcome
     from cardbox_cli.execution.runtime import Runtime
 
 
@@ -23,12 +23,12 @@ _REFUSED = "cbx rejects what it writes for the turn"
 _UNFENCED = "it belongs to another system, so cbx cannot reject what it writes"
 
 
-def run_fix(turn: str, do: "Callable[..., Fixed]", **given: Any) -> None:
+def run_fix(turn: str, do: "Callable[..., FixOutcome]", **given: Any) -> None:
     """Fix a turn with a function of `recovery.fixes` that takes the actor and the command's options."""
     free_turn(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **given))
 
 
-def free_turn(turn: str, do: "Callable[[Runtime, str], Fixed]") -> None:
+def free_turn(turn: str, do: "Callable[[Runtime, str], FixOutcome]") -> None:
     """Fix a turn with a function of `recovery.fixes`, and print the outcome."""
 
     with runtime() as run:
@@ -126,7 +126,7 @@ def rebox_turn(
     """Change the context or output box of a waiting turn."""
     from cardbox_cli.execution.recovery import fixes
 
-    def do(run: "Runtime", turn_id: str, *, actor: str) -> "Fixed":
+    def do(run: "Runtime", turn_id: str, *, actor: str) -> "FixOutcome":
         boxes = resolving_boxes(run.database, run.project_id)
         return fixes.rebox(
             run,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.actor import actor
-from cardbox_cli.cli.command_runtime import connecting, runtime, stopped_by_signals, wired
+from cardbox_cli.cli.command_runtime import connecting, make_runtime, runtime, stopped_by_signals
 from cardbox_cli.cli.last_ids import remember_made, resolving_turns
 from cardbox_cli.cli.options import model_program
 from cardbox_cli.cli.options.shared_options import EndTimeout, TurnId
@@ -22,14 +22,14 @@ from cardbox_cli.cli.terminal.turn_report import refuse
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.settings import settings_from
+from cardbox_cli.settings import read_settings
 from cardbox_cli.text import command_line, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime
-    from cardbox_cli.execution.worker.runner import Outcome
+    from cardbox_cli.execution.worker.runner import RunOutcome
     from cardbox_cli.execution.worker.worker_program import Program
-    from cardbox_cli.orchestration.replay import Again, Compared, TurnOutcome
+    from cardbox_cli.orchestration.replay import OutcomeComparison, ReplayOptions, TurnOutcome
     from cardbox_cli.store.views.turn_views import TurnViews
 
 
@@ -60,7 +60,7 @@ def replay_program(
     where = database_target()
     snapshots = (read_snapshot(step.metadata) for step in run.turns.steps(turn_id))
     asked = next(filter(None, snapshots), None)
-    return model_program.program_of(
+    return model_program.make_program(
         command,
         where,
         run.settings,
@@ -81,11 +81,11 @@ def own_target() -> str:
     return f"replay-{uuid6.uuid7().hex}"
 
 
-def ask_again(run: "Runtime", turn_id: str, again: "Again") -> list[str]:
+def ask_again(run: "Runtime", turn_id: str, again: "ReplayOptions") -> list[str]:
     """Request the turns and return their ids. Raises NotAccepted."""
-    from cardbox_cli.orchestration.replay import ask_again
+    from cardbox_cli.orchestration.replay import dispatch_replays
 
-    asked = ask_again(run, turn_id, again)
+    asked = dispatch_replays(run, turn_id, again)
     if asked[-1].result.status != "accepted":
         refuse(asked[-1])
     last = asked[-1].result
@@ -142,14 +142,14 @@ def _work(worker_target: str, program: "Program") -> None:
     from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
 
-    settings = settings_from()
+    settings = read_settings()
     plan = WorkerPlan(target=worker_target, program=program, project_id=session().project_id, mode="drain")
     with Wakeups(announce) as wakeups, WakeupListener() as listener:
         Worker(
             plan,
             settings,
             connect=connecting(database_target()),
-            make_runtime=lambda database, project_id: wired(database, project_id, settings, wakeups),
+            make_runtime=lambda database, project_id: make_runtime(database, project_id, settings, wakeups),
             journal=_Journal(),
             listener=listener,
         ).run()
@@ -162,7 +162,7 @@ class _Journal:
         if text.startswith("warning"):
             announce(text)
 
-    def ended(self, project_id: str, outcome: "Outcome") -> None:
+    def write_outcome(self, project_id: str, outcome: "RunOutcome") -> None:
         announce(f"turn {outcome.agent_turn_id}: {outcome.kind} {outcome.message}")
 
 
@@ -184,7 +184,7 @@ def print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> N
         )
 
 
-def _print_table(first: "TurnOutcome", beside: "Sequence[Compared]") -> None:
+def _print_table(first: "TurnOutcome", beside: "Sequence[OutcomeComparison]") -> None:
     print_table(_OUTCOME_COLUMNS, [(first, None), *((each.outcome, each) for each in beside)])
     for each in beside:
         if not each.same_text:
@@ -193,7 +193,7 @@ def _print_table(first: "TurnOutcome", beside: "Sequence[Compared]") -> None:
             output.print_painted(compared(first.text, each.outcome.text))
 
 
-def _changed_words(each: "Compared | None") -> str:
+def _changed_words(each: "OutcomeComparison | None") -> str:
     if each is None:
         return NOTHING
     return "same" if each.same_text else f"+{each.words_added} -{each.words_removed}"
@@ -251,7 +251,7 @@ def replay_turn(
     Exit 8 if one of the turns does not succeed, 124 when --timeout elapses.
     """
     from cardbox_cli.execution.turn_summary import wait_for_end
-    from cardbox_cli.orchestration.replay import Again
+    from cardbox_cli.orchestration.replay import ReplayOptions
 
     with runtime() as run:
         turns = resolving_turns(run.database, run.project_id)
@@ -267,7 +267,9 @@ def replay_turn(
                 tools=tools,
                 trust_stored_commands=trust_stored_commands,
             )
-        asked = ask_again(run, turn_id, Again(times=times, profile_name=profile, worker_target=target))
+        asked = ask_again(
+            run, turn_id, ReplayOptions(times=times, profile_name=profile, worker_target=target)
+        )
         if program is not None and target is not None:
             run_here(run, asked, target, program)
         elif no_wait:
@@ -302,7 +304,7 @@ def fork_turn(
 
     The old turn does not change. With --exec, the new one runs here and is compared; else workers run it.
     """
-    from cardbox_cli.orchestration.replay import Again
+    from cardbox_cli.orchestration.replay import ReplayOptions
 
     with runtime() as run:
         turns = resolving_turns(run.database, run.project_id)
@@ -318,7 +320,7 @@ def fork_turn(
                 tools=tools,
                 trust_stored_commands=trust_stored_commands,
             )
-        wanted = Again(profile_name=profile, worker_target=target, at=at, instruction=instruction)
+        wanted = ReplayOptions(profile_name=profile, worker_target=target, at=at, instruction=instruction)
         asked = ask_again(run, turn_id, wanted)
         if program is not None and target is not None:
             run_here(run, asked, target, program)

@@ -25,27 +25,34 @@ from cardbox_cli.cli.project_database import lag_note, open_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import EVENT_COLUMNS, INBOX_COLUMNS, TURN_COLUMNS, short_or_nothing
-from cardbox_cli.cli.terminal.list_output import Listing, filtered, none_of, show_list
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, chosen, picked, print_table
-from cardbox_cli.cli.terminal.watch import between_looks
+from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_readers, show_list
+from cardbox_cli.cli.terminal.table_layout import (
+    NOTHING,
+    Column,
+    Columns,
+    choose_columns,
+    pick_columns,
+    print_table,
+)
+from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES, LogTail, Step, last_lines
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.text import (
-    argument,
     conflict_message,
-    flat,
+    excerpt,
+    flatten,
     format_duration,
     format_time,
-    indented,
-    one_line,
+    indent_lines,
+    quote_argument,
 )
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Branch, TurnView
     from cardbox_cli.model.execution.turns import CommandLog
-    from cardbox_cli.store.connection.project_store import Further
+    from cardbox_cli.store.connection.project_store import FurtherCount
     from cardbox_cli.store.views.batch_views import BatchRow
     from cardbox_cli.store.views.turn_views import StoredTurn, TurnFilter, TurnRow, TurnViews
 
@@ -87,13 +94,13 @@ def list_turns(
     first, last = parse_span(since, until)
     status = status if end is None else ENDED
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
-    pause = between_looks(watch, interval)
-    shown = chosen(TURN_COLUMNS, columns)
+    pause = poll_interval(watch, interval)
+    shown = choose_columns(TURN_COLUMNS, columns)
     with open_turns() as turns:
-        read, further = filtered(turns.newest, turns.further, where)
+        read, further = filter_readers(turns.newest, turns.further, where)
         if end is not None:
-            read, further = _with_end(turns, where, end)
-        empty = none_of("turns", narrowed=where != TurnFilter())
+            read, further = _filter_by_end(turns, where, end)
+        empty = empty_note("turns", narrowed=where != TurnFilter())
         listing = Listing(
             lambda size: map(summary, read(size)),
             further,
@@ -105,17 +112,17 @@ def list_turns(
         show_list(listing, turns.database, interval=pause)
 
 
-def _with_end(
+def _filter_by_end(
     turns: "TurnViews", where: "TurnFilter", end: str
-) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], Further]]":
+) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], FurtherCount]]":
     """How to read those that ended so. How many are behind one nobody knows: an end may take working out."""
     from cardbox_cli.execution.turn_summary import summary
-    from cardbox_cli.store.connection.project_store import Further
+    from cardbox_cli.store.connection.project_store import FurtherCount
 
     def read(size: int | None) -> "Iterable[TurnRow]":
         return islice((turn for turn in turns.newest(where) if summary(turn).end_status == end), size)
 
-    return read, lambda _: Further(0, False)
+    return read, lambda _: FurtherCount(0, False)
 
 
 # --- one turn
@@ -136,7 +143,7 @@ def show_turn(turn: LastTurnId = LAST) -> None:
     with open_turns() as turns, turns.database.snapshot():
         for note in lag_note(turns.database):
             announce(note)
-        stored = turns.story(turns.resolve(turn))
+        stored = turns.read_all(turns.resolve(turn))
     seen = view_turn(stored)
     output.emit(seen, table=lambda: _print_turn(stored, seen), ids=[seen.agent_turn_id])
 
@@ -161,12 +168,14 @@ def _print_turn(stored: "StoredTurn", seen: "TurnView") -> None:
     )
     _section("findings", _FINDING_COLUMNS, seen.findings)
     _section(
-        "inbox", picked(INBOX_COLUMNS, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"), seen.inbox
+        "inbox",
+        pick_columns(INBOX_COLUMNS, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"),
+        seen.inbox,
     )
     _section("steps", _STEP_COLUMNS, list(enumerate(seen.steps, 1)))
     _section("waiting tools", _WAITING_COLUMNS, seen.waiting_tools)
     _section("edges", _EDGE_COLUMNS, seen.edges)
-    _section("children", picked(TURN_COLUMNS, "ID", "AGENT", "STATUS", "END"), seen.children)
+    _section("children", pick_columns(TURN_COLUMNS, "ID", "AGENT", "STATUS", "END"), seen.children)
     _section("timeline", EVENT_COLUMNS, seen.timeline)
     _section("stderr", _LOG_COLUMNS, seen.logs)
     output.print_lines(end_of_stderr(seen))
@@ -183,7 +192,7 @@ def _status(stored: "StoredTurn", seen: "TurnView") -> str:
     state = " ".join(part for part in (seen.status, seen.end_status) if part)
     deadline, record = stored.turn.resume_deadline, stored.record
     until = f", waits until {format_time(deadline)}" if deadline else ""
-    error = f": {one_line(record.error, 200)}" if record and record.error else ""
+    error = f": {excerpt(record.error, 200)}" if record and record.error else ""
     return f"{state}, epoch {seen.turn_epoch}{until}{error}"
 
 
@@ -192,7 +201,7 @@ def _took(step: Step) -> str:
 
 
 def _last_line(log: "LogTail") -> str:
-    return one_line(next(iter(last_lines(log.stderr_tail, 1)), NOTHING), 200)
+    return excerpt(next(iter(last_lines(log.stderr_tail, 1)), NOTHING), 200)
 
 
 def _end_of(agent_id: str | None, turn_id: str | None) -> str:
@@ -207,7 +216,7 @@ _STEP_COLUMNS = (
     Column("BEGAN", lambda numbered: format_time(numbered[1].started_at) or NOTHING),
     Column("TOOK", lambda numbered: _took(numbered[1]), right=True),
     Column("REQUEST", lambda numbered: short_or_nothing(numbered[1].request_box_id)),
-    Column("ERROR", lambda numbered: one_line(numbered[1].error or NOTHING, 200)),
+    Column("ERROR", lambda numbered: excerpt(numbered[1].error or NOTHING, 200)),
 )
 _WAITING_COLUMNS = (
     Column("CALL", lambda tool: tool.tool_call_id),
@@ -219,7 +228,7 @@ _WAITING_COLUMNS = (
 )
 _FINDING_COLUMNS = (
     Column("RULE", lambda found: found.rule),
-    Column("MESSAGE", lambda found: one_line(found.message, 200)),
+    Column("MESSAGE", lambda found: excerpt(found.message, 200)),
 )
 _LOG_COLUMNS = (
     Column("STEP", lambda log: short_id(log.step_id)),
@@ -289,7 +298,7 @@ def show_trace(
     )
 
 
-def _by_batch(branches: "Sequence[Branch]") -> "list[tuple[str | None, list[Branch]]]":
+def _group_by_batch(branches: "Sequence[Branch]") -> "list[tuple[str | None, list[Branch]]]":
     """Group branches by batch, in the order of its tasks; None for those without a batch."""
     groups: dict[str | None, list[Branch]] = {}
     for branch in branches:
@@ -307,7 +316,7 @@ class _Drawing:
 
     def draw(self, trace_id: str | None, tops: "Sequence[Branch]") -> None:
         self._line("", f"trace {trace_id or '-'}")
-        for batch_id, branches in _by_batch(tops):
+        for batch_id, branches in _group_by_batch(tops):
             if batch_id is not None:
                 self._line("", self._batch(batch_id))
                 self._below(branches, trace_id, "")
@@ -320,7 +329,7 @@ class _Drawing:
         place = "" if branch.task_index is None else f"{branch.task_index}: "
         other = "" if branch.trace_id in (None, trace_id) else f"  trace {branch.trace_id}"
         self._line(lead, f"{place}{branch.agent_turn_id}  {branch.agent_id}  {outcome}{other}")
-        groups = _by_batch(branch.children)
+        groups = _group_by_batch(branch.children)
         for batch_id, branches in groups:
             is_last = branches is groups[-1][1]
             if batch_id is None:
@@ -344,7 +353,7 @@ class _Drawing:
         return f"{batch_id}{known}"
 
     def _line(self, lead: str, text: str) -> None:
-        output.print_text(flat(f"{lead}{text}"))
+        output.print_text(flatten(f"{lead}{text}"))
 
 
 # --- logs
@@ -378,7 +387,7 @@ def show_logs(
         turn_id = turns.resolve(turn)
         steps = TurnStore(turns.database, turns.project_id).steps(turn_id)
         step_id = None if step is None else _named_step_id(steps, step, turn_id)
-        logs = store.of_turn(turn_id, step_id=step_id)
+        logs = store.list_by_turn(turn_id, step_id=step_id)
     numbers = _step_numbers(steps)
     output.emit(
         [{"step": numbers.get(log.step_id), **msgspec.structs.asdict(log)} for log in logs],
@@ -399,7 +408,7 @@ def _print_logs(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
             output.print_text()
         output.print_painted([("bold", _log_headline(log, numbers.get(log.step_id)))])
         if log.stderr:
-            output.print_text(indented(log.stderr.rstrip("\n")))
+            output.print_text(indent_lines(log.stderr.rstrip("\n")))
 
 
 def _log_headline(log: "CommandLog", number: int | None) -> str:
@@ -418,7 +427,7 @@ def _truncation_note(log: "CommandLog") -> str:
 
 
 def _named_step_id(steps: "Sequence[Step]", given: str, turn_id: str) -> str:
-    from cardbox_cli.execution.requests.recorded_requests import named_step
+    from cardbox_cli.execution.requests.recorded_requests import find_step
 
-    shows = f"`cbx turn show {argument(short_id(turn_id))}`"
-    return named_step(steps, given, f"turn {turn_id!r}", shows).step_id
+    shows = f"`cbx turn show {quote_argument(short_id(turn_id))}`"
+    return find_step(steps, given, f"turn {turn_id!r}", shows).step_id

@@ -28,7 +28,7 @@ from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import END_STATUSES
-from cardbox_cli.text import conflict_message, flat
+from cardbox_cli.text import conflict_message, flatten
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Event
@@ -68,7 +68,7 @@ def _events(
     with ExitStack() as stack:
         pause: Callable[[float], None] | None = None
         while True:
-            stored = turns.story(turn_id)
+            stored = turns.read_all(turn_id)
             seen = view_turn(stored)
             now = Counter(seen.timeline)
             new = now - printed
@@ -83,7 +83,7 @@ def _events(
 
 def _print_event(event: "Event") -> None:
     moment, name, text = (column.text(event) for column in EVENT_COLUMNS)
-    output.print_text(flat(f"{moment}  {name:11}  {text}"))
+    output.print_text(flatten(f"{moment}  {name:11}  {text}"))
     sys.stdout.flush()
 
 
