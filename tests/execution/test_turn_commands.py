@@ -262,7 +262,7 @@ class TestWait:
         result = cbx("turn", "wait", turn)
         assert (result.code, result.out) == (8, "")
         assert result.err == (
-            f"error: turn {turn} ended: canceled: enough\nhint: `cbx turn show {turn}` tells the story\n"
+            f"error: turn {turn} ended: canceled: enough\nhint: `cbx turn show {turn}` shows the details\n"
         )
         as_json = cbx("turn", "wait", turn, "-o", "json")
         assert (as_json.code, as_json.json()["end_status"]) == (8, "canceled")

@@ -120,7 +120,7 @@ def require_success(seen: "TurnView", error: str | None) -> None:
         logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if seen.logs else ""
         raise Findings(
             f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
-            hint=f"{logs}`cbx turn show {turn}` tells the story",
+            hint=f"{logs}`cbx turn show {turn}` shows the details",
             details={"agent_turn_id": seen.agent_turn_id, "end_status": seen.end_status},
         )
 

@@ -50,7 +50,7 @@ def test_everything_says_why_a_turn_failed(cbx: Cbx, failed: str, shown: Callabl
     assert (waited.code, waited.out) == (8, "")
     assert waited.err == (
         f"{tail}error: turn {failed} ended: failed: the command ended with exit code 3\n"
-        f"hint: `cbx turn logs {failed}` shows what its commands wrote, `cbx turn show {failed}` tells the story\n"
+        f"hint: `cbx turn logs {failed}` shows what its commands wrote, `cbx turn show {failed}` shows the details\n"
     )
 
     why = cbx("why", failed, "-o", "json").json()
@@ -121,7 +121,7 @@ def test_a_database_without_the_table_says_that_it_keeps_none(
     assert shown(turn)["logs"] == []
     assert cbx("turn", "wait", turn).err == (
         f"error: turn {turn} ended: failed: the command ended with exit code 3\n"
-        f"hint: `cbx turn show {turn}` tells the story\n"
+        f"hint: `cbx turn show {turn}` shows the details\n"
     )
     assert f"`cbx turn show {turn}` shows the reason" in cbx("why", turn, "-o", "json").json()["next_actor"]
     assert succeed(cbx("db", "gc", "--dry-run")) == "nothing to purge\n"
