@@ -5,19 +5,9 @@ import unicodedata
 
 import pytest
 
-from cardbox_cli.text import (
-    breaks_line,
-    command_line,
-    indent_lines,
-    indent_margin,
-    is_visible,
-    join_lines,
-    quote_argument,
-    quote_word,
-    search_words,
-    skip_to_match,
-    word_pattern,
-)
+from cardbox_cli.text.command_lines import command_line, quote_argument, quote_word
+from cardbox_cli.text.escaping import breaks_line, indent_lines, indent_margin, is_visible, join_lines
+from cardbox_cli.text.search_terms import search_words, skip_to_match, word_pattern
 
 ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 

@@ -15,7 +15,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Archive
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.store.chats import ChatStores
-from cardbox_cli.text import conflict_message, unknown_message
+from cardbox_cli.text.error_messages import conflict_message, unknown_message
 
 NEW = "chat_context_new"
 LIST = "chat_context_list"

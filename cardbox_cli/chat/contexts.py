@@ -29,7 +29,7 @@ from cardbox_cli.model.chats import PREVIEW, Archive, Chat, ResetBy
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.ids import unique
 from cardbox_cli.store.chats import ChatStores
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 # --- search: the database returns a few of the newest candidates, and `context_search` ranks them
 

@@ -11,7 +11,7 @@ import click
 
 from cardbox_cli.cli.session import Session
 from cardbox_cli.errors import CbxError, InvalidInput, UsageError
-from cardbox_cli.text import escape_invisible, indent_margin, redact_credentials
+from cardbox_cli.text.escaping import escape_invisible, indent_margin, redact_credentials
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141

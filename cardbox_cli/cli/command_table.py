@@ -56,7 +56,7 @@ COMMANDS: dict[str, str | Noun] = {
         modules={
             "box_changes": "create append replace fork edit delete",
             "box_show": "show",
-            "box_list_diff_verify": "list diff verify",
+            "box_views": "list diff verify",
             "box_repair": "repair compress expand",
         },
     ),
@@ -192,7 +192,7 @@ COMMANDS: dict[str, str | Noun] = {
         },
         modules={
             "turn_views": "list show trace logs",
-            "turn_watch_wait_report": "watch wait report",
+            "turn_progress": "watch wait report",
             "turn_fixes": "nudge retry stop reclaim requeue fail rebox rebuild",
             "turn_replay": "replay fork",
         },
@@ -263,7 +263,7 @@ _LEARN_MORE = (
 )
 
 # Root commands that share a module.
-_SHARED = dict.fromkeys(("delegate", "launch", "ask", "fork-join"), "delegate_launch_ask_fork_join")
+_SHARED = dict.fromkeys(("delegate", "launch", "ask", "fork-join"), "delegation")
 
 
 class Root(LazyGroup):

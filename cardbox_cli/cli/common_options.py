@@ -49,7 +49,7 @@ FORMATS = {
 def known_format(place: str, name: str) -> str:
     """Return `name`, the value of a variable or file `place`. Raises UsageError for an unknown format."""
     if name not in FORMATS:
-        from cardbox_cli.text import unknown_message
+        from cardbox_cli.text.error_messages import unknown_message
 
         raise UsageError(
             f"{place}: {unknown_message('format', name, FORMATS)}",
@@ -65,7 +65,7 @@ class _Choice(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as exc:
-            from cardbox_cli.text import did_you_mean
+            from cardbox_cli.text.error_messages import did_you_mean
 
             guess = did_you_mean(str(value), self.choices)
             self.fail(f"{exc.message.removesuffix('.')}{guess or '.'}", param, ctx)

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem, ShellComplete, split_arg_stri
 from cardbox_cli.cli.command_table import COMPLETING, root
 from cardbox_cli.cli.options.value_types import FILES
 from cardbox_cli.cli.session import ProcessContext, Session
-from cardbox_cli.text import excerpt, is_visible
+from cardbox_cli.text.escaping import excerpt, is_visible
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database

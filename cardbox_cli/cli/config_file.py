@@ -122,7 +122,7 @@ class _Reader:
         return Configured(",".join(names), self._place(command))
 
     def _refuse_key(self, what: str, key: str, known: Iterable[str]) -> NoReturn:
-        from cardbox_cli.text import unknown_message
+        from cardbox_cli.text.error_messages import unknown_message
 
         raise UsageError(
             f"{self._place(key)}: {unknown_message(what, key, known)}",

@@ -31,7 +31,7 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.store.connection.target import may_hold_password
-from cardbox_cli.text import excerpt, is_visible
+from cardbox_cli.text.escaping import excerpt, is_visible
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database

@@ -13,7 +13,7 @@ from cardbox_cli.cli.session import Session, session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import CbxError, NotFound
 from cardbox_cli.settings import DATABASE_URL, READ_URL
-from cardbox_cli.text import format_duration
+from cardbox_cli.text.times import format_duration
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

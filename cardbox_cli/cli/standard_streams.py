@@ -4,7 +4,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from cardbox_cli.text import escape_invisible, indent_margin
+from cardbox_cli.text.escaping import escape_invisible, indent_margin
 
 
 def open_closed_streams() -> None:

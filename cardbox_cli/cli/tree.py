@@ -167,7 +167,7 @@ class LazyGroup(CommandBase, click.Group):
         """Resolve a command as click does, with a suggestion for a misspelled name."""
         name = args[0] = self.aliases.get(args[0], args[0])
         if name not in self.entries and not name.startswith("-"):
-            from cardbox_cli.text import did_you_mean
+            from cardbox_cli.text.error_messages import did_you_mean
 
             ctx.fail(f"`{ctx.command_path}` has no command {name!r}{did_you_mean(name, self.entries)}")
         return super().resolve_command(ctx, args)

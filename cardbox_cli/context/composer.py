@@ -31,7 +31,7 @@ from cardbox_cli.model.layers import (
     check_layer,
 )
 from cardbox_cli.model.todo import TodoItem, todo_items
-from cardbox_cli.text import indent_lines
+from cardbox_cli.text.escaping import indent_lines
 
 # --- the texts of layers, as a model reads them
 

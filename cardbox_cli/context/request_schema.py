@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 # What may be wrong: with the request's own keys, with those of anything in it, with the kind of a value, or
 # with which of those that there are it is, or with how large it is.

@@ -31,7 +31,7 @@ from cardbox_cli.model.card_types import PROFILE, TOOLS
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.content import JsonContent, ToolContent
 from cardbox_cli.providers.registry import providers
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 # The position of the entry that stores the keys of a request.
 _REQUEST = "request"

@@ -12,7 +12,7 @@ import msgspec
 
 from cardbox_cli.diagnosis.registry import Command, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.snapshot_reading import ReadBlocked, SnapshotReader, read_in_snapshot
+from cardbox_cli.diagnosis.snapshot_reader import ReadBlocked, SnapshotReader, read_in_snapshot
 from cardbox_cli.diagnosis.verdict import Diagnosis, RuleMatch, idle_diagnosis, judge
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.handlers import Handlers
@@ -21,7 +21,7 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
-from cardbox_cli.text import command_line, quote_argument
+from cardbox_cli.text.command_lines import command_line, quote_argument
 
 
 def find_causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:

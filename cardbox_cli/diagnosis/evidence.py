@@ -9,7 +9,8 @@ from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import BlockingLock, DatabaseSession, LiveWorker
 from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry, last_lines
 from cardbox_cli.providers.registry import DEFAULT
-from cardbox_cli.text import command_line, format_duration, format_infinity, quote_word
+from cardbox_cli.text.command_lines import command_line, quote_word
+from cardbox_cli.text.times import format_duration, format_infinity
 
 # A warning for operators who reclaim a turn from a worker without a lease.
 UNFENCED = "a worker of another system, which cbx does not fence: its later writes may be stored"

@@ -1,6 +1,6 @@
 """The facts of one turn at one moment, for the rules of a diagnosis. Pure: reads nothing, judges nothing.
 
-`snapshot_reading` fills the record. Its properties are the conditions that several rules share, for example
+`snapshot_reader` fills the record. Its properties are the conditions that several rules share, for example
 which row carries the turn.
 """
 

@@ -18,7 +18,7 @@ from cardbox_cli.diagnosis.registry import (
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.turns import PROCESSING, EndStatus, WaitingTool
 from cardbox_cli.store.connection.tables import read_grant
-from cardbox_cli.text import quote_argument, quote_word
+from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 NO_RULE = "no rule matched"
 _FOREIGN_WORKER = "of another system, which cbx does not fence"

@@ -26,7 +26,7 @@ from cardbox_cli.model.identity import ARCHIVED, PLATFORM
 from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.packing.pack import PackResult, pack
 from cardbox_cli.packing.plan import target_profile_name
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class DispatchTerms(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL
 from cardbox_cli.model.identity import PLATFORM
 from cardbox_cli.packing.pack import PackResult
 from cardbox_cli.store.profiles import ProfileStore
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe

@@ -15,7 +15,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.content import FieldSchema
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool, check_tool_name
 from cardbox_cli.settings import TOOL_WAIT
-from cardbox_cli.text import did_you_mean, unknown_message
+from cardbox_cli.text.error_messages import did_you_mean, unknown_message
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -22,7 +22,7 @@ from cardbox_cli.model.execution.turns import (
     EndStatus,
 )
 from cardbox_cli.store.views.turn_views import TurnLeftovers, TurnRow, TurnViews
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class TurnEndRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from cardbox_cli.orchestration.batch_ends import error_of, summaries_of
 from cardbox_cli.orchestration.batch_progress import TaskProgress, progress_of
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.views.batch_views import BatchViews, ForeignBatch, ForeignTask, index_or_none
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,9 @@ from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
-from cardbox_cli.text import command_line, format_count, parse_time
+from cardbox_cli.text.command_lines import command_line
+from cardbox_cli.text.quantities import format_count
+from cardbox_cli.text.times import parse_time
 
 MAX_RECENT = 20
 """Turns of an agent, or runs of a chat, that are counted if no time is given since when."""

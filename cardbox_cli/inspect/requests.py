@@ -42,7 +42,7 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.turn_views import TurnViews
-from cardbox_cli.text import unknown_message
+from cardbox_cli.text.error_messages import unknown_message
 
 _STEP, _TURN = "step_", "turn_"
 # A name that begins so is not an id: the store of the surface resolves it.

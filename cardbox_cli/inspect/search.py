@@ -11,7 +11,8 @@ from cardbox_cli.model.pairing import PREVIEW, full_text
 from cardbox_cli.store.cards import CardFilter, CardStore
 from cardbox_cli.store.connection.project_store import FurtherCount, ListPosition
 from cardbox_cli.store.views.box_views import BoxViews
-from cardbox_cli.text import excerpt, search_words, skip_to_match, word_pattern
+from cardbox_cli.text.escaping import excerpt
+from cardbox_cli.text.search_terms import search_words, skip_to_match, word_pattern
 
 # Cards whose boxes are read at a time.
 _PAGE = 200

@@ -15,7 +15,7 @@ from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model.card_types import CHAT_MESSAGE
 from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.ids import check_new_id, derived_id
-from cardbox_cli.text import format_duration
+from cardbox_cli.text.times import format_duration
 
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: tuple[Role, ...] = ("user", "assistant", "system", "tool")

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 # JSON has no infinity, to which the nearest float of a very long number rounds.
 FiniteFloat: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]

@@ -20,7 +20,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.model.ids import check_new_id, new_id_fault
 from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
-from cardbox_cli.text import json_type, short_repr
+from cardbox_cli.text.error_messages import json_type, short_repr
 
 ARCHIVED = "archived"
 PROJECT_STATUSES = ("active", "inactive", ARCHIVED)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import first_invisible
+from cardbox_cli.text.escaping import first_invisible
 
 # uuid is imported inside functions: it loads slowly, and few commands need a new id.
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.text import did_you_mean
+from cardbox_cli.text.error_messages import did_you_mean
 
 SUFFIX = "__context"
 

@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.model.card_types import TOOL_CALL, TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft, card_text
 from cardbox_cli.model.ids import unique
-from cardbox_cli.text import excerpt
+from cardbox_cli.text.escaping import excerpt
 
 
 class PairableCard(Protocol):

@@ -17,7 +17,8 @@ from cardbox_cli.model.card_types import TODO_ITEM
 from cardbox_cli.model.cards import IGNORED_METADATA, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import matches_short_id
-from cardbox_cli.text import ambiguous_message, quote_argument
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.error_messages import ambiguous_message
 
 _REPLACED = "edited_from"
 _NUMBER = re.compile(r"[0-9]{1,9}")

@@ -19,7 +19,7 @@ from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.content import JsonContent, StoredContent, ToolResultContent
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch, BatchEndStatus, BatchTask
 from cardbox_cli.model.execution.turns import WAITING, WATCHDOG, Edge, Fence, new_id
-from cardbox_cli.text import truncate
+from cardbox_cli.text.escaping import truncate
 
 BATCH_ACTOR = "sys.cbx.batches"
 """The author of results for parents, and of stops of children."""

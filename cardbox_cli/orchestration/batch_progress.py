@@ -13,7 +13,7 @@ from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.ids import unique
 from cardbox_cli.orchestration.batch_ends import error_of
 from cardbox_cli.orchestration.batch_manager import catch_up
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from cardbox_cli.orchestration.targets import DelegationTarget, DelegationTarget
 from cardbox_cli.packing.pack import pack
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.store.profiles import ProfileEntry
-from cardbox_cli.text import ValuePath, format_path
+from cardbox_cli.text.error_messages import ValuePath, format_path
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe

@@ -12,7 +12,7 @@ from cardbox_cli.model.content import ToolResultContent
 from cardbox_cli.model.execution.turns import WAITING, WATCHDOG
 from cardbox_cli.model.identity import allowed_handlers
 from cardbox_cli.orchestration.delegation import refuse_answered
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 def call_handler(

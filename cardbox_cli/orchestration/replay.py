@@ -33,7 +33,7 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.views.turn_views import TurnRow, TurnViews
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from cardbox_cli.model.handwritten.tasks import ForkJoin, Task, TasksFile
 from cardbox_cli.model.handwritten.validation import fit
 from cardbox_cli.model.handwritten.yaml_files import read_yaml
 from cardbox_cli.orchestration.batch_creation import refuse_too_many
-from cardbox_cli.text import ValuePath, describe_value, did_you_mean
+from cardbox_cli.text.error_messages import ValuePath, describe_value, did_you_mean
 
 _VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?:\.(?P<part>\w+))?\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -18,7 +18,7 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.ids import canonical_box_id, unique
 from cardbox_cli.model.pairing import call_ids, exchanges, pair_calls
 from cardbox_cli.model.tokens import card_tokens
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 if TYPE_CHECKING:
     from cardbox_cli.context.repair.fit import Fitted

@@ -21,7 +21,7 @@ from cardbox_cli.model.handwritten.documents import (
 from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, decode_text, read_yaml
 from cardbox_cli.settings import HANDOVERS
 from cardbox_cli.shipped import shipped_path
-from cardbox_cli.text import unknown_message
+from cardbox_cli.text.error_messages import unknown_message
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from xml.etree import ElementTree as ET
 
-from cardbox_cli.text import escape_invisible
+from cardbox_cli.text.escaping import escape_invisible
 
 Element = ET.Element
 Child = Element | str | None

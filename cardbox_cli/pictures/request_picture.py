@@ -21,7 +21,7 @@ from cardbox_cli.pictures.page_elements import (
     swatch,
     table,
 )
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 # The colour of each layer, the same on all pages. Layers that rarely occur together share a colour, and all
 # other layers have the last one.

@@ -15,7 +15,7 @@ from cardbox_cli.pictures.page_elements import (
     svg,
     table,
 )
-from cardbox_cli.text import format_duration
+from cardbox_cli.text.times import format_duration
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Branch

@@ -16,7 +16,7 @@ from cardbox_cli.providers.registry import (
     provider_for_model,
     provider_named,
 )
-from cardbox_cli.text import INDENT, indent_lines, join_lines
+from cardbox_cli.text.escaping import INDENT, indent_lines, join_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

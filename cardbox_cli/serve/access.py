@@ -24,7 +24,7 @@ from cardbox_cli.model.identity import token_hash, token_project
 from cardbox_cli.serve.http.errors import RequestRejected, error_response
 from cardbox_cli.store.api_tokens import ApiTokenStore
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.text import invalid_message
+from cardbox_cli.text.error_messages import invalid_message
 
 # --- wrong tokens: a limit for all clients together
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.store.connection.project_store import ListPosition
-from cardbox_cli.text import invalid_message
+from cardbox_cli.text.error_messages import invalid_message
 
 _SLASH = "\udc2f"
 # The maximum number of characters of a path in a log.

@@ -12,13 +12,13 @@ from cardbox_cli.serve.access import AllowedHosts, Authenticator, Cookies, check
 from cardbox_cli.serve.addresses import EncodedSlashes
 from cardbox_cli.serve.api import context_routes, execution_routes
 from cardbox_cli.serve.api.responses import error_docs, openapi_document
-from cardbox_cli.serve.following import ChangeFeed
+from cardbox_cli.serve.change_feed import ChangeFeed
 from cardbox_cli.serve.http.errors import OutageLog, add_error_handlers
 from cardbox_cli.serve.http.middleware import AccessLog, RequestLimits
 from cardbox_cli.serve.http.routing import StreamLimit
-from cardbox_cli.serve.options import ServeOptions, is_loopback
 from cardbox_cli.serve.page import box_pages, request_pages, site_pages, turn_pages
 from cardbox_cli.serve.page.links import PREFIX
+from cardbox_cli.serve.serve_options import ServeOptions, is_loopback
 from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.connection.target import find_listen_target
 

@@ -26,12 +26,14 @@ from cardbox_cli.inspect.turns import view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import TURN_STATUSES
 from cardbox_cli.serve.addresses import PAGE_SIZE
-from cardbox_cli.serve.project import ProjectView
+from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.turn_views import TurnFilter
-from cardbox_cli.text import command_line, conflict_message, excerpt, redact_credentials
+from cardbox_cli.text.command_lines import command_line
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.escaping import excerpt, redact_credentials
 
 # --- long results. A value divides its space among its parts. Short parts stay whole, so that ids and states
 # survive next to a long text. Texts and lists keep their beginning and their end: tasks are at the beginning,

@@ -30,7 +30,7 @@ from cardbox_cli.store.connection.project_store import (
 from cardbox_cli.store.connection.queries import query
 from cardbox_cli.store.in_use import CardUseStore, ForcedBy
 from cardbox_cli.store.projects import check_first_write
-from cardbox_cli.text import command_line
+from cardbox_cli.text.command_lines import command_line
 
 # Scripts without spaces, in which a word search finds nothing: kana, Han, Hangul, fullwidth.
 _UNSPACED_SCRIPTS = (

@@ -40,7 +40,7 @@ from cardbox_cli.store.connection.project_store import (
     require_single,
 )
 from cardbox_cli.store.connection.tables import CHATS
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 # --- heads and transcripts; a transcript is a chain of boxes whose ids follow from the positions of entries
 

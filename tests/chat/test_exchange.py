@@ -10,7 +10,7 @@ from cardbox_cli.chat.chat_view import read_chat_view
 from cardbox_cli.chat.contexts import clear, load, start_new
 from cardbox_cli.chat.files.chat_export import export_chat
 from cardbox_cli.chat.files.chat_import import ImportedChat, import_chat
-from cardbox_cli.chat.files.reading_and_writing import encode_files, read_chat
+from cardbox_cli.chat.files.layout_files import encode_files, read_chat
 from cardbox_cli.chat.persona_texts import set_memory
 from cardbox_cli.chat.transcript import reply, send
 from cardbox_cli.errors import InvalidInput

@@ -10,12 +10,12 @@ import pytest
 
 from cardbox_cli.chat.chat_view import list_archives, read_chat_view
 from cardbox_cli.chat.contexts import clear, start_new
+from cardbox_cli.chat.memory_explanation import explain_memory
 from cardbox_cli.chat.persona_texts import set_memory, set_persona
 from cardbox_cli.chat.runs.chat_runner import ChatAnswer, ChatRunner
 from cardbox_cli.chat.runs.recorded_runs import ChatRequests
-from cardbox_cli.chat.runs.rounds import begin_run
+from cardbox_cli.chat.runs.run_lifecycle import begin_run
 from cardbox_cli.chat.transcript import send
-from cardbox_cli.chat.why import explain_memory
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import ChatBusy, NotFound
 from cardbox_cli.execution.worker.worker_program import ToolCommand, ToolCommands

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.text import UNSEEN
+from cardbox_cli.text.escaping import UNSEEN
 from tests.conftest import Cbx
 from tests.execution.desk import Desk
 from tests.execution.fixtures import Asked

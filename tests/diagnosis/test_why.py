@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.diagnosis import snapshot_reading
+from cardbox_cli.diagnosis import snapshot_reader
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
@@ -228,7 +228,7 @@ def test_a_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
 
 
 def test_what_it_is_followed_to_has_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_reading, "_MAX_STEPS", 1)
+    monkeypatch.setattr(snapshot_reader, "_MAX_STEPS", 1)
     world.ask()
     parent = world.suspend()
     world.delegate(parent)

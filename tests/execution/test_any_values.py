@@ -16,7 +16,7 @@ from psycopg import sql
 
 from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.store.connection.database import Database, jsonb
-from cardbox_cli.text import format_infinity
+from cardbox_cli.text.times import format_infinity
 from tests import jsonb_values
 from tests.conftest import PROJECT, TABLES, Cbx
 from tests.execution.fixtures import Asked

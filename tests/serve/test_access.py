@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from cardbox_cli.model.identity import new_token, token_project
 from cardbox_cli.serve.access import RateLimiter, check_hosts_and_origins
 from cardbox_cli.serve.app import API
-from cardbox_cli.serve.options import is_loopback
+from cardbox_cli.serve.serve_options import is_loopback
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.serve.app import make_app
-from cardbox_cli.serve.options import ServeOptions
+from cardbox_cli.serve.serve_options import ServeOptions
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target

@@ -18,9 +18,9 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.serve.api import execution_routes
-from cardbox_cli.serve.following import ChangeFeed
+from cardbox_cli.serve.change_feed import ChangeFeed
 from cardbox_cli.serve.http import middleware
-from cardbox_cli.serve.http.reading import ProjectRequest
+from cardbox_cli.serve.http.project_access import ProjectRequest
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cardbox_cli.chat.files.reading_and_writing import ChatFiles, TranscriptFile, roll_over
+from cardbox_cli.chat.files.layout_files import ChatFiles, TranscriptFile, roll_over
 from cardbox_cli.chat.files.record_cards import (
     GROWING,
     file_of_card,

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from cardbox_cli.chat.contexts import archive_active, context_slots, empty_head, new_archive, store_archive
 from cardbox_cli.chat.files import records
-from cardbox_cli.chat.files.reading_and_writing import ChatFiles
+from cardbox_cli.chat.files.layout_files import ChatFiles
 from cardbox_cli.chat.files.record_cards import (
     draft_line,
     draft_message,

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cardbox_cli.chat.files import reading_and_writing, records
+from cardbox_cli.chat.files import layout_files, records
 from cardbox_cli.errors import Conflict, InvalidInput, NotFound
 from cardbox_cli.files import atomic_write, open_regular_file, remove_leftover_files
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import short_repr
+from cardbox_cli.text.error_messages import short_repr
 
 _FOLDERS = ("conversations", "contexts", "contexts/archive", "memory")
 _PRIVATE_MODE = 0o700
@@ -126,7 +126,7 @@ def find_changes(folder: Path, root: Path, files: Mapping[str, str], *, replace:
     changed = {}
     for name, text in files.items():
         current = _read_if_present(folder / name, root)
-        if current is not None and reading_and_writing.is_same_content(name, current, text):
+        if current is not None and layout_files.is_same_content(name, current, text):
             continue
         if current is not None and not replace:
             _check_loss(folder / name, name, current, files)
@@ -159,7 +159,7 @@ def _read_if_present(path: Path, root: Path) -> bytes | None:
 
 
 def _check_loss(path: Path, name: str, current: bytes, files: Mapping[str, str]) -> None:
-    what = reading_and_writing.describe_loss(name, current, files[name], all_files=files)
+    what = layout_files.describe_loss(name, current, files[name], all_files=files)
     if what is not None:
         raise Conflict(
             f"{str(path)!r} {what}; nothing was written",

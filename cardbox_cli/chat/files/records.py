@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import invalid_message
+from cardbox_cli.text.error_messages import invalid_message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Fields = TypeVar("_Fields", bound=msgspec.Struct)

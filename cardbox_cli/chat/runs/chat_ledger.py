@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cardbox_cli.chat.context_tools import CHAT_TOOLS, run_chat_tool
-from cardbox_cli.chat.runs import rounds
+from cardbox_cli.chat.runs import run_lifecycle
 from cardbox_cli.chat.runs.run_requests import AGENT
 from cardbox_cli.context.request import ComposeOptions, profile_of
 from cardbox_cli.errors import CbxError
@@ -76,7 +76,7 @@ class ChatLedger:
             chat = stores.chats.get(self._fence.chat_key)
             if chat.fence != self._fence:
                 raise stores.chats.stale_error(self._fence, chat)
-            return self._state(stores, rounds.get_run(stores, self._fence))
+            return self._state(stores, run_lifecycle.get_run(stores, self._fence))
 
     def _state(self, stores: ChatStores, run: ChatRun) -> ChatState:
         answered = [
@@ -114,7 +114,7 @@ class ChatLedger:
         """Read new messages into the run, and begin a step."""
         stores = _stores(runtime)
         while True:
-            run = rounds.update_run(stores, self._fence)
+            run = run_lifecycle.update_run(stores, self._fence)
             with stores.snapshot():
                 now = self._state(stores, run)
             asked, settings = compose_step(runtime, now, format=format, options=options)
@@ -136,7 +136,7 @@ class ChatLedger:
         self, runtime: Runtime, state: ChatState, step: BegunStep, stdout: bytes, rules: AnswerRules
     ) -> StepAnswer | InvalidAnswer:
         """Parse the cards that the command printed. If it has sent a reply itself, it may print nothing."""
-        if not stdout.strip() and rounds.get_run(_stores(runtime), self._fence).reply_card_ids:
+        if not stdout.strip() and run_lifecycle.get_run(_stores(runtime), self._fence).reply_card_ids:
             return StepAnswer(cards=[], calls=[])
         return read_answer(stdout, self._author(step.step_id), runtime.turns.held_tool_call_ids, rules)
 
@@ -147,7 +147,7 @@ class ChatLedger:
         stores = _stores(runtime)
         with runtime.transaction():
             stores.chats.hold(self._fence)
-            box = stores.boxes.lock(rounds.get_run(stores, self._fence).output_box_id)
+            box = stores.boxes.lock(run_lifecycle.get_run(stores, self._fence).output_box_id)
             lock_call_ids(runtime, answer.cards, box.card_ids)
             self._append(stores, answer.cards)
             calls = pending_calls(answer.cards)
@@ -169,7 +169,7 @@ class ChatLedger:
             if state.step_id is not None:
                 now = stores.database.now()
                 stores.runs.move_step(self._fence.chat_key, state.step_id, COMPLETED, now=now)
-            own = present_cards(stores.boxes.slots(rounds.get_run(stores, self._fence).output_box_id))
+            own = present_cards(stores.boxes.slots(run_lifecycle.get_run(stores, self._fence).output_box_id))
             status = end_status_of_last_calls(own)
             if status is None:
                 return None
@@ -217,7 +217,7 @@ class ChatLedger:
 
     def _append(self, stores: ChatStores, drafts: Sequence[CardDraft]) -> None:
         """Append the cards that the output box does not hold yet, because the loop may retry this."""
-        box = stores.boxes.lock(rounds.get_run(stores, self._fence).output_box_id)
+        box = stores.boxes.lock(run_lifecycle.get_run(stores, self._fence).output_box_id)
         for draft in drafts:
             stores.cards.add(draft)
         new = [draft.card_id for draft in drafts if draft.card_id not in box.card_ids]
@@ -243,7 +243,7 @@ class ChatLedger:
         self._end(_stores(runtime), "canceled", error_code="canceled", error="the run was stopped")
 
     def _end(self, stores: ChatStores, status: EndStatus, **more: str | None) -> TurnEnd:
-        run = rounds.end_run(stores, self._fence, "failed" if status == "partial" else status, **more)
+        run = run_lifecycle.end_run(stores, self._fence, "failed" if status == "partial" else status, **more)
         return TurnEnd(
             agent_turn_id=run.run_id, end_status=run.status, deliverable_card_id=run.answer_card_id
         )

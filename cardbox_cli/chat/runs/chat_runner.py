@@ -16,7 +16,7 @@ import msgspec
 import uuid6
 
 from cardbox_cli.chat.runs.chat_ledger import ChatLedger
-from cardbox_cli.chat.runs.rounds import begin_run, end_run
+from cardbox_cli.chat.runs.run_lifecycle import begin_run, end_run
 from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.errors import CbxError, ChatBusy, NotFound
 from cardbox_cli.execution.runtime import Runtime
@@ -27,7 +27,7 @@ from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
 from cardbox_cli.store.chats import ChatStores
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 _T = TypeVar("_T")
 

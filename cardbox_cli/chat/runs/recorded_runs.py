@@ -32,7 +32,7 @@ from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import DateFilter, Moment
 from cardbox_cli.store.tools import ToolStore
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 # The placeholder for the id of the next run.
 _NEXT_RUN_ID = "run_…"

@@ -20,7 +20,7 @@ from cardbox_cli.model.cards import CardDraft, card_text, draft_as_card, draft_c
 from cardbox_cli.model.chats import CHAT, CHAT_AGENT, Chat, ChatRun, Entry, entry_draft, key_parts
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.chats import ChatStores
-from cardbox_cli.text import indent_lines
+from cardbox_cli.text.escaping import indent_lines
 
 _INDENT = "  "
 _CORRECTIONS_HEADING = "[Corrections: the user sent this in the meantime]"

@@ -17,7 +17,7 @@ from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
-from cardbox_cli.text import format_age, format_time
+from cardbox_cli.text.times import format_age, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.model.identity import RosterEntry

@@ -9,7 +9,7 @@ from typer import Argument
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.text import unknown_message
+from cardbox_cli.text.error_messages import unknown_message
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -16,7 +16,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.home import default_home
 from cardbox_cli.store.connection.target import find_listen_target, hide_password
-from cardbox_cli.text import unknown_message
+from cardbox_cli.text.error_messages import unknown_message
 
 DEFAULT = "default"
 

@@ -27,7 +27,9 @@ from cardbox_cli.context.cost.account import GROUPINGS, Account, Grouping, StepC
 from cardbox_cli.errors import Findings, InvalidInput, UsageError
 from cardbox_cli.providers.models import window
 from cardbox_cli.settings import PRICES
-from cardbox_cli.text import format_tokens, invalid_message, parse_time
+from cardbox_cli.text.error_messages import invalid_message
+from cardbox_cli.text.quantities import format_tokens
+from cardbox_cli.text.times import parse_time
 
 if TYPE_CHECKING:
     from cardbox_cli.context.cost.answer import Prices

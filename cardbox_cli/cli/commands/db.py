@@ -17,7 +17,7 @@ from cardbox_cli.cli.terminal.table_layout import Column, print_below, print_tab
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.limits import MAX_BOXES_SEARCHED
-from cardbox_cli.text import format_bytes, format_count
+from cardbox_cli.text.quantities import format_bytes, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer

@@ -25,7 +25,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import check_new_id
-from cardbox_cli.text import conflict_message
+from cardbox_cli.text.error_messages import conflict_message
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import DispatchResult, Handover, Parent

@@ -14,7 +14,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import Column, choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidRecipe, NotFound
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 
 @verb("list", "cbx handover list", pages=True, reads=True)

@@ -38,7 +38,9 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
 from cardbox_cli.settings import OWNER
-from cardbox_cli.text import conflict_message, format_time, quote_argument
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.times import format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime

@@ -34,7 +34,7 @@ from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import preview
 from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, Tokenizer, card_tokens
 from cardbox_cli.packing.plan import PlannedCard
-from cardbox_cli.text import format_tokens
+from cardbox_cli.text.quantities import format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.context.repair.fit import Fitted

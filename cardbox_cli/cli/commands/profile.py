@@ -21,7 +21,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import CbxError, InvalidInput, NotFound
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.profiles import ProfileStore

@@ -21,7 +21,8 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.identity import PROJECT_STATUSES, Project, ProjectSettings, check_label
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.layers import KNOWLEDGE_SCOPES, check_stored_layer
-from cardbox_cli.text import conflict_message, format_time
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.times import format_time
 
 ProjectId = Annotated[
     str | None, Argument(metavar="ID", help="The project. Default: the value of --project.")

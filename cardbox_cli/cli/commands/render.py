@@ -33,7 +33,8 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import unique
 from cardbox_cli.providers.formats import TEXT, members_of, provider_of, text_sections
 from cardbox_cli.providers.registry import DEFAULT, HOSTS, provider_named, providers
-from cardbox_cli.text import conflict_message, format_count
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.requests.recorded_requests import RecordedRequests

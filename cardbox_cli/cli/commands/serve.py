@@ -17,7 +17,7 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import read_settings
 
 if TYPE_CHECKING:
-    from cardbox_cli.serve.options import ServeOptions
+    from cardbox_cli.serve.serve_options import ServeOptions
     from cardbox_cli.store.connection.connection_pool import ConnectionPool
 
 
@@ -70,7 +70,7 @@ def serve_project(
     _require_packages()
     from cardbox_cli.serve.app import make_app
     from cardbox_cli.serve.http.server import open_socket, serve
-    from cardbox_cli.serve.options import ServeOptions, is_loopback
+    from cardbox_cli.serve.serve_options import ServeOptions, is_loopback
 
     names = allowed_host or []
     if not is_loopback(host) and not names and not behind_tls:

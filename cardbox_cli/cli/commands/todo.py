@@ -19,7 +19,8 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.cards import OPERATOR, CardDraft
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.model.todo import TodoItem, find_item, new_item, replacement_card, todo_items
-from cardbox_cli.text import conflict_message, flatten
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.escaping import flatten
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

@@ -16,7 +16,8 @@ from cardbox_cli.cli.terminal.list_columns import TOKEN_COLUMNS
 from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
-from cardbox_cli.text import format_time, invalid_message, parse_duration
+from cardbox_cli.text.error_messages import invalid_message
+from cardbox_cli.text.times import format_time, parse_duration
 
 
 @verb(

@@ -14,7 +14,11 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import read_settings
-from cardbox_cli.text import command_line, conflict_message, escape_line, flatten, format_count, format_time
+from cardbox_cli.text.command_lines import command_line
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.escaping import escape_line, flatten
+from cardbox_cli.text.quantities import format_count
+from cardbox_cli.text.times import format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, Survey

@@ -25,7 +25,10 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.settings import MAX_STEPS, Settings, read_settings
 from cardbox_cli.store.connection.target import Target
-from cardbox_cli.text import conflict_message, excerpt, format_age, format_count, format_time
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.escaping import excerpt
+from cardbox_cli.text.quantities import format_count
+from cardbox_cli.text.times import format_age, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups

@@ -21,7 +21,8 @@ from cardbox_cli.model.layers import (
     ProcessName,
     check_layer,
 )
-from cardbox_cli.text import conflict_message, format_count, format_tokens
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.quantities import format_count, format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.context.repair.fit import Fitted, Strategy

@@ -8,7 +8,7 @@ from typer import Option
 
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import UsageError
-from cardbox_cli.text import escape_invisible
+from cardbox_cli.text.escaping import escape_invisible
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 

@@ -13,7 +13,7 @@ from cardbox_cli.cli.options.input_files import open_input, path_text, source_na
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import CbxError, Conflict, InvalidInput, NotFound
 from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.drafting import SkippedConversations

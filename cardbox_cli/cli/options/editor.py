@@ -18,7 +18,7 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.ids import hash_ids
 from cardbox_cli.settings import EDITOR, TERM
-from cardbox_cli.text import command_line, quote_word
+from cardbox_cli.text.command_lines import command_line, quote_word
 
 if TYPE_CHECKING:
     from cardbox_cli.model.boxes import Box

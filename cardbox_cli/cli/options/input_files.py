@@ -12,7 +12,7 @@ from cardbox_cli.errors import CbxError, InvalidInput, NotFound, UsageError
 from cardbox_cli.files import atomic_write, open_to_read
 from cardbox_cli.limits import INPUT_SIZE
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import escape_line
+from cardbox_cli.text.escaping import escape_line
 
 
 def read_text(path: str) -> str:

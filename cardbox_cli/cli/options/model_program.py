@@ -15,7 +15,7 @@ from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.worker_program import INHERITED_VARIABLES, command_environment
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import DATABASE_URL, HOME, MAX_STEPS, Settings
-from cardbox_cli.text import conflict_message, invalid_message, unknown_message
+from cardbox_cli.text.error_messages import conflict_message, invalid_message, unknown_message
 
 if TYPE_CHECKING:
     from cardbox_cli.context.request import ComposeOptions

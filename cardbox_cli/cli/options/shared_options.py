@@ -20,7 +20,7 @@ from cardbox_cli.cli.options.value_types import (
     Seconds,
 )
 from cardbox_cli.errors import UsageError
-from cardbox_cli.text import parse_time
+from cardbox_cli.text.times import parse_time
 
 _AN_ID = "An id, or 4 or more characters of its beginning or end"
 

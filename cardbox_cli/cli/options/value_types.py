@@ -62,7 +62,7 @@ class OneOf(Completed):
         """Return the value. Raises UsageError for an unknown one."""
         known = tuple(self._words())
         if self._what is not None and value not in known:
-            from cardbox_cli.text import unknown_message
+            from cardbox_cli.text.error_messages import unknown_message
 
             option = _typed_name(param, ctx) if param else ""
             raise UsageError(

@@ -17,7 +17,10 @@ from cardbox_cli.cli.terminal.watch import pauses
 from cardbox_cli.errors import Findings
 from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.settings import TERM
-from cardbox_cli.text import flatten, format_age, format_count, format_time, quote_argument
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.escaping import flatten
+from cardbox_cli.text.quantities import format_count
+from cardbox_cli.text.times import format_age, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime

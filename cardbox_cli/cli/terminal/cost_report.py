@@ -13,7 +13,8 @@ from cardbox_cli.context.cost.answer import Break, Costs, Prices
 from cardbox_cli.context.cost.findings import CostFinding, Mend
 from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import excerpt, flatten, format_tokens
+from cardbox_cli.text.escaping import excerpt, flatten
+from cardbox_cli.text.quantities import format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.costs import CostedSeries

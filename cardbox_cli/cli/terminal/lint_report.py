@@ -10,7 +10,7 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, 
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintFinding

@@ -15,16 +15,9 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import PREVIEW, call_reference, full_text, preview
-from cardbox_cli.text import (
-    excerpt,
-    flatten,
-    format_age,
-    format_duration,
-    format_milliseconds,
-    format_size,
-    format_time,
-    format_tokens,
-)
+from cardbox_cli.text.escaping import excerpt, flatten
+from cardbox_cli.text.quantities import format_size, format_tokens
+from cardbox_cli.text.times import format_age, format_duration, format_milliseconds, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.turn_summary import TurnSummary

@@ -14,7 +14,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import Shown
 from cardbox_cli.cli.terminal.watch import follow, keep_showing
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database

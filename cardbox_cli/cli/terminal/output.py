@@ -26,7 +26,7 @@ from cardbox_cli.cli.terminal.table_layout import (
 )
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import breaks_line, escape_invisible, escape_json, flatten
+from cardbox_cli.text.escaping import breaks_line, escape_invisible, escape_json, flatten
 
 if TYPE_CHECKING:
     from cardbox_cli.model.diff import TextPart

@@ -15,7 +15,7 @@ from io import TextIOBase
 from typing import TextIO
 
 from cardbox_cli.settings import PAGER, TERM
-from cardbox_cli.text import escape_invisible
+from cardbox_cli.text.escaping import escape_invisible
 
 # As git sets them where they are not set: quit if it fits, colours, no clearing of the screen.
 _HABITS = {"LESS": "FRX", "LV": "-c"}

@@ -18,7 +18,8 @@ from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.providers.formats import body_of, provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.settings import TERM
-from cardbox_cli.text import excerpt, flatten, format_count, format_tokens
+from cardbox_cli.text.escaping import excerpt, flatten
+from cardbox_cli.text.quantities import format_count, format_tokens
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.requests.recorded_requests import RecordedRequests

@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 from cardbox_cli.cli.session import session, session_or_none
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import NO_COLOR, TERM
-from cardbox_cli.text import conflict_message, did_you_mean, escape_line, invalid_message
+from cardbox_cli.text.error_messages import conflict_message, did_you_mean, invalid_message
+from cardbox_cli.text.escaping import escape_line
 
 NOTHING = "-"
 

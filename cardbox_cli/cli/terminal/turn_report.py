@@ -6,7 +6,7 @@ from cardbox_cli.cli.last_ids import remember_made, resolving_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.errors import Findings
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchResult

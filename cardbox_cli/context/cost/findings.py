@@ -15,7 +15,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.pairing import Pairer
-from cardbox_cli.text import quote_argument, quote_word
+from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 # --- commands
 

@@ -27,7 +27,7 @@ from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import CHECKPOINT
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 RESULTS = CostRules()
 

@@ -35,7 +35,7 @@ from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.layers import CHECKPOINT
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 # --- images
 

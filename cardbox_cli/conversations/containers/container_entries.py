@@ -22,7 +22,7 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles
 from cardbox_cli.providers.registry import provider_named
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 _Block = dict[str, Any]
 

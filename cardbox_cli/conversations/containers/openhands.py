@@ -25,7 +25,7 @@ from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.openai.cards import card_of_message
 from cardbox_cli.providers.registry import DEFAULT
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 NAME = "openhands"
 # Events of the first version that are not sent to the model. The model receives what a recall found, but in a

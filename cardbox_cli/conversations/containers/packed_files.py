@@ -19,7 +19,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 from cardbox_cli.errors import InvalidConversation, InvalidInput
 from cardbox_cli.files import open_regular_file
 from cardbox_cli.limits import PIPE_SIZE
-from cardbox_cli.text import short_repr
+from cardbox_cli.text.error_messages import short_repr
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_METHOD = 93  # APPNOTE.TXT of PKWARE, 4.4.5

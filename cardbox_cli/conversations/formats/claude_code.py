@@ -25,7 +25,7 @@ from cardbox_cli.model.content import JsonContent
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles, empty_content, restore_ids
 from cardbox_cli.providers.registry import provider_named
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 NAME = "claude-code"
 # The type of a line that often precedes the first line with the session's id.

@@ -4,7 +4,8 @@ from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import LiveWorker
-from cardbox_cli.text import closest, command_line, quote_word
+from cardbox_cli.text.command_lines import command_line, quote_word
+from cardbox_cli.text.error_messages import closest
 
 
 def _lacks_worker(s: Snapshot) -> bool:

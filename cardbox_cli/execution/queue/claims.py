@@ -28,7 +28,7 @@ from cardbox_cli.model.execution.turns import (
     Lease,
     TurnEnd,
 )
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):

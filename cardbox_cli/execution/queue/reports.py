@@ -41,7 +41,9 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.model.ids import derived_id, unique
 from cardbox_cli.store.execution.report_store import ReportSituation
-from cardbox_cli.text import format_count, quote_argument, truncate
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.escaping import truncate
+from cardbox_cli.text.quantities import format_count
 
 # The delay of a report that came before its turn has suspended, or before its card is visible.
 EARLY_REPORT_DELAY = timedelta(seconds=1)

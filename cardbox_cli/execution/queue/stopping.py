@@ -28,7 +28,7 @@ from cardbox_cli.model.execution.turns import (
     TurnEnd,
     WaitingTool,
 )
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 def stop_turn(

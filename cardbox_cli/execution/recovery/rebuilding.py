@@ -22,7 +22,7 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     WaitingTool,
 )
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):

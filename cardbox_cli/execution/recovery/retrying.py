@@ -17,7 +17,7 @@ from cardbox_cli.model.execution.turns import CONSUMED, ERROR, SKIPPED, InboxRow
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.views.diagnosis_rows import DiagnosisStore
 from cardbox_cli.store.views.turn_views import TurnViews
-from cardbox_cli.text import quote_argument, quote_word
+from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 
 class RetryOutcome(msgspec.Struct, frozen=True, kw_only=True):

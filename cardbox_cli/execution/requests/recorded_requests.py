@@ -44,7 +44,8 @@ from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
-from cardbox_cli.text import ambiguous_message, quote_argument
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.error_messages import ambiguous_message
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ from cardbox_cli.model.execution.turns import EndStatus, TurnEnd, new_id
 from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.providers.formats import other_provider_note
 from cardbox_cli.settings import STEP, TOOL_CALL_ID, TOOL_NAME, TURN_TIME
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 _T = TypeVar("_T")
 _State = TypeVar("_State", bound=RunState)

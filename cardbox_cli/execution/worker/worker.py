@@ -32,7 +32,7 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.driver_errors import is_refusal
 from cardbox_cli.store.execution import worker_store
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 _T = TypeVar("_T")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
-from cardbox_cli.text import ValuePath, describe_value, format_path
+from cardbox_cli.text.error_messages import ValuePath, describe_value, format_path
 
 MAX_DEPTH = 32
 """Maximum nesting of lists and mappings in hand-written values."""

@@ -31,7 +31,7 @@ from cardbox_cli.model.layers import (
     find_process,
     is_layer,
 )
-from cardbox_cli.text import describe_value, did_you_mean, short_repr
+from cardbox_cli.text.error_messages import describe_value, did_you_mean, short_repr
 
 DEFAULT_WORKER_TARGET = "worker_generic"
 

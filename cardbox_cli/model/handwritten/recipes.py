@@ -19,7 +19,7 @@ from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION, TOOL_RESULT, c
 from cardbox_cli.model.cards import IGNORED_METADATA, ROLES, SYSTEM_ROLES
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, json_schema, refuse
 from cardbox_cli.model.ids import canonical_box_id
-from cardbox_cli.text import describe_value, did_you_mean, short_repr
+from cardbox_cli.text.error_messages import describe_value, did_you_mean, short_repr
 
 ArgumentType: TypeAlias = Literal[
     "string", "integer", "number", "boolean", "object", "array", "box_id", "box_ids", "any"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr
 
 from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, refuse
-from cardbox_cli.text import describe_value
+from cardbox_cli.text.error_messages import describe_value
 
 
 def _check_text(text: str) -> str:

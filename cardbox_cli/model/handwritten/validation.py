@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.documents import DocumentProblem, HandwrittenDocument, document_error
-from cardbox_cli.text import ValuePath, closest, describe_value, did_you_mean
+from cardbox_cli.text.error_messages import ValuePath, closest, describe_value, did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -26,7 +26,7 @@ from cardbox_cli.model.handwritten.documents import (
     HandwrittenDocument,
     document_error,
 )
-from cardbox_cli.text import ValuePath, describe_value, short_repr
+from cardbox_cli.text.error_messages import ValuePath, describe_value, short_repr
 
 MAX_BYTES = YAML_SIZE.value << 20
 MAX_VALUES = 10_000

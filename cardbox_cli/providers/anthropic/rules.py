@@ -38,7 +38,7 @@ from cardbox_cli.providers.anthropic.blocks import (
     own_blocks,
 )
 from cardbox_cli.providers.anthropic.model_rules import THINKING_BLOCKS, SentMessages, is_thinking_on
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 _MAX_BREAKPOINTS = 4
 _LONG_LIFETIME = "1h"

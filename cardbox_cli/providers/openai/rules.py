@@ -11,7 +11,7 @@ from cardbox_cli.context.lint.rule import HistoryCall, Hit, Rules, Subject
 from cardbox_cli.context.parts import dict_at, kind, list_at, text_at, texts_in
 from cardbox_cli.providers.openai import model_rules
 from cardbox_cli.providers.openai.cards import runs
-from cardbox_cli.text import json_type
+from cardbox_cli.text.error_messages import json_type
 
 _MAX_ID = 40
 _MAX_TOOLS = 128

@@ -37,9 +37,9 @@ from cardbox_cli.serve.api.responses import (
     value_docs,
 )
 from cardbox_cli.serve.http.errors import RequestRejected, ResponseBroken, log_error
-from cardbox_cli.serve.http.reading import ProjectRequest, Read
+from cardbox_cli.serve.http.project_access import ProjectRequest, Read
 from cardbox_cli.serve.http.routing import LimitedStream, ReadingRoute
-from cardbox_cli.serve.project import ProjectView
+from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.store.views.api_views import ApiViews
 
 # --- cards

@@ -28,9 +28,9 @@ from cardbox_cli.serve.api.responses import (
     page_response,
     value_docs,
 )
-from cardbox_cli.serve.following import MAX_WAIT_SECONDS, ChangeFeed
+from cardbox_cli.serve.change_feed import MAX_WAIT_SECONDS, ChangeFeed
 from cardbox_cli.serve.http.errors import RequestRejected
-from cardbox_cli.serve.http.reading import ProjectRequest, Read
+from cardbox_cli.serve.http.project_access import ProjectRequest, Read
 from cardbox_cli.serve.http.routing import LimitedStream, ReadingRoute
 from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter

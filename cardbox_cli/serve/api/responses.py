@@ -22,7 +22,7 @@ from cardbox_cli.model.execution.batches import BATCH_STATUSES
 from cardbox_cli.model.execution.turns import INBOX_STATUSES, TURN_STATUSES
 from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.addresses import next_position, request_path
-from cardbox_cli.serve.options import ServeOptions
+from cardbox_cli.serve.serve_options import ServeOptions
 
 _JSON = "application/json"
 

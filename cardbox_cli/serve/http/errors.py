@@ -17,7 +17,7 @@ from cardbox_cli import errors
 from cardbox_cli.errors import CbxError
 from cardbox_cli.serve.addresses import logged_path
 from cardbox_cli.store.connection.driver_errors import is_cancelled
-from cardbox_cli.text import excerpt
+from cardbox_cli.text.escaping import excerpt
 
 _LOG = logging.getLogger("cbx.serve")
 

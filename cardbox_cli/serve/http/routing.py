@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from cardbox_cli.serve.addresses import decode_slashes
 from cardbox_cli.serve.http.errors import RequestRejected
-from cardbox_cli.serve.http.reading import ProjectRequest
+from cardbox_cli.serve.http.project_access import ProjectRequest
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

@@ -8,7 +8,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from cardbox_cli.errors import UsageError
-from cardbox_cli.serve.options import ServeOptions
+from cardbox_cli.serve.serve_options import ServeOptions
 
 MAX_CONNECTIONS = 512
 """The maximum number of concurrent connections and requests. uvicorn answers 503 to requests above it."""

@@ -18,15 +18,16 @@ from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent, ToolResultContent
 from cardbox_cli.model.pairing import call_reference, full_text
 from cardbox_cli.serve.addresses import PAGE_SIZE, Behind, From, next_position, parse_position
-from cardbox_cli.serve.http.reading import PageRead
+from cardbox_cli.serve.http.project_access import PageRead
 from cardbox_cli.serve.page.links import check_choice
 from cardbox_cli.serve.page.templating import PageRoute, page
-from cardbox_cli.serve.project import ProjectView
+from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.in_use import BoxUseStore
 from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews, WindowSlot
-from cardbox_cli.text import excerpt, skip_to_match
+from cardbox_cli.text.escaping import excerpt
+from cardbox_cli.text.search_terms import skip_to_match
 
 # The maximum numbers of characters of a row, and of its unfolded text. The card's own page shows the rest.
 PREVIEW, INSIDE = 160, 4_000

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.inspect.turns import Event
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import required_message, unknown_message
+from cardbox_cli.text.error_messages import required_message, unknown_message
 
 PREFIX = "/inspect"
 

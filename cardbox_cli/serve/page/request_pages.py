@@ -33,11 +33,11 @@ from cardbox_cli.pictures.request_picture import (
 from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.serve.addresses import From
-from cardbox_cli.serve.http.reading import PageRead
+from cardbox_cli.serve.http.project_access import PageRead
 from cardbox_cli.serve.page.box_pages import INSIDE, PREVIEW
 from cardbox_cli.serve.page.links import About, require_parameter
 from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, join_parts, page, tokens
-from cardbox_cli.text import excerpt
+from cardbox_cli.text.escaping import excerpt
 
 routes = APIRouter(route_class=PageRoute)
 

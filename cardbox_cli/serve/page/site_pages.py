@@ -11,9 +11,9 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.serve.access import Authenticator
 from cardbox_cli.serve.addresses import request_path
 from cardbox_cli.serve.http.errors import RequestRejected
-from cardbox_cli.serve.options import ServeOptions
 from cardbox_cli.serve.page.links import PREFIX, Links
 from cardbox_cli.serve.page.templating import STATIC, PageRoute, plain_page, static_file
+from cardbox_cli.serve.serve_options import ServeOptions
 from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.projects import ProjectsStore
 

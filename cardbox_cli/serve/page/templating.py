@@ -32,18 +32,11 @@ from cardbox_cli.serve.addresses import request_address
 from cardbox_cli.serve.http.errors import error_parts, headers_for, log_error
 from cardbox_cli.serve.http.routing import ReadingRoute
 from cardbox_cli.serve.page.links import PREFIX, Links
-from cardbox_cli.serve.project import ProjectView
-from cardbox_cli.text import (
-    command_line,
-    escape_invisible,
-    excerpt,
-    format_bytes,
-    format_count,
-    format_duration,
-    format_infinity,
-    format_time,
-    truncate,
-)
+from cardbox_cli.serve.project_view import ProjectView
+from cardbox_cli.text.command_lines import command_line
+from cardbox_cli.text.escaping import escape_invisible, excerpt, truncate
+from cardbox_cli.text.quantities import format_bytes, format_count
+from cardbox_cli.text.times import format_duration, format_infinity, format_time
 
 # --- static files: scripts, styles, the icon. An address has the hash of the file's content
 

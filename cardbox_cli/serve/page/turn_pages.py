@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from cardbox_cli.chat.chat_view import read_chat_view as chat_view
-from cardbox_cli.chat.why import explain_memory
+from cardbox_cli.chat.memory_explanation import explain_memory
 from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
@@ -21,11 +21,11 @@ from cardbox_cli.orchestration.batch_progress import TaskProgress
 from cardbox_cli.pictures.page_elements import box, svg
 from cardbox_cli.pictures.trace_picture import draw_timeline
 from cardbox_cli.serve.addresses import PAGE_SIZE, Behind, next_position, parse_position
-from cardbox_cli.serve.http.reading import PageRead
+from cardbox_cli.serve.http.project_access import PageRead
 from cardbox_cli.serve.page.box_pages import ShownSlot, make_row, readable_text
 from cardbox_cli.serve.page.links import check_choice
 from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, page
-from cardbox_cli.serve.project import ProjectView
+from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.projects import is_known

@@ -8,7 +8,7 @@ import psycopg
 
 from cardbox_cli import errors
 from cardbox_cli.errors import CbxError, Conflict, DatabaseUnavailable
-from cardbox_cli.text import redact_credentials
+from cardbox_cli.text.escaping import redact_credentials
 
 _SCHEMA_HINT = "run `cbx db upgrade`, or `cbx db init --yes` for a database that cbx has never changed"
 _PATH_HINT = (

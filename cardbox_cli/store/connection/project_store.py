@@ -10,7 +10,8 @@ from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.model.ids import MIN_SHORT, SHORT
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.queries import decode_optional_row, decode_rows
-from cardbox_cli.text import ambiguous_message, did_you_mean, format_infinity
+from cardbox_cli.text.error_messages import ambiguous_message, did_you_mean
+from cardbox_cli.text.times import format_infinity
 
 # A point in time, or an age on the database's clock.
 Moment = datetime | timedelta

@@ -4,6 +4,6 @@ Owns the server of one CBX_HOME: its files, its process, its connections. Knows 
 the database: no schema, no cards. Import only `server`; the other modules are private.
 """
 
-from cardbox_cli.store.embedded.server import EmbeddedServer, ServerStatus
+from cardbox_cli.store.embedded.lifecycle import EmbeddedServer, ServerStatus
 
 __all__ = ["EmbeddedServer", "ServerStatus"]

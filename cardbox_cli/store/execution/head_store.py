@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.errors import StaleEpoch
 from cardbox_cli.model.execution.turns import HEAD_MOVES, Fence, Head, InboxRow, Move
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.text import quote_argument
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class HeadStore(ProjectStore):

@@ -16,7 +16,7 @@ from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.inbox_views import InboxViews
 from cardbox_cli.store.views.turn_views import TurnViews
-from cardbox_cli.text import format_time
+from cardbox_cli.text.times import format_time
 
 RECENT = 50
 

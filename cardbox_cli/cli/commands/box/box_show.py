@@ -29,7 +29,10 @@ from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.pairing import ToolNames, full_text
 from cardbox_cli.model.tokens import card_tokens
 from cardbox_cli.providers.models import tokenizer_for
-from cardbox_cli.text import conflict_message, flatten, format_count, format_time, format_tokens, indent_lines
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.escaping import flatten, indent_lines
+from cardbox_cli.text.quantities import format_count, format_tokens
+from cardbox_cli.text.times import format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore

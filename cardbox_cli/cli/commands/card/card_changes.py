@@ -34,14 +34,10 @@ from cardbox_cli.model.cards import (
 )
 from cardbox_cli.model.content import Content, TextContent, parse_content
 from cardbox_cli.model.ids import check_new_id, hash_ids, short_id, unique
-from cardbox_cli.text import (
-    conflict_message,
-    escape_line,
-    format_count,
-    json_type,
-    quote_argument,
-    required_message,
-)
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.error_messages import conflict_message, json_type, required_message
+from cardbox_cli.text.escaping import escape_line
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.cli.options.editor import Edited

@@ -40,7 +40,8 @@ from cardbox_cli.conversations.formats.registry import (
 from cardbox_cli.errors import InvalidCard, InvalidConversation, UsageError
 from cardbox_cli.model.ids import unique
 from cardbox_cli.providers.registry import DEFAULT
-from cardbox_cli.text import flatten, format_count
+from cardbox_cli.text.escaping import flatten
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.conversations.conversation import Conversation

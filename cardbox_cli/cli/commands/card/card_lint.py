@@ -30,7 +30,7 @@ from cardbox_cli.conversations.formats.registry import choose_format, find_forma
 from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from cardbox_cli.errors import InvalidInput, NoMessages, NotFound
 from cardbox_cli.providers.registry import HOSTS, PROVIDERS
-from cardbox_cli.text import format_count
+from cardbox_cli.text.quantities import format_count
 
 
 @verb(

@@ -40,7 +40,8 @@ from cardbox_cli.limits import MAX_BOXES_SEARCHED
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.pairing import call_reference, full_text
-from cardbox_cli.text import format_time, indent_lines
+from cardbox_cli.text.escaping import indent_lines
+from cardbox_cli.text.times import format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.model.cards import Card

@@ -23,7 +23,10 @@ from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named
 from cardbox_cli.settings import CHAT_KEY
-from cardbox_cli.text import escape_line, flatten, format_count, quote_argument, required_message
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.error_messages import required_message
+from cardbox_cli.text.escaping import escape_line, flatten
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.contexts import ContextChange

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.chat.files.reading_and_writing import SkippedRecord
+from cardbox_cli.chat.files.layout_files import SkippedRecord
 from cardbox_cli.cli.actor import PUT_IN_ANSWER, refuse_inside_turn
 from cardbox_cli.cli.options.shared_options import ChatKey
 from cardbox_cli.cli.options.value_types import CHAT, FOLDER
@@ -18,11 +18,12 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import Column, print_table
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, NotFound
-from cardbox_cli.text import escape_line, format_count
+from cardbox_cli.text.escaping import escape_line
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.files.chat_import import ImportedChat
-    from cardbox_cli.chat.files.reading_and_writing import ChatFiles
+    from cardbox_cli.chat.files.layout_files import ChatFiles
     from cardbox_cli.store.chats import ChatStores
 
 
@@ -131,7 +132,7 @@ class _ChatImport:
         """Import the persona texts, which all chats share."""
         from cardbox_cli.chat.files import folders, records
         from cardbox_cli.chat.files.chat_import import import_persona
-        from cardbox_cli.chat.files.reading_and_writing import read_text
+        from cardbox_cli.chat.files.layout_files import read_text
 
         for file, data in folders.read_profiles(self._root).items():
             below = f"{records.PROFILES}/{file}"
@@ -148,7 +149,7 @@ class _ChatImport:
         """Import one chat. Other files in its folder are kept for the report."""
         from cardbox_cli.chat.files import folders
         from cardbox_cli.chat.files.chat_import import import_chat
-        from cardbox_cli.chat.files.reading_and_writing import read_chat
+        from cardbox_cli.chat.files.layout_files import read_chat
 
         files = read_chat(chat_key, folders.read_files(path, self._root))
         below = str(path.relative_to(self._root))
@@ -230,7 +231,7 @@ def export_chat(
     Imported entries are exported unchanged. Files that are up to date are not written.
     """
     from cardbox_cli.chat.files import chat_export, folders, records
-    from cardbox_cli.chat.files.reading_and_writing import encode_files
+    from cardbox_cli.chat.files.layout_files import encode_files
     from cardbox_cli.chat.persona_texts import list_personas
     from cardbox_cli.store.chats import ChatStores
 

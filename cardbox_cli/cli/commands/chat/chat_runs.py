@@ -28,14 +28,9 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import ChatBusy, Findings, UsageError
 from cardbox_cli.model.chats import check_key
 from cardbox_cli.settings import Settings, read_settings
-from cardbox_cli.text import (
-    conflict_message,
-    escape_invisible,
-    escape_line,
-    excerpt,
-    quote_argument,
-    unknown_message,
-)
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.error_messages import conflict_message, unknown_message
+from cardbox_cli.text.escaping import escape_invisible, escape_line, excerpt
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.runs.chat_runner import ChatAnswer, ChatRunner

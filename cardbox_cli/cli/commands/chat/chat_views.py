@@ -15,11 +15,13 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, NotFound
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import PREVIEW
-from cardbox_cli.text import escape_line, excerpt, flatten, format_age, format_count, format_time
+from cardbox_cli.text.escaping import escape_line, excerpt, flatten
+from cardbox_cli.text.quantities import format_count
+from cardbox_cli.text.times import format_age, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.chat_view import ChatView, TranscriptSummary
-    from cardbox_cli.chat.why import MemoryExplanation
+    from cardbox_cli.chat.memory_explanation import MemoryExplanation
     from cardbox_cli.model.chats import Entry
 
 
@@ -240,7 +242,7 @@ def explain_chat(key: ChatKey) -> None:
     The most frequent cause is a different key: a new topic is a new key. Exit code 0 if it remembers
     something, 8 if it starts empty.
     """
-    from cardbox_cli.chat.why import explain_memory
+    from cardbox_cli.chat.memory_explanation import explain_memory
 
     with open_database() as database, database.snapshot():
         found = explain_memory(open_chat_stores(database), key)

@@ -23,7 +23,8 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Conflict, Findings
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.settings import read_settings
-from cardbox_cli.text import command_line, format_count
+from cardbox_cli.text.command_lines import command_line
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.runtime import Runtime

@@ -39,15 +39,10 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
 from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES, LogTail, Step, last_lines
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import (
-    conflict_message,
-    excerpt,
-    flatten,
-    format_duration,
-    format_time,
-    indent_lines,
-    quote_argument,
-)
+from cardbox_cli.text.command_lines import quote_argument
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.escaping import excerpt, flatten, indent_lines
+from cardbox_cli.text.times import format_duration, format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Branch, TurnView

@@ -40,6 +40,7 @@ from cardbox_cli.store.embedded.location import (
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded.account import ServerAccount
 
+
 # Modules for starting and stopping are imported inside functions: connecting is the common case.
 
 
@@ -107,13 +108,13 @@ class EmbeddedServer:
 
         Starts a server that crashed. Raises DatabaseUnavailable.
         """
-        from cardbox_cli.store.embedded import postmaster
+        from cardbox_cli.store.embedded import postgres_process
 
         try:
             return self.reach(dbname, **options)
         except DatabaseUnavailable:
             location = read_record(self.home)
-            if location is None or not postmaster.has_crashed(location.data):
+            if location is None or not postgres_process.has_crashed(location.data):
                 raise
         return self.connect(dbname, **options)
 
@@ -132,10 +133,10 @@ class EmbeddedServer:
 
     def status(self) -> ServerStatus:
         """Return the state of the server without changing it."""
-        from cardbox_cli.store.embedded import postmaster
+        from cardbox_cli.store.embedded import postgres_process
 
         location = self._location()
-        process = postmaster.find_postmaster(location.data)
+        process = postgres_process.find_postmaster(location.data)
         answer, version = dialing.probe(location, dialing.MAINTENANCE_DATABASE)
         return ServerStatus(
             running=answer.is_up,
@@ -143,7 +144,7 @@ class EmbeddedServer:
             binaries=location.binaries,
             data=location.data,
             socket=location.socket,
-            log=postmaster.newest_log(location.log) or location.log,
+            log=postgres_process.newest_log(location.log) or location.log,
             account=location.account if os.geteuid() == 0 else None,
             pid=process.pid if process else None,
             home=self.home,
@@ -222,12 +223,12 @@ class EmbeddedServer:
 
 
 def _stop(location: Location) -> bool:
-    from cardbox_cli.store.embedded import postmaster
+    from cardbox_cli.store.embedded import postgres_process
 
-    process = postmaster.find_postmaster(location.data)
+    process = postgres_process.find_postmaster(location.data)
     if process is None:
         return False
-    postmaster.stop(process, location)
+    postgres_process.stop(process, location)
     return True
 
 
@@ -243,7 +244,7 @@ _POLL_INTERVAL = 0.05
 
 def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], None]) -> bool:
     """Create and start what is missing; return whether the server was started. Raises DatabaseUnavailable."""
-    from cardbox_cli.store.embedded import postmaster
+    from cardbox_cli.store.embedded import postgres_process
 
     location, started, obstacle = read_record(home), False, None
     deadline = time.monotonic() + _TIMEOUT_SECONDS
@@ -255,16 +256,16 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
                 fault_point("database made")
             return started
         if location and time.monotonic() > deadline:
-            raise postmaster.server_error(f"does not answer: {obstacle or words}", location)
-        process = postmaster.find_postmaster(location.data) if location else None
+            raise postgres_process.server_error(f"does not answer: {obstacle or words}", location)
+        process = postgres_process.find_postmaster(location.data) if location else None
         if answer is ServerState.NOBODY and process is None:
             location, account = _prepare(home, binaries, lock, announce)
-            obstacle = postmaster.start(location, account)
+            obstacle = postgres_process.start(location, account)
             started = obstacle is None
             fault_point("server started")
         elif location and process and process.ready and not (location.socket / SOCKET_NAME).exists():
             announce("the server runs, but its socket is gone: restarting it")
-            postmaster.stop(process, location)
+            postgres_process.stop(process, location)
         time.sleep(_POLL_INTERVAL)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.model.chats import Archive, Chat, ChatRun
 from cardbox_cli.store.chats import ChatStores
-from cardbox_cli.text import command_line
+from cardbox_cli.text.command_lines import command_line
 
 _MAX_NEAR = 5
 _MAX_RUNS = 5

@@ -11,8 +11,8 @@ from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.exact_json import is_storable_text
 from cardbox_cli.serve.access import Authenticator
 from cardbox_cli.serve.addresses import request_address
-from cardbox_cli.serve.options import ServeOptions
-from cardbox_cli.serve.project import ProjectView
+from cardbox_cli.serve.project_view import ProjectView
+from cardbox_cli.serve.serve_options import ServeOptions
 from cardbox_cli.store.connection.connection_pool import ConnectionPool
 from cardbox_cli.store.connection.database import Database
 

@@ -28,7 +28,8 @@ from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import END_STATUSES
-from cardbox_cli.text import conflict_message, flatten
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.escaping import flatten
 
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Event

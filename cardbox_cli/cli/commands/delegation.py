@@ -17,7 +17,8 @@ from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch, prin
 from cardbox_cli.cli.terminal.turn_report import print_delegated
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import BadRequest, UsageError
-from cardbox_cli.text import conflict_message, format_count
+from cardbox_cli.text.error_messages import conflict_message
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import Caller

@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from cardbox_cli.execution.notifications.service import PostgresSubscription
-from cardbox_cli.serve.http.reading import ProjectRequest
+from cardbox_cli.serve.http.project_access import ProjectRequest
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.recent_changes import ChangeViews, ProjectState
 

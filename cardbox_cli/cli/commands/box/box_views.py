@@ -32,7 +32,8 @@ from cardbox_cli.errors import Findings
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, Box, BoxKind, Slot
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.text import flatten, format_count
+from cardbox_cli.text.escaping import flatten
+from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.model.cards import Card

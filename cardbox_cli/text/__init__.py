@@ -1,0 +1,1 @@
+"""Formatting of text, for all layers: escaping, times and sizes, command lines, errors. Pure."""

@@ -1,0 +1,41 @@
+"""The words of a search, and patterns that mark them. The database decides what a search finds."""
+
+import re
+from collections.abc import Sequence
+
+# Characters shown before the first match.
+_CONTEXT_CHARACTERS = 24
+
+
+def search_words(query: str) -> list[str]:
+    """Return the words that a search looks for, without those that it excludes and without `or`."""
+    wanted = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
+    return [word for word in wanted.split() if word.casefold() != "or"]
+
+
+def word_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
+    """Return a pattern of these words in any case; whole words, in scripts with spaces between words."""
+    if not words:
+        return None
+    return re.compile("|".join(map(_word, sorted(words, key=len, reverse=True))), re.IGNORECASE)
+
+
+def _word(word: str) -> str:
+    before = r"(?<![^\W_])" if _is_spaced(word[0]) else ""
+    behind = r"(?![^\W_])" if _is_spaced(word[-1]) else ""
+    return before + re.escape(word) + behind
+
+
+def _is_spaced(character: str) -> bool:
+    """Return whether the script of this letter or digit has spaces between words: East Asian ones do not."""
+    return character.isalnum() and not "\u1100" <= character <= "\uffff"
+
+
+def skip_to_match(text: str, wanted: re.Pattern[str] | None) -> str:
+    """Return the text from shortly before the first match; all of it if there is none."""
+    place = wanted.search(text) if wanted else None
+    if place is None or place.start() <= _CONTEXT_CHARACTERS:
+        return text
+    start = place.start() - _CONTEXT_CHARACTERS
+    space = text.find(" ", start, place.start())
+    return "…" + text[space + 1 if space >= 0 else start :]
