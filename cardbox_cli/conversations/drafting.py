@@ -1,4 +1,4 @@
-"""The cards of conversations, with derived ids, titles, and tool-call ids that are unique in a project.
+"""The cards of conversations, with derived ids and titles.
 
 A card's id is derived from the project, the conversation's key, the entry's position and the entry itself, so
 the same entry is always the same card. Formats define what an entry means.
@@ -6,7 +6,7 @@ the same entry is always the same card. Formats define what an entry means.
 
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -18,6 +18,7 @@ from cardbox_cli.context.request import TURN
 from cardbox_cli.context.sources import FAILED
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
 from cardbox_cli.conversations.formats.registry import find_format
+from cardbox_cli.conversations.tool_call_ids import remap_call_ids
 from cardbox_cli.errors import InvalidCard, InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import SESSION_EVENT
@@ -25,45 +26,6 @@ from cardbox_cli.model.cards import CardDraft, attribute_to_turn, card_text, che
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.ids import DerivedIds, derive_id, derived_id
 from cardbox_cli.store.imports import ImportedConversation
-
-# --- new tool-call ids, for databases that allow one result per id
-#
-# Calls and results are renamed together by the rule of `model/pairing.py`. The cards preserve the original
-# ids for export.
-
-
-def remap_call_ids(
-    drafts: Iterable[CardDraft],
-    scope: Sequence[str],
-    keep_original: Callable[[CardDraft, CardDraft], CardDraft],
-) -> Iterator[CardDraft]:
-    """Yield `drafts` with new tool-call ids, derived from `scope` and the call's position."""
-    unanswered: dict[str, list[str]] = {}
-    for position, draft in enumerate(drafts):
-        changes: dict[str, Any] = {}
-        if draft.tool_calls is not None:
-            changes["tool_calls"] = [
-                _rename_call(call, unanswered, (*scope, str(position), str(index)))
-                for index, call in enumerate(draft.tool_calls)
-            ]
-        if draft.tool_call_id is not None:
-            waiting = unanswered.get(draft.tool_call_id)
-            orphan = _new_id((*scope, str(position), "orphan"))
-            changes["tool_call_id"] = waiting.pop() if waiting else orphan
-        yield keep_original(msgspec.structs.replace(draft, **changes), draft) if changes else draft
-
-
-def _rename_call(call: Any, unanswered: dict[str, list[str]], place: Sequence[str]) -> Any:
-    if not isinstance(call, dict) or not isinstance(call.get("id"), str):
-        return call
-    new_id = _new_id(place)
-    unanswered.setdefault(call["id"], []).append(new_id)
-    return {**call, "id": new_id}
-
-
-def _new_id(place: Sequence[str]) -> str:
-    return f"tc_{derived_id(*place).hex}"
-
 
 # --- titles of conversations whose file has none
 
