@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from benchmarks.measure import Row, Side, at_most
 from benchmarks.workbench import PROJECT, Workbench
-from cardbox_cli.conversations.drafting import drafts_of
+from cardbox_cli.conversations.conversation_cards import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format, find_exporter
 from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from cardbox_cli.model import exact_json

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from benchmarks.measure import ROOT
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.conversations.drafting import drafts_of
+from cardbox_cli.conversations.conversation_cards import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.conversations.json_documents import JsonDocuments, JsonSource
 from cardbox_cli.model import exact_json

@@ -16,7 +16,7 @@ from cardbox_cli.context.parts import text_at
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import DraftedEntry, drafts_of, has_no_message
+from cardbox_cli.conversations.conversation_cards import DraftedEntry, drafts_of, has_no_message
 from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.conversations.json_documents import LazyList, load_lazy_lists
 from cardbox_cli.conversations.message_lists import is_list

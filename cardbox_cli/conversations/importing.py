@@ -1,6 +1,6 @@
 """Import of conversations as cards, with one box per conversation, in one transaction.
 
-Imports are idempotent, because all ids are derived (`drafting`). The same file again writes nothing. A
+Imports are idempotent, because all ids are derived (`conversation_cards`). The same file again writes nothing. A
 conversation that grew appends its tail. One whose earlier messages changed becomes a new box, whose parent is
 the old one.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import ConversationPass, SkippedConversations
+from cardbox_cli.conversations.conversation_cards import ConversationPass, SkippedConversations
 from cardbox_cli.store.cards import CardStore, WriteCounts
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.imports import ImportedConversation, ImportStore

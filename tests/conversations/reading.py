@@ -6,7 +6,7 @@ from typing import Any
 
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import ConversationPass
+from cardbox_cli.conversations.conversation_cards import ConversationPass
 from cardbox_cli.conversations.json_documents import WINDOW, JsonDocuments, JsonSource
 from cardbox_cli.limits import VALUE_SIZE
 from cardbox_cli.model.boxes import Slot

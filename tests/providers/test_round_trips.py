@@ -15,7 +15,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from cardbox_cli.context.losses import losses
 from cardbox_cli.context.request import Request, RequestEntry, request_of
 from cardbox_cli.conversations.conversation import Conversation
-from cardbox_cli.conversations.drafting import drafts_of
+from cardbox_cli.conversations.conversation_cards import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format, find_format
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot

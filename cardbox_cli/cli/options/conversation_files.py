@@ -16,7 +16,7 @@ from cardbox_cli.limits import FOLDER_FILES, PIPE_SIZE
 from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.conversations.drafting import SkippedConversations
+    from cardbox_cli.conversations.conversation_cards import SkippedConversations
 
 
 _BLOCK = 1 << 16

@@ -17,7 +17,7 @@ from cardbox_cli.context.losses import losses
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import ComposeOptions, RequestEntry, request_of
-from cardbox_cli.conversations.drafting import drafts_of
+from cardbox_cli.conversations.conversation_cards import drafts_of
 from cardbox_cli.conversations.formats.registry import choose_format
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import Slot

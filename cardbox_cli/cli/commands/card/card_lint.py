@@ -127,12 +127,12 @@ def _findings(file: str, asked: _LintOptions, which: str = "") -> list[FileFindi
 
 
 def _findings_in(documents: JsonDocuments, asked: _LintOptions, lead: str) -> list[LintFinding]:
+    from cardbox_cli.conversations.conversation_cards import SkippedConversations
     from cardbox_cli.conversations.conversation_lint import (
         detect_provider,
         is_empty_conversation,
         lint_conversation,
     )
-    from cardbox_cli.conversations.drafting import SkippedConversations
     from cardbox_cli.providers.models import unknown_models
 
     wanted, project_id = asked.source_format, session().project_id
