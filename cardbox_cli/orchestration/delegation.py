@@ -20,8 +20,7 @@ from cardbox_cli.errors import (
     NotAllowed,
     NotFound,
 )
-from cardbox_cli.execution.admission import result_of
-from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch import dispatch, dispatch_result
 from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult, refusal_error
 from cardbox_cli.execution.provision import enrol
 from cardbox_cli.execution.queue.messages import TURN
@@ -376,7 +375,7 @@ def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> Dispatch
             hint="use another turn id, or repeat that request exactly",
             details={"agent_turn_id": agent_turn_id, "agent_id": row.agent_id},
         )
-    return result_of(runtime, row, created=False)
+    return dispatch_result(runtime, row, created=False)
 
 
 def refuse_answered(runtime: Runtime, caller: Caller) -> None:

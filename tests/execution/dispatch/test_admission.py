@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.execution import admission
+from cardbox_cli.execution.admission import DispatchFacts, decide, is_free
 from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent, Refusal
+from cardbox_cli.model.execution.headers import as_trace_id
 from cardbox_cli.model.execution.situations import DispatchSituation, HeadState, ParentTurn, ProfileCard
 from cardbox_cli.model.execution.turns import MAX_DEPTH
 
@@ -29,6 +30,7 @@ GOOD = DispatchSituation(
     is_source_known=False,
     parent=None,
     earlier_inbox_id=None,
+    context_box_id=BOX,
     has_context_box=True,
     output_length=None,
     output_user=None,
@@ -43,14 +45,10 @@ def above(depth: int) -> ParentTurn:
 
 
 def admit(request: DispatchRequest, found: DispatchSituation | None) -> Any:
-    """All checks, as a dispatch makes them."""
-    terms = admission.admit(request, found, project_id="p", trace_id=TRACE)
-    assert found is not None
-    admission.refuse_archived(found, "p")
-    admission.refuse_busy(request, found)
-    admission.context_box(request, found, "p")
-    admission.output_box(request, found)
-    return terms
+    """Decide about a request that may not be queued."""
+    known = as_trace_id(request.trace_id or "")
+    facts = DispatchFacts(project_id="p", found=found, trace_id=known, new_trace_id=TRACE)
+    return decide(request, facts, queue=False)
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
@@ -76,7 +74,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
     "an odd output": ({"output_box_id": "x"}, {}, "rejected output_box_not_found"),
     "a used output": (
         {"output_box_id": OTHER},
-        {"output_length": 0, "output_user": ("turn_o", "scribe")},
+        {"output_box_id": OTHER, "output_length": 0, "output_user": ("turn_o", "scribe")},
         "rejected output_box_in_use",
     ),
     # What is wrong first is told.
@@ -127,6 +125,6 @@ def test_the_terms_below_a_parent(policy: Any, depth: int, parent_turn: str | No
 
 
 def test_only_an_idle_agent_without_a_queue_is_free() -> None:
-    assert admission.is_free(GOOD)
-    assert not admission.is_free(msgspec.structs.replace(GOOD, head=BUSY))
-    assert not admission.is_free(msgspec.structs.replace(GOOD, queued_turn_id="turn_q"))
+    assert is_free(GOOD)
+    assert not is_free(msgspec.structs.replace(GOOD, head=BUSY))
+    assert not is_free(msgspec.structs.replace(GOOD, queued_turn_id="turn_q"))
