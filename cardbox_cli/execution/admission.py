@@ -26,15 +26,16 @@ EarlierTurn: TypeAlias = tuple[InboxRow, Edge | None]
 class DispatchFacts(msgspec.Struct, kw_only=True):
     """The facts of a decision. `found` is None for an unknown agent.
 
-    `plan` is the planned or packed context of a handover, or the error of planning it. `is_taken`: a write
-    found that another transaction has taken the id. `has_lost_head`: the agent has no head and cannot get
-    one. `trace_id` is the canonical id of the requested trace; a turn without a trace gets `new_trace_id`.
+    `trace_id` is the canonical id of the requested trace; a turn without a trace gets `new_trace_id`. `plan`
+    is the planned or packed context of a handover, `plan_error` the error of planning it. `is_taken`: a write
+    found that another transaction has taken the id. `has_lost_head`: the agent cannot get a head.
     """
 
     project_id: str
     trace_id: str | None = None
     new_trace_id: str
-    plan: Packed | CbxError | None = None
+    plan: Packed | None = None
+    plan_error: CbxError | None = None
     found: DispatchSituation | None = None
     earlier: EarlierTurn | None = None
     is_taken: bool = False
@@ -53,7 +54,6 @@ class DispatchDecision(msgspec.Struct, frozen=True, kw_only=True):
     lineage: Lineage
     report_to: dict[str, str] | None
     request_sha256: str
-    plan: Packed | None
     context_box_id: str | None
     output_box_id: str | None
 
@@ -83,8 +83,7 @@ def decide(request: DispatchRequest, facts: DispatchFacts, *, queue: bool) -> Di
         lineage=lineage,
         report_to=_report_to(request, found),
         request_sha256=digest,
-        plan=(plan := _plan(facts)),
-        context_box_id=plan.context_box_id if plan else _context_box(request, found, project_id),
+        context_box_id=_context_box(request, found, facts),
         output_box_id=_output_box(request, found),
     )
     if facts.has_lost_head:
@@ -168,16 +167,12 @@ def _report_to(request: DispatchRequest, found: DispatchSituation) -> dict[str, 
 def _digest(request: DispatchRequest, facts: DispatchFacts, profile_box_id: str, depth: int) -> str:
     """Return a SHA-256 that equal requests share. Raises the error of the plan if it needs the plan."""
     seen = (facts.found and facts.found.context_box_id) or request.context_box_id or ""
-    if request.correlation_id is not None and (plan := _plan(facts)) is not None:
-        seen = f"plan {plan.digest}"
+    if request.correlation_id is not None and facts.plan_error is not None:
+        raise facts.plan_error
+    if request.correlation_id is not None and facts.plan is not None:
+        seen = f"plan {facts.plan.digest}"
     request_parts = [request.target_agent_id, profile_box_id, request.channel_id, depth, seen]
     return hashlib.sha256(exact_json.encode(request_parts)).hexdigest()
-
-
-def _plan(facts: DispatchFacts) -> Packed | None:
-    if isinstance(facts.plan, CbxError):
-        raise facts.plan
-    return facts.plan
 
 
 def _earlier(request: DispatchRequest, facts: DispatchFacts, digest: str) -> InboxRow:
@@ -203,12 +198,16 @@ def _earlier(request: DispatchRequest, facts: DispatchFacts, digest: str) -> Inb
     return row
 
 
-def _context_box(request: DispatchRequest, found: DispatchSituation, project_id: str) -> str | None:
+def _context_box(request: DispatchRequest, found: DispatchSituation, facts: DispatchFacts) -> str | None:
+    if facts.plan_error is not None:
+        raise facts.plan_error
+    if facts.plan is not None:
+        return facts.plan.context_box_id
     given = request.context_box_id
     if not given:
         refuse("missing_context_box_id", "the context box is missing")
     if not found.has_context_box:
-        refuse("context_box_not_found", f"no box {given!r} in project {project_id!r}")
+        refuse("context_box_not_found", f"no box {given!r} in project {facts.project_id!r}")
     return found.context_box_id
 
 

@@ -7,7 +7,7 @@ A dispatch reads once, decides, and writes once. A dry run only reads. `admissio
 import msgspec
 
 from cardbox_cli.context.lint.rule import LintFinding
-from cardbox_cli.errors import BadRequest, BoxConflict, CbxError, Conflict, NotFound
+from cardbox_cli.errors import BadRequest, BoxConflict, Conflict, NotFound
 from cardbox_cli.execution.admission import DispatchDecision, DispatchFacts, decide, is_free
 from cardbox_cli.execution.dispatch_requests import (
     NO_AGENT,
@@ -26,7 +26,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.headers import as_trace_id, new_trace_id
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, IDLE, PENDING, QUEUED, Fence, InboxRow, new_id
 from cardbox_cli.model.ids import new_box_id
-from cardbox_cli.packing.pack import Check, Packed, Packing
+from cardbox_cli.packing.pack import Check, Packing
 from cardbox_cli.store.execution.dispatch_store import NewTurn
 from cardbox_cli.store.projects import ensure_project
 
@@ -87,8 +87,8 @@ def _dispatch(
     packing = None if request.handover is None else _packing(runtime, request, request.handover)
     for _ in range(_MAX_READS):
         _read(runtime, request, facts, dry_run=dry_run)
-        if packing is not None and facts.plan is None:
-            facts.plan = _plan(packing)
+        if packing is not None and facts.plan is None and facts.plan_error is None:
+            _plan(packing, facts)
             if not dry_run:
                 # A pack cannot be undone alone. The head is locked now, so no later read can see old rows.
                 continue
@@ -100,11 +100,13 @@ def _dispatch(
             facts.has_lost_head = decision.found.head is None
             continue
         if check is not None:
-            check(_lint(runtime, request, decision, packing))
+            check(_lint(runtime, request, facts, decision, packing))
         if dry_run:
-            return _preview(runtime, request, decision)
-        if (outcome := _write(runtime, request, facts, decision, packing)) is not None:
-            return outcome
+            return Dispatched(_preview(runtime, request, decision), packed=facts.plan)
+        if packing is not None and facts.plan is not None and facts.plan.context_box_id is None:
+            facts.plan = packing.write(facts.plan)
+        if (result := _write(runtime, request, facts, decision)) is not None:
+            return Dispatched(result, packed=facts.plan)
     raise Conflict(
         f"could not dispatch: the queue of agent {request.target_agent_id!r} kept changing", hint="try again"
     )
@@ -122,12 +124,12 @@ def _packing(runtime: Runtime, request: DispatchRequest, handover: Handover) -> 
     )
 
 
-def _plan(packing: Packing) -> Packed | CbxError:
-    """Return the planned context, or the error that the decision raises if it gets that far."""
+def _plan(packing: Packing, facts: DispatchFacts) -> None:
     try:
-        return packing.plan()
+        facts.plan = packing.plan()
     except (BadRequest, NotFound) as exc:
-        return exc
+        # The decision raises it, unless it refuses the request before.
+        facts.plan_error = exc
 
 
 def _read(runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, *, dry_run: bool) -> None:
@@ -167,12 +169,16 @@ def _add_missing_rows(runtime: Runtime, request: DispatchRequest, decision: Disp
 
 
 def _lint(
-    runtime: Runtime, request: DispatchRequest, decision: DispatchDecision, packing: Packing | None
+    runtime: Runtime,
+    request: DispatchRequest,
+    facts: DispatchFacts,
+    decision: DispatchDecision,
+    packing: Packing | None,
 ) -> list[LintFinding]:
     """Return the lint findings of the turn's first request. A planned context has no box id."""
     planned = None
-    if packing is not None and decision.plan is not None:
-        planned = Source("", packing.slots(decision.plan.plan), decision.plan.provenance)
+    if packing is not None and facts.plan is not None:
+        planned = Source("", packing.slots(facts.plan.plan), facts.plan.provenance)
     boxes = {
         "profile": decision.profile_box_id,
         "context": decision.context_box_id if planned is None else None,
@@ -181,14 +187,14 @@ def _lint(
     return lint_new_turn(runtime, request.target_agent_id, request.runtime_config, boxes, planned=planned)
 
 
-def _preview(runtime: Runtime, request: DispatchRequest, decision: DispatchDecision) -> Dispatched:
-    """Return the outcome that a dispatch would have now."""
+def _preview(runtime: Runtime, request: DispatchRequest, decision: DispatchDecision) -> DispatchResult:
+    """Return the result that a dispatch would have now."""
     found, starts = decision.found, is_free(decision.found)
     ahead = 0 if starts else runtime.inbox.count_queued(request.target_agent_id)
     if found.head is None or found.head.status == IDLE:
         # The agent is idle, so the first turn of the queue starts at once.
         ahead = max(ahead - 1, 0)
-    result = DispatchResult(
+    return DispatchResult(
         status="accepted",
         agent_id=request.target_agent_id,
         turn_epoch=(found.head.turn_epoch if found.head else 0) + 1 if starts else None,
@@ -199,24 +205,13 @@ def _preview(runtime: Runtime, request: DispatchRequest, decision: DispatchDecis
         trace_id=decision.lineage.trace_id,
         created=True,
     )
-    return Dispatched(result, packed=decision.plan)
 
 
 def _write(
-    runtime: Runtime,
-    request: DispatchRequest,
-    facts: DispatchFacts,
-    decision: DispatchDecision,
-    packing: Packing | None,
-) -> Dispatched | None:
-    """Write the pack and the new turn, and promote an idle agent's oldest queued turn; return the outcome.
-
-    Returns None without a turn if the facts have changed, or `facts.is_taken`.
-    """
-    if packing is not None and decision.plan is not None and decision.context_box_id is None:
-        facts.plan = packed = packing.write(decision.plan)
-        decision = msgspec.structs.replace(decision, plan=packed, context_box_id=packed.context_box_id)
-    turn = _new_turn(runtime.project_id, request, decision)
+    runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, decision: DispatchDecision
+) -> DispatchResult | None:
+    """Write the new turn, and promote an idle agent's oldest queued turn; None if the facts have changed."""
+    turn = _new_turn(request, facts, decision)
     written = runtime.dispatches.write(turn)
     facts.is_taken = written.still_so and not written.written
     if not written.written:
@@ -233,11 +228,10 @@ def _write(
     assigned = runtime.heads.get(row.agent_id) if request.emit_state and promoted else None
     if assigned is not None:
         runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
-    result = dispatch_result(runtime, row, created=True, position=position)
-    return Dispatched(result, packed=decision.plan)
+    return dispatch_result(runtime, row, created=True, position=position)
 
 
-def _new_turn(project_id: str, request: DispatchRequest, decision: DispatchDecision) -> NewTurn:
+def _new_turn(request: DispatchRequest, facts: DispatchFacts, decision: DispatchDecision) -> NewTurn:
     """Return the rows of the new turn."""
     found, parent, turn_id = decision.found, request.parent, request.agent_turn_id or ""
     starts, makes_box = is_free(found), decision.output_box_id is None
@@ -250,7 +244,7 @@ def _new_turn(project_id: str, request: DispatchRequest, decision: DispatchDecis
         correlation_id=request.correlation_id or turn_id,
         payload={
             "profile_box_id": decision.profile_box_id,
-            "context_box_id": decision.context_box_id,
+            "context_box_id": decision.context_box_id if facts.plan is None else facts.plan.context_box_id,
             "output_box_id": decision.output_box_id or new_box_id(),
             "runtime_config": request.runtime_config,
             **{name: value for name, value in named.items() if value is not None},
@@ -260,7 +254,7 @@ def _new_turn(project_id: str, request: DispatchRequest, decision: DispatchDecis
     sender = Sender(request.source_agent_id, *((parent.agent_turn_id, parent.step_id) if parent else ()))
     joined = {} if request.batch is None else {"batch": dict(request.batch)}
     details = {"request_sha256": decision.request_sha256, "report_to": decision.report_to, **joined}
-    row = row_of(project_id, message).written(project_id, found.now)
+    row = row_of(facts.project_id, message).written(facts.project_id, found.now)
     edge = edge_of(message, row, sender, details)
     if starts and found.head is not None:
         row = msgspec.structs.replace(row, status=PENDING, turn_epoch=found.head.turn_epoch + 1)
