@@ -114,11 +114,11 @@ def _dispatch(
 
 def _packing(runtime: Runtime, request: DispatchRequest, handover: Handover) -> Packing:
     return Packing(
-        database=runtime.database,
-        project_id=runtime.project_id,
-        recipe=handover.recipe,
-        recipe_name=handover.recipe_name,
-        arguments=handover.arguments,
+        runtime.database,
+        runtime.project_id,
+        handover.recipe,
+        handover.recipe_name,
+        handover.arguments,
         source_agent_id=request.source_agent_id,
         turn=handover.turn,
     )
@@ -126,7 +126,7 @@ def _packing(runtime: Runtime, request: DispatchRequest, handover: Handover) -> 
 
 def _plan(packing: Packing, facts: DispatchFacts) -> None:
     try:
-        facts.plan = packing.plan()
+        facts.plan = packing.pack(dry_run=True)
     except (BadRequest, NotFound) as exc:
         # The decision raises it, unless it refuses the request before.
         facts.plan_error = exc

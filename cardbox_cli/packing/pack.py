@@ -57,52 +57,11 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     fitted: "Fitted | None" = None
 
 
-def pack(
-    database: Database,
-    project_id: str,
-    *,
-    recipe: "Recipe",
-    recipe_name: str,
-    arguments: Mapping[str, Any],
-    tool_suffix: str = TOOL_SUFFIX,
-    source_agent_id: str = OPERATOR,
-    dry_run: bool = False,
-    with_digest: bool = True,
-    look: Look = lambda place, card: None,
-    check: "Check | None" = None,
-    turn: Mapping[str, str] = {},
-    profile: ProfileEntry | None = None,
-    fit: "Fit | None" = None,
-) -> Packed:
-    """Pack `arguments` by `recipe` into a new context box, for `profile` or the profile of the recipe.
+class Packing(msgspec.Struct, frozen=True):
+    """The packing of `arguments` by `recipe` into a new context box, for `profile` or that of the recipe.
 
-    Without a digest, inherited cards are only read if the recipe's limits need them; `verify` then cannot
-    detect changed contents. `look` gets every position when its card is read for the digest; few are in
-    memory at a time. `check` gets the lint findings of the profile's box and the new context box, which has
-    no id yet; an error that it raises stops the pack. `turn` is the metadata of the turn that packs, if any.
-    `fit` fits the request into a token limit; the plan lists what it leaves out.
-
-    Raises BadRequest for arguments that break the recipe's rules, NotFound for an unknown profile or box; no
-    row remains then. Joins the caller's transaction if there is one.
+    `turn` is the metadata of the turn that packs, if any.
     """
-    packing = Packing(
-        database=database,
-        project_id=project_id,
-        recipe=recipe,
-        recipe_name=recipe_name,
-        arguments=arguments,
-        tool_suffix=tool_suffix,
-        source_agent_id=source_agent_id,
-        turn=turn,
-        profile=profile,
-    )
-    with database.snapshot() if dry_run else database.transaction():
-        packed = packing.plan(with_digest=with_digest, look=look, check=check, fit=fit)
-        return packed if dry_run else packing.write(packed)
-
-
-class Packing(msgspec.Struct, frozen=True, kw_only=True):
-    """The packing of arguments by a recipe; fields as in `pack`. Works in the caller's transaction."""
 
     database: Database
     project_id: str
@@ -114,6 +73,30 @@ class Packing(msgspec.Struct, frozen=True, kw_only=True):
     turn: Mapping[str, str] = {}
     profile: ProfileEntry | None = None
 
+    def pack(
+        self,
+        *,
+        dry_run: bool = False,
+        with_digest: bool = True,
+        look: Look = lambda place, card: None,
+        check: "Check | None" = None,
+        fit: "Fit | None" = None,
+    ) -> Packed:
+        """Plan the context box and write it. Joins the caller's transaction if there is one.
+
+        Without a digest, inherited cards are only read if the recipe's limits need them; `verify` then cannot
+        detect changed contents. `look` gets every position when its card is read for the digest; few are in
+        memory at a time. `check` gets the lint findings of the profile's box and the new context box, which
+        has no id yet; an error that it raises stops the pack. `fit` fits the request into a token limit; the
+        plan lists what it leaves out.
+
+        Raises BadRequest for arguments that break the recipe's rules, NotFound for an unknown profile or box;
+        no row remains then.
+        """
+        with self.database.snapshot() if dry_run else self.database.transaction():
+            planned = self._plan_pack(with_digest=with_digest, look=look, check=check, fit=fit)
+            return planned if dry_run else self.write(planned)
+
     @property
     def _boxes(self) -> BoxStore:
         return BoxStore(self.database, self.project_id)
@@ -122,15 +105,9 @@ class Packing(msgspec.Struct, frozen=True, kw_only=True):
     def _cards(self) -> CardStore:
         return CardStore(self.database, self.project_id)
 
-    def plan(
-        self,
-        *,
-        with_digest: bool = True,
-        look: Look = lambda place, card: None,
-        check: "Check | None" = None,
-        fit: "Fit | None" = None,
+    def _plan_pack(
+        self, *, with_digest: bool, look: Look, check: "Check | None", fit: "Fit | None"
     ) -> Packed:
-        """Return the pack without writing it. Raises what `pack` raises."""
         arguments = self.recipe.bind(self.arguments)
         profiles = ProfileStore(self.database, self.project_id)
         profile = self.profile or profiles.get(planning.target_profile_name(self.recipe, arguments))
@@ -162,7 +139,7 @@ class Packing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def write(self, planned: Packed) -> Packed:
-        """Write the new cards and the box of a plan."""
+        """Write the new cards and the box of a dry run, in the caller's transaction."""
         for draft in planned.plan.drafts:
             self._cards.add(draft)
         box = self._boxes.create(
@@ -258,7 +235,8 @@ def pack_context(
     box.
 
     `handover` is a recipe as a mapping, validated like a file. With `conn`, everything joins the caller's
-    transaction; otherwise it is a transaction on the database of the environment. `with_digest` as in `pack`.
+    transaction; otherwise it is a transaction on the database of the environment. `with_digest` as in
+    `Packing.pack`.
     """
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 
@@ -266,15 +244,7 @@ def pack_context(
     with (
         Database.open_target(find_target()) if conn is None else nullcontext(Database.adopt(conn)) as database
     ):
-        packed = pack(
-            database,
-            project_id,
-            recipe=recipe,
-            recipe_name=tool_suffix,
-            arguments=arguments,
-            tool_suffix=tool_suffix,
-            source_agent_id=source_agent_id,
-            with_digest=with_digest,
-        )
+        packing = Packing(database, project_id, recipe, tool_suffix, arguments, tool_suffix, source_agent_id)
+        packed = packing.pack(with_digest=with_digest)
     assert packed.context_box_id is not None
     return packed.context_box_id, packed.profile_box_id, packed.plan.card_ids

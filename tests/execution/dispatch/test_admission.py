@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cardbox_cli.errors import BadRequest
 from cardbox_cli.execution.admission import DispatchFacts, decide, is_free
 from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent, Refusal
 from cardbox_cli.model.execution.headers import as_trace_id
@@ -122,6 +123,27 @@ def test_the_terms_below_a_parent(policy: Any, depth: int, parent_turn: str | No
     assert (terms.lineage.depth, terms.lineage.trace_id) == (depth, THEIRS)
     assert terms.lineage.parent_turn_id == parent_turn
     assert terms.report_to == {"agent_id": "boss", "agent_turn_id": "turn_p", "tool_call_id": "call_p"}
+
+
+@pytest.mark.parametrize(
+    ("correlation_id", "error"), [(None, Refusal), ("c", BadRequest)], ids=["the agent", "the plan"]
+)
+def test_the_error_of_a_plan_comes_before_a_busy_agent_only_if_the_digest_needs_the_plan(
+    correlation_id: str | None, error: type[Exception]
+) -> None:
+    busy = msgspec.structs.replace(GOOD, head=BUSY)
+    facts = DispatchFacts(project_id="p", found=busy, plan_error=BadRequest("odd"), new_trace_id=TRACE)
+    request = msgspec.structs.replace(REQUEST, correlation_id=correlation_id)
+    with pytest.raises(error):
+        decide(request, facts, queue=False)
+
+
+def test_an_agent_without_a_head_that_cannot_get_one() -> None:
+    found = msgspec.structs.replace(GOOD, head=None)
+    facts = DispatchFacts(project_id="p", found=found, has_lost_head=True, new_trace_id=TRACE)
+    with pytest.raises(Refusal) as failure:
+        decide(REQUEST, facts, queue=True)
+    assert (failure.value.status, failure.value.error_code) == ("error", "head_missing")
 
 
 def test_only_an_idle_agent_without_a_queue_is_free() -> None:
