@@ -6,27 +6,28 @@ A dispatch reads once, decides, and writes once. A dry run only reads. `admissio
 
 import msgspec
 
-from cardbox_cli.errors import BoxConflict, Conflict
-from cardbox_cli.execution import admission
-from cardbox_cli.execution.admission import DispatchAttempt, DispatchDecision, dispatch_result
+from cardbox_cli.context.lint.rule import LintFinding
+from cardbox_cli.errors import BadRequest, BoxConflict, Conflict, NotFound
+from cardbox_cli.execution.admission import DispatchDecision, DispatchFacts, decide, is_free
 from cardbox_cli.execution.dispatch_requests import (
     NO_AGENT,
     DispatchOutcome,
     DispatchRequest,
     DispatchResult,
+    Handover,
     Refusal,
     refuse,
 )
 from cardbox_cli.execution.queue.messages import TURN, InboxMessage, Sender, edge_of, row_of
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.requests.request_checks import lint_new_turn
-from cardbox_cli.execution.requests.turn_requests import BoxSource, read_source
+from cardbox_cli.execution.requests.turn_requests import BoxSource
 from cardbox_cli.execution.runtime import Runtime
-from cardbox_cli.model.execution.situations import DispatchSituation
-from cardbox_cli.model.execution.turns import IDLE, PENDING, Fence, InboxRow, new_id
+from cardbox_cli.model.execution.headers import canonical_trace_id, new_trace_id
+from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL, IDLE, PENDING, QUEUED, Fence, InboxRow, new_id
 from cardbox_cli.model.ids import new_box_id
-from cardbox_cli.packing.pack import Check, planned_slots
-from cardbox_cli.store.execution.dispatch_store import NewTurn, TurnWrite
+from cardbox_cli.packing.pack import Check, Packing
+from cardbox_cli.store.execution.dispatch_store import NewTurn
 from cardbox_cli.store.projects import ensure_project
 
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
@@ -53,237 +54,235 @@ def dispatch(
     """
     for table in _TABLES:
         runtime.database.require(table)
+    request = msgspec.structs.replace(
+        request,
+        channel_id=request.channel_id.strip() or DEFAULT_CHANNEL,
+        correlation_id=request.correlation_id or None,
+        agent_turn_id=request.agent_turn_id or new_id("turn"),
+    )
     # Only these can write rows before the decision, which a refusal must take back.
     writes_first = request.handover is not None or request.output_box_id is not None or check is not None
     try:
-        if dry_run:
-            with runtime.database.snapshot():
-                return _rehearse(runtime, request, queue=queue, check=check)
-        with runtime.transaction(savepoint=writes_first):
-            return _Dispatch(runtime, request, queue=queue, check=check).carry_out()
+        with runtime.database.snapshot() if dry_run else runtime.transaction(savepoint=writes_first):
+            return _dispatch(runtime, request, queue=queue, dry_run=dry_run, check=check)
     except Refusal as refusal:
-        refused = DispatchResult(
+        message = refusal.message
+        if refusal.error_code == NO_AGENT:
+            # This message suggests a similar agent.
+            message = runtime.roster.not_found(request.target_agent_id).message
+        result = DispatchResult(
             status=refusal.status,
             error_code=refusal.error_code,
             agent_id=request.target_agent_id,
             context_box_id=request.context_box_id,
         )
-        return DispatchOutcome(refused, _refusal_message(runtime, request, refusal))
+        return DispatchOutcome(result, message)
 
 
-def _refusal_message(runtime: Runtime, request: DispatchRequest, refusal: Refusal) -> str:
-    """Return the message of a refusal; for an unknown agent it suggests a similar one."""
-    if refusal.error_code == NO_AGENT:
-        return runtime.roster.not_found(request.target_agent_id).message
-    return refusal.message
-
-
-def _rehearse(
-    runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None
+def _dispatch(
+    runtime: Runtime, request: DispatchRequest, *, queue: bool, dry_run: bool, check: Check | None
 ) -> DispatchOutcome:
-    return preview_dispatch(DispatchAttempt(runtime, request, queue=queue, packs=False), check)
-
-
-class _Dispatch:
-    """The dispatch of one request within its transaction."""
-
-    def __init__(
-        self, runtime: Runtime, request: DispatchRequest, *, queue: bool, check: Check | None
-    ) -> None:
-        self.runtime = runtime
-        self.asked = DispatchAttempt(runtime, request, queue=queue, packs=True)
-        self.check = check
-        self._turn_id = request.agent_turn_id or new_id("turn")
-        self._new_box_id = new_box_id()
-        self._has_begun = False
-
-    def carry_out(self) -> DispatchOutcome:
-        if self.asked.request.handover is not None:
-            # Packing cannot be undone alone, so the heads are locked first: no later read can see old rows.
-            self.asked.read(hold=True)
-        for _ in range(_MAX_READS):
-            if (answer := self._try()) is not None:
-                return answer
-        raise Conflict(
-            f"could not dispatch: the queue of agent {self.asked.request.target_agent_id!r} kept changing",
-            hint="try again",
-        )
-
-    def _try(self) -> DispatchOutcome | None:
-        """Return the outcome of the request; None if the rows changed since they were read."""
-        decided = self.asked.decide(self.asked.read(hold=True))
-        if isinstance(decided, DispatchOutcome):
-            return decided
-        if not self._is_prepared(decided):
-            return None
-        if self.check is not None:
-            self._check(self.check, decided)
-        turn = self._turn(decided)
-        written = self.runtime.dispatches.write(turn)
-        self.asked.is_taken = written.still_so and not written.written
-        return self._answer(decided.found, turn, written) if written.written else None
-
-    def _check(self, check: Check, decided: DispatchDecision) -> None:
-        request, boxes = self.asked.request, self.runtime.boxes
-        head = self.runtime.heads.get(request.target_agent_id)
-        assert head is not None
-        assert decided.context_box_id is not None
-        assert decided.output_box_id is not None
-        context = read_source(boxes, decided.context_box_id)
-        if request.handover is not None:
-            # This transaction packs the box: nobody else can see its id.
-            context = msgspec.structs.replace(context, box_id="")
-        check(
-            lint_new_turn(
-                self.runtime,
-                head,
-                request.runtime_config,
-                profile=read_source(boxes, decided.terms.profile_box_id),
-                context=context,
-                output=read_source(boxes, decided.output_box_id),
-            )
-        )
-
-    # --- writing
-
-    def _is_prepared(self, decided: DispatchDecision) -> bool:
-        """Write what must exist before the rows of the turn; False if the dispatch must read again."""
-        runtime, request, found = self.runtime, self.asked.request, decided.found
-        if found.project_status is None:
-            ensure_project(runtime.database, runtime.project_id, request.source_agent_id)
-        if decided.output_box_id is not None and found.output_length is None:
-            try:
-                runtime.boxes.ensure(decided.output_box_id)
-            except BoxConflict as exc:
-                refuse("output_box_not_found", exc.message)
-            return False
-        if self.check is not None and decided.output_box_id is None:
-            self.asked.request = msgspec.structs.replace(request, output_box_id=self._new_box_id)
-            return False
-        if found.head is None and self._has_begun:
-            admission.refuse_headless(request)
-        if found.head is None:
-            runtime.roster.begin_head(runtime.roster.get(request.target_agent_id))
-            self._has_begun = True
-        return found.head is not None
-
-    def _turn(self, decided: DispatchDecision) -> NewTurn:
-        """Return the rows of the new turn."""
-        request, found, terms = self.asked.request, decided.found, decided.terms
-        parent = request.parent
-        assigns = admission.is_free(found)
-        named = {"display_name": request.display_name, "metadata": request.metadata}
-        more = {name: value for name, value in named.items() if value is not None}
-        message = InboxMessage(
-            type=TURN,
-            fence=Fence(request.target_agent_id, self._turn_id, 0),
-            channel_id=request.channel_id,
-            lineage=terms.lineage,
-            correlation_id=request.correlation_id or self._turn_id,
-            payload={**self._boxes(decided), "runtime_config": request.runtime_config, **more},
-            inbox_id=self._turn_id,
-        )
-        sender = Sender(request.source_agent_id, *((parent.agent_turn_id, parent.step_id) if parent else ()))
-        joined = {} if request.batch is None else {"batch": dict(request.batch)}
-        details = {"request_sha256": decided.request_sha256, "report_to": terms.report_to, **joined}
-        row = row_of(self.runtime.project_id, message).as_inbox_row(self.runtime.project_id, found.now)
-        edge = edge_of(message, row, sender, details)
-        if assigns and found.head is not None:
-            row = msgspec.structs.replace(row, status=PENDING, turn_epoch=found.head.turn_epoch + 1)
-        makes_box = request.output_box_id is None
-        return NewTurn(
-            row=row,
-            edge=edge,
-            report_to=terms.report_to,
-            assigns=assigns,
-            makes_box=makes_box,
-            output_start=(0 if makes_box else found.output_length) if assigns else None,
-        )
-
-    def _boxes(self, decided: DispatchDecision) -> dict[str, str | None]:
-        return {
-            "profile_box_id": decided.terms.profile_box_id,
-            "context_box_id": decided.context_box_id,
-            "output_box_id": decided.output_box_id or self._new_box_id,
-        }
-
-    def _answer(self, found: DispatchSituation, turn: NewTurn, written: TurnWrite) -> DispatchOutcome:
-        """Return the outcome for the written turn, after promoting an idle agent's oldest queued turn."""
-        runtime, row = self.runtime, turn.row
-        promoted: InboxRow | None = None
-        position: int | None = written.queue_position
-        if turn.assigns:
-            runtime.notify_target(row, found.worker_target, "dispatch_next")
-            promoted, position = row, None
-        elif found.head is not None and found.head.status == IDLE:
-            promoted = promote_next(runtime, row.agent_id)
-            row, position = runtime.inbox.get(row.inbox_id), None
-        assigned = runtime.heads.get(row.agent_id) if self.asked.request.emit_state and promoted else None
-        if assigned is not None:
-            runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
-        return DispatchOutcome(
-            dispatch_result(runtime, row, created=True, position=position), packed=self.asked.packed
-        )
-
-
-def preview_dispatch(asked: DispatchAttempt, check: Check | None) -> DispatchOutcome:
-    """Return the outcome that a dispatch would have now, and write nothing; in the caller's snapshot.
-
-    Raises what `dispatch` raises, and Refusal.
-    """
-    decided = asked.decide(asked.read(hold=False))
-    if isinstance(decided, DispatchOutcome):
-        return decided
-    request, roster = asked.request, asked.runtime.roster
-    if decided.found.head is None and not roster.can_begin_head(request.target_agent_id):
-        admission.refuse_headless(request)
-    if check is not None:
-        _check(asked, decided, check)
-    return DispatchOutcome(_result(asked, decided), packed=asked.packed)
-
-
-def _check(asked: DispatchAttempt, decided: DispatchDecision, check: Check) -> None:
-    runtime, boxes = asked.runtime, asked.runtime.boxes
-    output = BoxSource(decided.output_box_id or "", [])
-    if decided.output_box_id is not None and decided.found.output_length is not None:
-        output = read_source(boxes, decided.output_box_id)
-    check(
-        lint_new_turn(
-            runtime,
-            runtime.heads.get(asked.request.target_agent_id),
-            asked.request.runtime_config,
-            profile=read_source(boxes, decided.terms.profile_box_id),
-            context=_context(asked, decided),
-            output=output,
-        )
+    """Return the outcome of the request, within the transaction or snapshot of `dispatch`."""
+    facts = DispatchFacts(project_id=runtime.project_id, new_trace_id=new_trace_id())
+    packing = None if request.handover is None else _packing(runtime, request, request.handover)
+    for _ in range(_MAX_READS):
+        _read(runtime, request, facts, dry_run=dry_run)
+        if packing is not None and facts.plan is None and facts.plan_error is None:
+            _plan(packing, facts)
+            if not dry_run:
+                # A pack cannot be undone alone. The head is locked now, so no later read can see old rows.
+                continue
+        decision = decide(request, facts, queue=queue)
+        if isinstance(decision, InboxRow):
+            return DispatchOutcome(dispatch_result(runtime, decision, created=False))
+        if not dry_run and _add_missing_rows(runtime, request, decision):
+            # An agent that has no head after that has lost it.
+            facts.has_lost_head = decision.found.head is None
+            continue
+        if check is not None:
+            check(_lint(runtime, request, facts, decision, packing))
+        if dry_run:
+            return DispatchOutcome(_preview(runtime, request, decision), packed=facts.plan)
+        if packing is not None and facts.plan is not None and facts.plan.context_box_id is None:
+            facts.plan = packing.write(facts.plan)
+        if (result := _write(runtime, request, facts, decision)) is not None:
+            return DispatchOutcome(result, packed=facts.plan)
+    raise Conflict(
+        f"could not dispatch: the queue of agent {request.target_agent_id!r} kept changing", hint="try again"
     )
 
 
-def _context(asked: DispatchAttempt, decided: DispatchDecision) -> BoxSource:
-    packed, runtime = asked.packed, asked.runtime
-    if packed is None:
-        assert decided.context_box_id is not None
-        return read_source(runtime.boxes, decided.context_box_id)
-    slots = planned_slots(runtime.database, runtime.project_id, packed.plan)
-    return BoxSource("", slots, packed.provenance)
+def _packing(runtime: Runtime, request: DispatchRequest, handover: Handover) -> Packing:
+    return Packing(
+        runtime.database,
+        runtime.project_id,
+        handover.recipe,
+        handover.recipe_name,
+        handover.arguments,
+        source_agent_id=request.source_agent_id,
+        turn=handover.turn,
+    )
 
 
-def _result(asked: DispatchAttempt, decided: DispatchDecision) -> DispatchResult:
-    found, lineage = decided.found, decided.terms.lineage
-    is_free = admission.is_free(found)
-    ahead = 0 if is_free else asked.runtime.inbox.count_queued(asked.request.target_agent_id)
+def _plan(packing: Packing, facts: DispatchFacts) -> None:
+    try:
+        facts.plan = packing.pack(dry_run=True)
+    except (BadRequest, NotFound) as exc:
+        # The decision raises it, unless it refuses the request before.
+        facts.plan_error = exc
+
+
+def _read(runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, *, dry_run: bool) -> None:
+    """Read the rows that decide, and lock them unless it is a dry run."""
+    facts.found = found = runtime.dispatches.situation(
+        request.target_agent_id,
+        context_box_id=request.context_box_id,
+        output_box_id=request.output_box_id,
+        profile_box_id=request.profile_box_id,
+        correlation_id=request.correlation_id,
+        source_agent_id=request.source_agent_id,
+        parent_turn_id=request.parent.agent_turn_id if request.parent else None,
+        hold=not dry_run,
+    )
+    facts.trace_id = canonical_trace_id(request.trace_id or "")
+    if found is not None and found.earlier_inbox_id is not None:
+        row = runtime.inbox.get(found.earlier_inbox_id)
+        facts.earlier = row, runtime.turns.enqueue_edge(row.turn_id)
+    if dry_run and found is not None and found.head is None:
+        facts.has_lost_head = not runtime.roster.can_begin_head(request.target_agent_id)
+
+
+def _add_missing_rows(runtime: Runtime, request: DispatchRequest, decision: DispatchDecision) -> bool:
+    """Write what must exist before the rows of the turn; True if the dispatch must read again."""
+    found = decision.found
+    if found.project_status is None:
+        ensure_project(runtime.database, runtime.project_id, request.source_agent_id)
+    has_output = decision.output_box_id is None or found.output_length is not None
+    if decision.output_box_id is not None and not has_output:
+        try:
+            runtime.boxes.ensure(decision.output_box_id)
+        except BoxConflict as exc:
+            refuse("output_box_not_found", exc.message)
+    if found.head is None:
+        runtime.roster.begin_head(runtime.roster.get(request.target_agent_id))
+    return found.head is None or not has_output
+
+
+def _lint(
+    runtime: Runtime,
+    request: DispatchRequest,
+    facts: DispatchFacts,
+    decision: DispatchDecision,
+    packing: Packing | None,
+) -> list[LintFinding]:
+    """Return the lint findings of the turn's first request. A planned context has no box id."""
+    planned = None
+    if packing is not None and facts.plan is not None:
+        planned = BoxSource("", packing.slots(facts.plan.plan), facts.plan.provenance)
+    boxes = {
+        "profile": decision.profile_box_id,
+        "context": decision.context_box_id if planned is None else None,
+        "output": decision.output_box_id,
+    }
+    return lint_new_turn(runtime, request.target_agent_id, request.runtime_config, boxes, planned=planned)
+
+
+def _preview(runtime: Runtime, request: DispatchRequest, decision: DispatchDecision) -> DispatchResult:
+    """Return the result that a dispatch would have now."""
+    found, starts = decision.found, is_free(decision.found)
+    ahead = 0 if starts else runtime.inbox.count_queued(request.target_agent_id)
     if found.head is None or found.head.status == IDLE:
         # The agent is idle, so the first turn of the queue starts at once.
         ahead = max(ahead - 1, 0)
-    epoch = found.head.turn_epoch if found.head else 0
     return DispatchResult(
         status="accepted",
-        agent_id=asked.request.target_agent_id,
-        turn_epoch=epoch + 1 if is_free else None,
-        queue_position=None if is_free else ahead + 1,
-        context_box_id=decided.context_box_id,
-        output_box_id=decided.output_box_id,
+        agent_id=request.target_agent_id,
+        turn_epoch=(found.head.turn_epoch if found.head else 0) + 1 if starts else None,
+        queue_position=None if starts else ahead + 1,
+        context_box_id=decision.context_box_id,
+        output_box_id=decision.output_box_id,
+        recursion_depth=decision.lineage.depth,
+        trace_id=decision.lineage.trace_id,
+        created=True,
+    )
+
+
+def _write(
+    runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, decision: DispatchDecision
+) -> DispatchResult | None:
+    """Write the new turn, and promote an idle agent's oldest queued turn; None if the facts have changed."""
+    turn = _new_turn(request, facts, decision)
+    written = runtime.dispatches.write(turn)
+    facts.is_taken = written.still_so and not written.written
+    if not written.written:
+        return None
+    found, row = decision.found, turn.row
+    position: int | None = written.queue_position
+    promoted: InboxRow | None = None
+    if turn.assigns:
+        runtime.notify_target(row, found.worker_target, "dispatch_next")
+        promoted = row
+    elif found.head is not None and found.head.status == IDLE:
+        promoted = promote_next(runtime, row.agent_id)
+        row, position = runtime.inbox.get(row.inbox_id), None
+    assigned = runtime.heads.get(row.agent_id) if request.emit_state and promoted else None
+    if assigned is not None:
+        runtime.publish_state(assigned, "dispatched", assigned.turn_epoch)
+    return dispatch_result(runtime, row, created=True, position=position)
+
+
+def _new_turn(request: DispatchRequest, facts: DispatchFacts, decision: DispatchDecision) -> NewTurn:
+    """Return the rows of the new turn."""
+    found, parent, turn_id = decision.found, request.parent, request.agent_turn_id or ""
+    starts, makes_box = is_free(found), decision.output_box_id is None
+    named = {"display_name": request.display_name, "metadata": request.metadata}
+    message = InboxMessage(
+        type=TURN,
+        fence=Fence(request.target_agent_id, turn_id, 0),
+        channel_id=request.channel_id,
+        lineage=decision.lineage,
+        correlation_id=request.correlation_id or turn_id,
+        payload={
+            "profile_box_id": decision.profile_box_id,
+            "context_box_id": decision.context_box_id if facts.plan is None else facts.plan.context_box_id,
+            "output_box_id": decision.output_box_id or new_box_id(),
+            "runtime_config": request.runtime_config,
+            **{name: value for name, value in named.items() if value is not None},
+        },
+        inbox_id=turn_id,
+    )
+    sender = Sender(request.source_agent_id, *((parent.agent_turn_id, parent.step_id) if parent else ()))
+    joined = {} if request.batch is None else {"batch": dict(request.batch)}
+    details = {"request_sha256": decision.request_sha256, "report_to": decision.report_to, **joined}
+    row = row_of(facts.project_id, message).as_inbox_row(facts.project_id, found.now)
+    edge = edge_of(message, row, sender, details)
+    if starts and found.head is not None:
+        row = msgspec.structs.replace(row, status=PENDING, turn_epoch=found.head.turn_epoch + 1)
+    return NewTurn(
+        row=row,
+        edge=edge,
+        report_to=decision.report_to,
+        assigns=starts,
+        makes_box=makes_box,
+        output_start=(0 if makes_box else found.output_length) if starts else None,
+    )
+
+
+def dispatch_result(
+    runtime: Runtime, row: InboxRow, *, created: bool, position: int | None = None
+) -> DispatchResult:
+    """Return the result for a turn from its row as it is now; `position` is its queue position, if known."""
+    queued, lineage = row.status == QUEUED, row.lineage
+    return DispatchResult(
+        status="accepted",
+        agent_id=row.agent_id,
+        agent_turn_id=row.turn_id,
+        turn_epoch=None if queued else row.turn_epoch,
+        queue_position=(position or runtime.inbox.queue_position(row)) if queued else None,
+        context_box_id=row.pointer("context_box_id"),
+        output_box_id=row.pointer("output_box_id"),
+        inbox_id=row.inbox_id,
         recursion_depth=lineage.depth,
         trace_id=lineage.trace_id,
-        created=True,
+        created=created,
     )

@@ -12,6 +12,7 @@ from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.execution.turns import DEFAULT_CHANNEL
 from cardbox_cli.model.identity import PLATFORM
 from cardbox_cli.packing.pack import PackResult
+from cardbox_cli.packing.plan import target_profile_name
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.text.command_lines import quote_argument
 
@@ -40,6 +41,11 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     recipe_name: str
     arguments: Mapping[str, Any]
     turn: Mapping[str, str] = {}
+
+    @property
+    def profile_name(self) -> str:
+        """The profile for which the recipe packs. Raises BadRequest for arguments that break its rules."""
+        return target_profile_name(self.recipe, self.recipe.bind(self.arguments))
 
 
 class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,8 +20,7 @@ from cardbox_cli.errors import (
     NotAllowed,
     NotFound,
 )
-from cardbox_cli.execution.admission import dispatch_result
-from cardbox_cli.execution.dispatch import dispatch
+from cardbox_cli.execution.dispatch import dispatch, dispatch_result
 from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult, refusal_error
 from cardbox_cli.execution.provision import add_agent
 from cardbox_cli.execution.queue.messages import TURN
@@ -30,7 +29,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.handwritten.tasks import Strategy, Task
 from cardbox_cli.model.ids import canonical_box_id, check_new_id, unique
 from cardbox_cli.orchestration.targets import DelegationTarget, DelegationTargets
-from cardbox_cli.packing.pack import pack
+from cardbox_cli.packing.pack import Packing
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.store.profiles import ProfileEntry
 from cardbox_cli.text.error_messages import ValuePath, format_path
@@ -63,7 +62,7 @@ def pack_context_with_instruction(
     The caller must be allowed to pass on these boxes. Runs in the caller's transaction.
     """
     arguments = {"profile_name": profile.name, "instruction": instruction, "input_box_ids": list(box_ids)}
-    packed = pack(
+    packing = Packing(
         runtime.database,
         runtime.project_id,
         recipe=_recipe(),
@@ -73,6 +72,7 @@ def pack_context_with_instruction(
         source_agent_id=source_agent_id,
         profile=profile,
     )
+    packed = packing.pack()
     assert packed.context_box_id is not None
     return packed.context_box_id
 

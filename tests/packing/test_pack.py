@@ -30,7 +30,7 @@ from cardbox_cli.model.boxes import Provenance, ProvenanceRule, verify
 from cardbox_cli.model.cards import Card, CardDraft, draft_card
 from cardbox_cli.model.content import JsonContent, TextContent
 from cardbox_cli.model.pairing import preview
-from cardbox_cli.packing.pack import PackResult, pack, pack_context
+from cardbox_cli.packing.pack import Packing, PackResult, pack_context
 from cardbox_cli.packing.plan import ExcludedCard
 from cardbox_cli.packing.recipe_files import recipe_from_mapping
 from cardbox_cli.store.boxes import BoxStore
@@ -135,15 +135,10 @@ def packed_by(
     project_id: str = PROJECT,
     **more: Any,
 ) -> PackResult:
-    options = {"tool_suffix": TOOL, "source_agent_id": AGENT, **more}
-    return pack(
-        database,
-        project_id,
-        recipe=recipe_from_mapping(written),
-        recipe_name="the recipe",
-        arguments=arguments,
-        **options,
-    )
+    options = {"tool_suffix": TOOL, "source_agent_id": AGENT}
+    options |= {name: more.pop(name) for name in Packing.__struct_fields__ if name in more}
+    packing = Packing(database, project_id, recipe_from_mapping(written), "the recipe", arguments, **options)
+    return packing.pack(**more)
 
 
 def box_of(packed: PackResult) -> str:
@@ -1294,7 +1289,7 @@ def test_packs_at_once_all_succeed(target: Target, boxes: BoxStore) -> None:
 # Any JSON value.
 
 NUMBERS = st.builds(
-    lambda whole, fraction, exponent: exact_json.parse_number(f"{whole}.{fraction}e{exponent}"),
+    lambda whole, fraction, exponent: exact_json.exact_number(f"{whole}.{fraction}e{exponent}"),
     st.integers(),
     st.integers(min_value=0),
     st.integers(-400, 400),

@@ -80,7 +80,7 @@ def pack_context(
     ] = False,
 ) -> None:
     """Build a context box from a recipe: arguments, inherited boxes and a parent pointer."""
-    from cardbox_cli.packing.pack import pack
+    from cardbox_cli.packing.pack import Packing
 
     passing = gate("packs", check=check, force=force)
     if not source_agent.strip():
@@ -92,17 +92,19 @@ def pack_context(
     with open_database() as database, database.transaction() if force else nullcontext():
         boxes = resolving_boxes(database, session().project_id)
         arguments = resolve_boxes(arguments, loaded.recipe, boxes)
-        packed = pack(
+        packing = Packing(
             database,
             session().project_id,
             recipe=loaded.recipe,
             recipe_name=loaded.name,
             arguments=arguments,
             source_agent_id=source_agent,
+            turn=own_turn(),
+        )
+        packed = packing.pack(
             dry_run=dry_run,
             look=seen.add,
             check=passing,
-            turn=own_turn(),
             fit=None if budget is None else partial(_fit, database, budget=budget),
         )
         if passing is not None and passing.overruled and not dry_run:

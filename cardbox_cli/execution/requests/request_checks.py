@@ -134,25 +134,30 @@ def lint_turn(
 
 def lint_new_turn(
     runtime: Runtime,
-    head: Head | None,
+    agent_id: str,
     runtime_config: Mapping[str, Any],
+    boxes: Mapping[str, str | None],
     *,
-    profile: BoxSource,
-    context: BoxSource,
-    output: BoxSource,
+    planned: BoxSource | None = None,
 ) -> list[LintFinding]:
-    """Return the lint findings of a requested turn's first request, for the agent with this head.
+    """Return the lint findings of the first request of a turn that is not written yet.
 
-    A context that is only planned, or packed in this transaction, has an empty box id.
+    `boxes` are its `profile`, `context` and `output` boxes, as far as they exist; `planned` is a context that
+    is not written yet.
     """
-    written = output.slots[: _output_start(runtime, head, output.box_id)]
-    boxes = TurnBoxes(
+    stored = runtime.contexts.read("", boxes=boxes)
+    profile, context, output = (
+        BoxSource(boxes[name] or "", stored.slots.get(name, ())) for name in ("profile", "context", "output")
+    )
+    start = _output_start(runtime, runtime.heads.get(agent_id), output.box_id)
+    written = output.slots[:start]
+    turn_boxes = TurnBoxes(
         profile=profile,
-        context=context,
+        context=planned or msgspec.structs.replace(context, provenance=stored.provenance),
         output=msgspec.structs.replace(output, slots=written),
         output_start=len(written),
     )
-    return lint_turn(runtime.database, runtime.project_id, boxes, runtime_config, runtime.handlers)
+    return lint_turn(runtime.database, runtime.project_id, turn_boxes, runtime_config, runtime.handlers)
 
 
 def _output_start(runtime: Runtime, head: Head | None, output_box_id: str) -> int | None:

@@ -53,7 +53,8 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
     """The agent and all rows that a dispatch names, at `now`. The head and the boxes are locked.
 
     `queued_turn_id` is the agent's next turn. `earlier_inbox_id` is the row with the dispatch's correlation
-    id. `output_user` is a turn of another agent that writes to the output box, and that agent.
+    id. `context_box_id` and `output_box_id` are the canonical ids, None for invalid ones. `output_user` is a
+    turn of another agent that writes to the output box, and that agent.
     `project_status` is None if the project has no row, `profile_box_id` if the box is missing,
     `profile_cards` if it has none, `output_length` if the output box is missing.
     """
@@ -69,7 +70,9 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
     is_source_known: bool
     parent: ParentTurn | None
     earlier_inbox_id: str | None
+    context_box_id: str | None = None
     has_context_box: bool
+    output_box_id: str | None = None
     output_length: int | None
     output_user: tuple[str | None, str] | None
 

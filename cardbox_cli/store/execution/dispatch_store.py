@@ -18,6 +18,7 @@ from cardbox_cli.model.execution.situations import (
     PromotionSituation,
 )
 from cardbox_cli.model.execution.turns import HEAD_MOVES, Edge, Fence, InboxRow
+from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.queries import decode_row
@@ -25,6 +26,9 @@ from cardbox_cli.store.execution.head_store import assignment_values
 from cardbox_cli.store.execution.inbox_store import row_parameters
 
 _PROJECTS = "public.projects"
+
+# A box that cannot exist; queries get it for invalid ids.
+_NO_BOX = "00000000-0000-0000-0000-000000000000"
 
 _Situation = TypeVar("_Situation", DispatchSituation, PromotionSituation)
 
@@ -70,22 +74,24 @@ class DispatchStore(ProjectStore):
         parent_turn_id: str | None,
         hold: bool,
     ) -> DispatchSituation | None:
-        """Return the facts that decide on a dispatch; None for an unknown agent. Ids are UUIDs.
+        """Return the facts that decide on a dispatch; None for an unknown agent.
 
         Acquires its locks only with `hold`.
         """
         name = "dispatch_situation" if hold else "dispatch_outlook"
-        return self._situation(
+        context, output = canonical_box_id(context_box_id or ""), canonical_box_id(output_box_id or "")
+        found = self._situation(
             DispatchSituation,
             name if _PROJECTS in self.database.tables else f"{name}_without_projects",
             agent_id=agent_id,
-            context_box_id=context_box_id,
-            output_box_id=output_box_id,
-            profile_box_id=profile_box_id,
+            context_box_id=context or (context_box_id and _NO_BOX) or None,
+            output_box_id=output or (output_box_id and _NO_BOX) or None,
+            profile_box_id=canonical_box_id(profile_box_id) or _NO_BOX if profile_box_id else None,
             correlation_id=correlation_id,
             source_agent_id=source_agent_id,
             parent_turn_id=parent_turn_id,
         )
+        return found and msgspec.structs.replace(found, context_box_id=context, output_box_id=output)
 
     def write(self, turn: NewTurn) -> TurnWrite:
         """Write every row of a turn, or none."""

@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cardbox_cli.execution import admission
+from cardbox_cli.errors import BadRequest
+from cardbox_cli.execution.admission import DispatchFacts, decide, is_free
 from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent, Refusal
+from cardbox_cli.model.execution.headers import as_trace_id
 from cardbox_cli.model.execution.situations import DispatchSituation, HeadState, ParentTurn, ProfileCard
 from cardbox_cli.model.execution.turns import MAX_DEPTH
 
@@ -29,6 +31,7 @@ GOOD = DispatchSituation(
     is_source_known=False,
     parent=None,
     earlier_inbox_id=None,
+    context_box_id=BOX,
     has_context_box=True,
     output_length=None,
     output_user=None,
@@ -43,14 +46,10 @@ def above(depth: int) -> ParentTurn:
 
 
 def admit(request: DispatchRequest, found: DispatchSituation | None) -> Any:
-    """All checks, as a dispatch makes them."""
-    terms = admission.admit(request, found, project_id="p", trace_id=TRACE)
-    assert found is not None
-    admission.refuse_archived(found, "p")
-    admission.refuse_busy(request, found)
-    admission.context_box(request, found, "p")
-    admission.output_box(request, found)
-    return terms
+    """Decide about a request that may not be queued."""
+    known = as_trace_id(request.trace_id or "")
+    facts = DispatchFacts(project_id="p", found=found, trace_id=known, new_trace_id=TRACE)
+    return decide(request, facts, queue=False)
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
@@ -76,7 +75,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
     "an odd output": ({"output_box_id": "x"}, {}, "rejected output_box_not_found"),
     "a used output": (
         {"output_box_id": OTHER},
-        {"output_length": 0, "output_user": ("turn_o", "scribe")},
+        {"output_box_id": OTHER, "output_length": 0, "output_user": ("turn_o", "scribe")},
         "rejected output_box_in_use",
     ),
     # What is wrong first is told.
@@ -126,7 +125,28 @@ def test_the_terms_below_a_parent(policy: Any, depth: int, parent_turn: str | No
     assert terms.report_to == {"agent_id": "boss", "agent_turn_id": "turn_p", "tool_call_id": "call_p"}
 
 
+@pytest.mark.parametrize(
+    ("correlation_id", "error"), [(None, Refusal), ("c", BadRequest)], ids=["the agent", "the plan"]
+)
+def test_the_error_of_a_plan_comes_before_a_busy_agent_only_if_the_digest_needs_the_plan(
+    correlation_id: str | None, error: type[Exception]
+) -> None:
+    busy = msgspec.structs.replace(GOOD, head=BUSY)
+    facts = DispatchFacts(project_id="p", found=busy, plan_error=BadRequest("odd"), new_trace_id=TRACE)
+    request = msgspec.structs.replace(REQUEST, correlation_id=correlation_id)
+    with pytest.raises(error):
+        decide(request, facts, queue=False)
+
+
+def test_an_agent_without_a_head_that_cannot_get_one() -> None:
+    found = msgspec.structs.replace(GOOD, head=None)
+    facts = DispatchFacts(project_id="p", found=found, has_lost_head=True, new_trace_id=TRACE)
+    with pytest.raises(Refusal) as failure:
+        decide(REQUEST, facts, queue=True)
+    assert (failure.value.status, failure.value.error_code) == ("error", "head_missing")
+
+
 def test_only_an_idle_agent_without_a_queue_is_free() -> None:
-    assert admission.is_free(GOOD)
-    assert not admission.is_free(msgspec.structs.replace(GOOD, head=BUSY))
-    assert not admission.is_free(msgspec.structs.replace(GOOD, queued_turn_id="turn_q"))
+    assert is_free(GOOD)
+    assert not is_free(msgspec.structs.replace(GOOD, head=BUSY))
+    assert not is_free(msgspec.structs.replace(GOOD, queued_turn_id="turn_q"))

@@ -7,7 +7,7 @@ from cardbox_cli.execution.requests.turn_requests import StoredKnowledge, collec
 from cardbox_cli.model.card_types import CARD_TYPES
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.layers import LayerRequest, find_process
-from cardbox_cli.packing.pack import pack
+from cardbox_cli.packing.pack import Packing
 from cardbox_cli.packing.recipe_files import parse_recipe
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
@@ -33,7 +33,7 @@ def test_the_project_says_how_far_a_search_reaches(
     made = [cards.add(draft_card("chat.message", f"refund {name}", card_id=name)) for name in ("a", "b", "c")]
     of_recipe, of_profile = (boxes.create([each.card.card_id]).box_id for each in made[:2])
     profiles.save({"name": "clerk", "worker_target": "w", "tags": []}, author_id="t")
-    packed = pack(
+    packed = Packing(
         database,
         PROJECT,
         recipe=parse_recipe(
@@ -41,7 +41,7 @@ def test_the_project_says_how_far_a_search_reaches(
         ),
         recipe_name="r",
         arguments={"profile_name": "clerk", "docs": of_recipe},
-    )
+    ).pack()
 
     def found(scope: str, **options: Any) -> tuple[set[str], str | None]:
         ProjectsStore(database).configure(PROJECT, knowledge_scope=scope)

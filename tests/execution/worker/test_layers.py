@@ -18,7 +18,7 @@ from cardbox_cli.model.cards import card_text, draft_card
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.layers import LayerRequest as Layers
 from cardbox_cli.model.todo import new_item
-from cardbox_cli.packing.pack import pack
+from cardbox_cli.packing.pack import Packing
 from cardbox_cli.packing.recipe_files import parse_recipe
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.profiles import ProfileStore
@@ -149,9 +149,7 @@ def test_a_process_without_history_sees_what_was_packed_and_no_conversation(
         "fields": [{"name": "sum", "description": "in one line"}],
         "docs": runtime.boxes.create(written(*chat[:1])).box_id,
     }
-    packed = pack(
-        runtime.database, PROJECT, recipe=recipe, recipe_name="sum", arguments=arguments, check=told.extend
-    )
+    packed = Packing(runtime.database, PROJECT, recipe, "sum", arguments).pack(check=told.extend)
     said = asked(packed.context_box_id or "")
     assert [said[0], said[1].splitlines()[-1], *said[2:]] == [
         "Sum up.",
@@ -194,7 +192,7 @@ def test_every_kind_without_history_sees_its_input_its_own_doings_and_no_convers
         "docs": docs,
     }
     recipe = parse_recipe(SUM, "sum.yaml")
-    packed = pack(runtime.database, PROJECT, recipe=recipe, recipe_name="sum", arguments=arguments)
+    packed = Packing(runtime.database, PROJECT, recipe, "sum", arguments).pack()
     # A copy, as one makes to change it, is the same input.
     copy = runtime.boxes.fork(packed.context_box_id or "").box_id
     earlier = runtime.boxes.create(
