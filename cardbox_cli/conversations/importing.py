@@ -1,6 +1,6 @@
 """Import of conversations as cards, with one box per conversation, in one transaction.
 
-Imports are idempotent, because all ids are derived (`conversation_cards`). The same file again writes nothing. A
+Imports are idempotent: all ids are derived (`conversation_cards`). The same file again writes nothing. A
 conversation that grew appends its tail. One whose earlier messages changed becomes a new box, whose parent is
 the old one.
 """

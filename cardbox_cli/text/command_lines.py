@@ -1,4 +1,7 @@
-"""Command lines that are printed to be copied. Names in them may come from other programs and contain anything."""
+"""Command lines that are printed to be copied.
+
+Names in them may come from other programs and contain anything.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Phrases of errors: values that people wrote, suggestions ("did you mean"), and situations that occur in many places."""
+"""Phrases of error messages: values that people wrote, "did you mean", and common situations."""
 
 import re
 from collections.abc import Iterable, Sequence
