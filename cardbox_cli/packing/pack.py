@@ -180,7 +180,7 @@ class Packing(msgspec.Struct, frozen=True):
             if box.box_id not in id_lists:
                 raise NotFound(
                     f"no box {box.box_id!r} in project {self.project_id!r} (argument {box.arg_key!r})",
-                    hint="`cbx box list` shows the newest",
+                    hint="`cbx box list` shows the newest boxes",
                 )
         inherited = planning.inherited_cards(boxes, id_lists)
         limits = self.recipe.context_packing_config.inherit_context

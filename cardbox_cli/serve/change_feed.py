@@ -72,7 +72,7 @@ class ChangeFeed:
             self._subscription.close()
 
     async def wait_for_change(self, seen: int) -> int:
-        """Wait at most `SILENT` seconds until something may have changed since `seen`; return the count."""
+        """Wait at most `MAX_WAIT_SECONDS` until something may have changed since `seen`; return the count."""
         until = monotonic() + MAX_WAIT_SECONDS
         while self._count == seen and not self.is_over and (now := monotonic()) < until:
             due = self._at + self._pause
@@ -135,7 +135,7 @@ class ProjectFollower:
             return followed.standing
 
     async def wait_for_change(self) -> bool:
-        """Wait until something may have changed since the last read; return False after `SILENT` seconds."""
+        """Wait until something may have changed since the last read; return False after `MAX_WAIT_SECONDS`."""
         return await self._following.wait_for_change(self._seen) != self._seen
 
     def _read(self) -> ProjectState:

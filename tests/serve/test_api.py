@@ -299,7 +299,7 @@ def test_what_is_notified_shows_without_a_pause(
 def test_where_nothing_changes_a_stream_says_so(
     start: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution_routes, "SILENT", 0.1)
+    monkeypatch.setattr(execution_routes, "MAX_WAIT_SECONDS", 0.1)
     with (
         httpx.Client(base_url=start(pause=0.01)) as client,
         client.stream("GET", f"{BASE}/events") as stream,
@@ -312,7 +312,7 @@ def test_however_many_follow_a_project_it_is_looked_at_once(
 ) -> None:
     looks: list[str] = []
     look = ChangeViews.poll
-    monkeypatch.setattr(ChangeViews, "look", lambda self: looks.append(self.project_id) or look(self))
+    monkeypatch.setattr(ChangeViews, "poll", lambda self: looks.append(self.project_id) or look(self))
     app = serve(pause=3600).app
     following: ChangeFeed = app.state.following  # type: ignore[attr-defined]  # a FastAPI app has a state
     monkeypatch.setattr(following, "_listen", lambda: None)

@@ -235,7 +235,7 @@ def _stop(location: Location) -> bool:
 # --- bring a home in any state to a server that accepts connections
 #
 # Runs under the home's lock, which its callers hold. Trusts a connection first, a process second, files last.
-# `files` creates what is missing, `postmaster` starts the server; this code decides what to do when.
+# `files` creates what is missing, `postgres_process` starts the server; this code decides what to do when.
 
 
 _TIMEOUT_SECONDS = 30.0

@@ -43,10 +43,10 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     [
         "Path.replace",
         "Path.rename",
-        "files.replacing",
-        "files.refuse_hosts",
-        "postmaster.start",
-        "server_steps.create_database",
+        "files.atomic_write",
+        "files.reject_hosts",
+        "postgres_process.start",
+        "lifecycle.create_database",
     ],
     ids=[
         *("recording", "making a folder", "marking the data", "refusing hosts", "starting"),
@@ -54,7 +54,7 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     ],
 )
 def test_killed_at_a_step(home: Path, step: str) -> None:
-    modules = "from cardbox_cli.store.embedded import files, postmaster, server as server_steps"
+    modules = "from cardbox_cli.store.embedded import files, lifecycle, postgres_process"
     code = f"{modules}\n{step} = {DIE}\nserver.connect()"
     with spawn(home, code) as child:
         assert child.wait(120) == -signal.SIGKILL
