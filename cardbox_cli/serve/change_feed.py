@@ -135,7 +135,7 @@ class ProjectFollower:
             return followed.standing
 
     async def wait_for_change(self) -> bool:
-        """Wait until something may have changed since the last read; return False after `MAX_WAIT_SECONDS`."""
+        """Wait until something may have changed. Return False after `MAX_WAIT_SECONDS`."""
         return await self._following.wait_for_change(self._seen) != self._seen
 
     def _read(self) -> ProjectState:
