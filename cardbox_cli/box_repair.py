@@ -1,8 +1,7 @@
-"""Repaired, compressed and expanded boxes: each is a new one, whose parent is the box that it was made of.
+"""Repaired, compressed and expanded boxes: each is a new one, whose parent is the old box.
 
-One transaction each, whole or not at all: reads the box and the calls that turns wait for, lets
-`context/repair` decide, writes the new cards and the new box. The old box and its cards stay as they are, and
-whoever points to them keeps them.
+Each takes one transaction: it reads the box and the calls that turns wait for, lets `context/repair` decide,
+and writes the new cards and the new box. The old box and its cards never change, nor do pointers to them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -35,7 +34,8 @@ from cardbox_cli.store.in_use import BoxUseStore
 
 
 class ActiveUser(msgspec.Struct, frozen=True):
-    """A turn whose head points to a box: as what, at which epoch, and whether it can get another."""
+    """A turn whose head points to a box: its use, its epoch, and whether the turn waits and can get another
+    box."""
 
     agent_turn_id: str
     use: str
@@ -44,7 +44,7 @@ class ActiveUser(msgspec.Struct, frozen=True):
 
 
 def active_users(database: Database, project_id: str, box_ids: Sequence[str]) -> list[ActiveUser]:
-    """The turns that agents are at, and that read or write one of these boxes."""
+    """Return the active turns of agents that read or write one of these boxes."""
     heads = HeadStore(database, project_id)
     found = []
     for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_ids):
@@ -56,7 +56,8 @@ def active_users(database: Database, project_id: str, box_ids: Sequence[str]) ->
 
 
 def line_of(database: Database, project_id: str, box_id: str) -> list[str]:
-    """The box and those that it came of, the nearest first, 20 at most: mending goes on from box to box."""
+    """Return the box and its ancestors, the nearest first, at most `_MAX_SUMMARIES`: a repair can follow a
+    repair."""
     boxes = BoxStore(database, project_id)
     found, level = list[str](), [box_id]
     while level and len(found) < _MAX_SUMMARIES:
@@ -72,7 +73,8 @@ _MAX_SUMMARIES = 20
 
 
 def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
-    """The calls of the box whose results are to come: those of the active turn that writes it."""
+    """Return the calls of the box whose results are still to come: those of the active turn that writes
+    it."""
     writers = {
         user.agent_turn_id for user in active_users(database, project_id, [box_id]) if user.use == "output"
     }
@@ -94,8 +96,7 @@ def awaited_calls(database: Database, project_id: str, box_id: str, slots: Seque
 
 
 class Mended(msgspec.Struct, frozen=True, kw_only=True):
-    """What mending a box came to. `box_id` is the new box's: None after a dry run, and `from_box_id` itself
-    where nothing was to be changed."""
+    """A repaired box. `box_id` is the new box: None after a dry run, and `from_box_id` if nothing changed."""
 
     box_id: str | None
     from_box_id: str
@@ -103,8 +104,7 @@ class Mended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summed(Mended, frozen=True, kw_only=True):
-    """A compressed box. `covers` are the cards that the summary stands for, tokens estimated, those of the
-    covered cards and of the summary."""
+    """A compressed box. `covers` are the cards that the summary replaces; the token counts are estimates."""
 
     summary_card_id: str | None
     covers: list[str]
@@ -113,7 +113,7 @@ class Summed(Mended, frozen=True, kw_only=True):
 
 
 class Covering(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summary is to stand for: the box as it was read, and the places and cards of it."""
+    """A box as it was read, and the places and cards of it that a summary replaces."""
 
     box: Box
     places: list[int]
@@ -132,10 +132,11 @@ def repair_box(
     turn: Mapping[str, str] = {},
     dry_run: bool = False,
 ) -> tuple[Mended, list[LintFinding]]:
-    """A new box that none of these providers refuses, and what no change of the box mends.
+    """Write a new box that none of these providers refuses; return it with the errors that no
+    change repairs.
 
-    Where something is left nothing is written. `before` are the boxes that stand before it in the request,
-    `turn` is the metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
+    If such an error is left, nothing is written. The boxes `before` precede it in the request; `turn` is the
+    metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
     """
     with database.snapshot() if dry_run else database.transaction():
         boxes = BoxStore(database, project_id)
@@ -163,17 +164,18 @@ def repair_box(
 
 
 class MaxTokens(msgspec.Struct, frozen=True):
-    """At most so many tokens of a box's request are to be left beside its summary, as a model counts them."""
+    """The most tokens of a box's request that may be left next to its summary, as a model counts them."""
 
     tokens: int
     model: str | None = None
 
 
 def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> Covering:
-    """What a summary of the box would stand for: all but the last `keep` messages, or but for so many tokens.
-    With tokens it is nothing where there are no more of them.
+    """Return what a summary of the box would replace: all but the last `keep` messages, or all but so few
+    tokens.
 
-    Raises NotFound for an unknown box, InvalidInput where nothing could be covered.
+    Nothing is covered if there are no more tokens than that. Raises NotFound for an unknown box, InvalidInput
+    if nothing can be covered.
     """
     with database.snapshot():
         boxes = BoxStore(database, project_id)
@@ -198,9 +200,9 @@ def compress_box(
     author_id: str,
     dry_run: bool = False,
 ) -> Summed:
-    """A new box with a summary of this text in the place of what it covers.
+    """Write a new box with a summary instead of the cards that it covers.
 
-    What was appended to the box since it was read is behind it. Raises BoxConflict where the box was changed
+    Cards that were appended since the box was read come after it. Raises BoxConflict if the box was changed
     in another way, and InvalidInput for a blank summary.
     """
     old = covering.box
@@ -226,7 +228,7 @@ def compress_box(
 
 
 def unchanged(covering: Covering) -> Summed:
-    """What compressing came to where nothing is to be summed up."""
+    """Return the outcome of a compression that has nothing to cover."""
     box_id = covering.box.box_id
     return Summed(
         box_id=box_id,
@@ -240,10 +242,11 @@ def unchanged(covering: Covering) -> Summed:
 
 
 def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> Mended:
-    """A new box with everything in its place that summaries of the box stand for, and the ids of cards that
-    are gone meanwhile, as the box has them that was compressed.
+    """Write a new box with the covered cards instead of all summaries, as the compressed boxes had
+    them.
 
-    Raises InvalidInput where no summary names what it covers, or one stands for itself.
+    Ids of cards that are gone meanwhile are included. Raises InvalidInput if no summary names what it covers,
+    or if one covers itself.
     """
     with database.snapshot() if dry_run else database.transaction():
         boxes = BoxStore(database, project_id)
@@ -263,7 +266,7 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
 
 
 def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
-    """The list without summaries, those within summaries too, and the summaries, the last made first."""
+    """Return the list without summaries, nested ones too, and the summaries, the newest first."""
     card_ids, known = list(box.card_ids), boxes.cards_with_states(box.card_ids)
     found: list[Card] = []
     while True:
@@ -287,7 +290,7 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
 
 
 def _read(boxes: BoxStore, box_id: str, *, dry_run: bool) -> Box:
-    """The box, kept from changes until the end of the transaction where something will be written."""
+    """Return the box, locked against changes until the transaction ends unless it is a dry run."""
     if not dry_run:
         boxes.lock_shared(box_id)
     return boxes.get(box_id)
@@ -304,7 +307,7 @@ def _entries(boxes: BoxStore, box_id: str, slots: Sequence[Slot]) -> list[Reques
 def _write(
     database: Database, boxes: BoxStore, box: Box, drafts: Sequence[CardDraft], card_ids: Sequence[str]
 ) -> Box:
-    """The new cards, and the box of the list. Raises CardConflict for a second result, where none may be."""
+    """Write the new cards, and the box of the list. Raises CardConflict for a forbidden second result."""
     cards = CardStore(database, boxes.project_id)
     for draft in drafts:
         if draft.type == TOOL_RESULT and database.unique_tool_results and draft.metadata.get("edited_from"):
@@ -353,7 +356,7 @@ def _summary_change(card_id: str, reason: str, rule: str) -> Change:
 
 
 def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:
-    """The messages of these cards as people read them: what a command is to sum up."""
+    """Return the messages of these cards as people read them, for a command that writes the summary."""
     from cardbox_cli.context.request import request_of
     from cardbox_cli.providers.formats import TEXT, encoder_of, text
 

@@ -1,8 +1,8 @@
-"""The layers of a request: the ContextCollector finds their texts, the ContextComposer orders the messages.
+"""The layers of a request: the ContextCollector finds their texts, `compose` orders the messages.
 
-The collector takes the cards of boxes and the providers that search for more, gives texts under names that
-end in `__context`, and says why some have none; it asks a provider only for what was asked for by name. The
-composer knows the one order of messages. Neither writes anything; without providers both are pure.
+The collector gets the cards of boxes, and providers that search for more cards. It returns texts under names
+that end in `__context`, and says why a layer has none. It asks a provider only for layers that were requested
+by name. Nothing here writes; without providers everything is pure.
 """
 
 import hashlib
@@ -41,18 +41,18 @@ MAX_LAYER_CARD = 2000
 
 
 def todo_text(items: Sequence[TodoItem]) -> str:
-    """A todo list, a line for each item and further lines of it indented."""
+    """Format a todo list: a line per item, with further lines of its text indented."""
     lines = [_entry(f"- [{'x' if item.done else ' '}] ", item.text) for item in items]
     return "\n".join(["Todo list:", *lines]) if lines else ""
 
 
 def knowledge_text(query: str, cards: Sequence[Card]) -> str:
-    """Return what was found for the words of `query`, each card's text cut at MAX_LAYER_CARD characters."""
+    """Format the cards found for `query`, each card's text cut at MAX_LAYER_CARD characters."""
     return _list_section(f"What this project knows about {exact_json.encode(query).decode()}:", cards)
 
 
 def experience_text(cards: Sequence[Card]) -> str:
-    """Return the results of earlier turns, each cut at MAX_LAYER_CARD characters."""
+    """Format the results of earlier turns, each cut at MAX_LAYER_CARD characters."""
     return _list_section("Results of your earlier work, the newest first:", cards)
 
 
@@ -64,7 +64,7 @@ def _list_section(heading: str, cards: Iterable[Card]) -> str:
 
 
 def _entry(mark: str, text: str) -> str:
-    """`text` behind its mark, further lines below it: no line of it passes for one of another's."""
+    """Put a mark before `text` and indent its further lines, so that no line looks like another entry."""
     return mark + indent_lines(text, " " * len(mark)).removeprefix(" " * len(mark))
 
 
@@ -98,28 +98,26 @@ _FOUND, _PASSED_OVER = 5, 100
 
 
 class KnowledgeProvider(Protocol):
-    """Finds cards by words."""
+    """A search for cards by words."""
 
     @property
     def refusal(self) -> str | None:
-        """Why nothing may be looked for at all; None where it may."""
+        """The reason why searches are not allowed, or None."""
 
     def knowledge(self, query: str, limit: int, boxes: Sequence[str]) -> Sequence[Card]:
-        """Cards of the project that fit the words, the newest first.
-
-        `boxes` are those that are named for it: all that is looked at where the project wants that.
-        """
+        """Return cards of the project that match `query`, the newest first. `boxes` are named for the search;
+        a project can limit it to these."""
 
 
 class ExperienceProvider(Protocol):
-    """Finds what came of earlier turns."""
+    """A search for the results of earlier turns."""
 
     def experience(self, profile_box_id: str, limit: int) -> Sequence[Card]:
-        """Deliverables of earlier turns with the same profile, the newest first."""
+        """Return deliverables of earlier turns with the same profile, the newest first."""
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """The text of a layer, and the cards that it was made of, if any."""
+    """The text of a layer, and the cards that made it, if any."""
 
     name: str
     text: str
@@ -127,19 +125,19 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """The hash of its text: what is kept of a layer that lives for one call."""
+        """The hash of the text, which is all that is stored of a layer that lives for one call."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class LayerLeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer that could have been, and why it is not."""
+    """A layer that was left out, and the reason."""
 
     layer: str
     reason: str
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """What was collected, in no particular order, and what was not."""
+    """The collected layers and those left out, in no particular order."""
 
     layers: list[Layer]
     left_out: list[LayerLeftOut]
@@ -150,11 +148,11 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collecting(msgspec.Struct, frozen=True, kw_only=True):
-    """What layers are collected for.
+    """The input of the collector.
 
-    The places of items of todo lists, the `makers`, which are cards that layers are made of, the ids of all
-    cards that are `held`, their types, and the box of the profile; who asks for which; the kind of process;
-    and the one switch of sharing, None where nobody set it.
+    `todo` are the slots of todo items, `makers` the cards of layers, `held` the ids of all cards. `here` is
+    what the caller requests, `by_profile` what the profile requests. `share` is the switch of sharing, None
+    if not set.
     """
 
     todo: Sequence[Slot]
@@ -169,7 +167,7 @@ class Collecting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextCollector:
-    """Collects layers. A provider that is None finds nothing."""
+    """A collector of layers. A provider that is None finds nothing."""
 
     def __init__(
         self, *, knowledge: KnowledgeProvider | None = None, experience: ExperienceProvider | None = None
@@ -178,10 +176,8 @@ class ContextCollector:
         self._experience = experience
 
     def collect(self, wanted: Collecting) -> Collected:
-        """The layers that are wanted and may be had.
-
-        Raises InvalidInput for a name that is no layer's, and for one that the process cannot have.
-        """
+        """Return the requested layers that the process can have. Raises InvalidInput for an unknown layer,
+        and for a layer that the caller requests and the process cannot have."""
         found: list[Layer] = []
         left_out: list[LayerLeftOut] = []
         for name in _candidates(wanted):
@@ -194,7 +190,7 @@ class ContextCollector:
         return Collected(layers=found, left_out=left_out)
 
     def _layer(self, wanted: Collecting, name: str) -> Layer:
-        """The layer from whoever is nearest: the caller, the profile, an earlier request, the cards."""
+        """Return the layer from the nearest source: caller, profile, earlier request, cards."""
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
@@ -203,7 +199,7 @@ class ContextCollector:
         return _stored_layer(wanted.makers, name) or self._collected(wanted, name, None)
 
     def _closed(self, wanted: Collecting, name: str) -> str | None:
-        """Why knowledge may not be looked for, where nobody gives its text."""
+        """Return why a search for knowledge is not allowed; None if the text of the layer is given."""
         if name != layers.KNOWLEDGE or self._knowledge is None:
             return None
         is_given = name in wanted.here.texts or name in wanted.by_profile.texts
@@ -233,7 +229,7 @@ WITHOUT_PROVIDERS = ContextCollector()
 
 
 def _candidates(wanted: Collecting) -> Iterator[str]:
-    """The layers that somebody asks for, or that the cards themselves bring, in order."""
+    """Yield the layers that are requested, or that the cards bring, in order."""
     asked = wanted.here.names | wanted.by_profile.names
     kept = _cards_by_type(wanted.makers, STORED_LAYER) if STORED_LAYER in wanted.types else []
     brought = {name for card in kept if (name := kept_layer(card)) is not None}
@@ -245,7 +241,8 @@ def _candidates(wanted: Collecting) -> Iterator[str]:
 
 
 def _refusal(wanted: Collecting, name: str) -> str | None:
-    """Why `name` may not be had; None for one that may. Raises InvalidInput where it was asked for here."""
+    """Return why the layer `name` is left out, or None. Raises InvalidInput if the caller requested it by
+    name."""
     process = wanted.process
     if not process.allows(name):
         if name in wanted.here.names:
@@ -263,7 +260,7 @@ def _refusal(wanted: Collecting, name: str) -> str | None:
 
 
 def _stored_layer(cards: Sequence[Card], name: str) -> Layer | None:
-    """The layer as an earlier request had it, where the boxes keep that."""
+    """Return the layer as an earlier request had it, if the boxes hold its card."""
     card = next((card for card in reversed(cards) if kept_layer(card) == name), None)
     if card is None:
         return None
@@ -271,7 +268,7 @@ def _stored_layer(cards: Sequence[Card], name: str) -> Layer | None:
 
 
 def kept_layer(card: Card) -> str | None:
-    """The layer of an earlier request that a card keeps, as far as it names one."""
+    """Return the layer that a card stores from an earlier request; None for other cards."""
     name = card.metadata.get(LAYER_KEY) if card.type == STORED_LAYER else None
     return name if isinstance(name, str) and layers.is_layer(name) else None
 
@@ -281,7 +278,6 @@ def _asked_of(wanted: Collecting) -> int:
 
 
 def _new(found: Sequence[Card], wanted: Collecting) -> list[Card]:
-    """What was found and is not in the request anyway."""
     return [card for card in found if card.card_id not in wanted.held][:_FOUND]
 
 
@@ -304,13 +300,14 @@ def compose(
     layout: Layout = "default",
     compression: Literal["before", "after"] = "before",
 ) -> _Messages:
-    """The messages of one LLM call. Empty layers make none; unknown ones follow the known, sorted.
+    """Return the messages of one LLM call. Empty layers make no message; unknown ones follow the known,
+    sorted.
 
-    The layout for caches puts what changes with each call behind the history, beside the query, so that the
-    provider finds the longest beginning again; `compression` says where the summary stands to the history.
+    The layout "cache" puts layers that change with each call behind the history, next to the query, to keep
+    the cached prefix long. `compression` puts the summary before or after the history.
 
     Raises InvalidInput for a layer whose name does not end in `__context`, and DuplicateQuery for a query
-    that the history ends with: it is asked once.
+    that ends the history.
     """
     for name in contexts:
         check_layer(name)
@@ -327,7 +324,7 @@ def compose(
 
 
 def add_missing_layers(messages: _Messages, contexts: Mapping[str, str], layout: Layout) -> _Messages:
-    """Composed messages with layers that they lack, each where `compose` puts it."""
+    """Return composed messages with layers that they lack, each where `compose` puts it."""
     parts: dict[str, list[Message]] = {SYSTEM_PROMPT: [], CHECKPOINT: [], QUERY: []}
     layers = {name: _layer_message(name, "system", text) for name, text in contexts.items()}
     for message in messages:
@@ -346,7 +343,7 @@ def _arrange(
     query: _Messages,
     behind: Container[str],
 ) -> _Messages:
-    """The one order; the layers of `behind` stand behind the history."""
+    """Order the messages; the layers in `behind` come after the history."""
     known = [name for name in CONTEXT_LAYERS if name in layers]
     names = [*known, *sorted(layers.keys() - set(CONTEXT_LAYERS))]
     before = [*prompt, *(layers[name] for name in names if name not in behind)]

@@ -1,7 +1,7 @@
-"""What a format leaves out of a request: what is not in its body, or is sent as mere text.
+"""Losses of a request in a format: what its body lacks, or has only as text.
 
-Pure, and no more than an account: how something is sent is decided by the providers' formats, which also say
-what they lose. Here stand the files and the parameters that none of them can send.
+Pure, and only an account: the providers' formats decide how something is sent, and report their own losses.
+This module knows the files and the parameters that no format can send.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -32,21 +32,22 @@ FILES = frozenset({*get_args(AnyFile), MultiFileContent})
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """What is lost of a card, in words; `card_id` is None for a parameter of the profile's llm_config."""
+    """A loss of a card in words; `card_id` is None for a parameter of the profile's llm_config."""
 
     card_id: str | None
     what: str
 
 
 def losses(request: Request, provider: Provider) -> list[Loss]:
-    """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
+    """Return the losses of the request's cards in their order, and of its config, in the body for
+    `provider`."""
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
     moved = [Loss(card_id, what) for card_id, what in provider.losses_in_request(request)]
     return moved + losses_of(filter(may_lose, answering(cards)), request, provider)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
-    """The same where only these cards of the request may lose something."""
+    """Return the losses of a request if only these of its cards can lose something."""
     if not find_process(request.process).takes_history:
         sent = {message.card_id for message in request.messages}
         cards = [card for card in cards if card.card_id in sent]
@@ -69,7 +70,7 @@ def _card_losses(card: Card, provider: Provider) -> Iterator[str]:
 
 
 def may_lose(card: Card) -> bool:
-    """Whether some format may be unable to say all of a card."""
+    """Return whether some format may be unable to send all of a card."""
     return (
         BLOCKS in card.metadata
         or MESSAGE in card.metadata
@@ -84,7 +85,8 @@ def may_lose(card: Card) -> bool:
 
 
 def is_looked_at(card: Card) -> bool:
-    """Whether what is lost of a request may depend on this card: without the others `losses` are the same."""
+    """Return whether a request's losses may depend on this card: without the others, `losses` are the
+    same."""
     return may_lose(card) or card_type(card.type).is_late
 
 
@@ -97,7 +99,7 @@ def _file_losses(card: Card) -> Iterator[str]:
 
 
 def _tool_losses(request: Request, provider: Provider) -> Iterator[str]:
-    """The tools that are not sent, and what of the others is not: each is tried."""
+    """Yield the tools that are not sent, and the unsent keys of the others; each tool is tried."""
     bare = msgspec.structs.replace(request, messages=[], tools=[])
     for tool in request.tools:
         body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
@@ -115,7 +117,7 @@ _TOOL_KEYS = ("type", "function", "name", "description", "parameters", "input_sc
 
 
 def _lost_parameters(request: Request, provider: Provider) -> Iterator[str]:
-    """The keys of the config that are not sent: without them the body would be the same."""
+    """Yield the keys of the config that do not change the body."""
     bare = msgspec.structs.replace(request, messages=[])
     body = provider.body
     whole = body(bare) if request.config else {}
@@ -135,14 +137,14 @@ def _lost_parameters(request: Request, provider: Provider) -> Iterator[str]:
 
 
 def _unsent_names(name: str, value: Any, provider: Provider) -> list[str]:
-    """A parameter that is not sent, by its keys where these are what was left of it."""
+    """Return the name of an unsent parameter, or of each of its keys if it is nested."""
     nested = (each.files.nested_parameters for each in provider.peers())
     is_left = isinstance(value, dict) and any(name in names for names in nested)
     return [f"{name}.{key}" for key in value] if is_left and value else [name]
 
 
 def _lost_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:
-    """The keys of a parameter that is sent without them: the body would be the same."""
+    """Yield the keys of a sent parameter that do not change the body."""
     for key, each in value.items() if isinstance(value, dict) else ():
         if key == "type" or each is False or is_nothing(each):
             continue
@@ -152,7 +154,7 @@ def _lost_keys(name: str, value: Any, request: Request, provider: Provider) -> I
 
 
 def _lost_schema_name(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
-    """What a schema is called, where the format has no place for it."""
+    """Yield the labels of a schema that the format has no place for."""
     schema = value.get("json_schema") if isinstance(value, dict) else None
     if not isinstance(schema, dict):
         return
@@ -174,10 +176,8 @@ def _json(value: Any) -> str:
 
 
 def unsent_of_message(body: Mapping[str, Any], sent: Collection[str] = ()) -> Iterator[str]:
-    """Yield the keys of a message in the chat form that a format sends as text, or leaves out.
-
-    Each format sends the keys of `_SENT_KEYS`; this one also those of `sent`.
-    """
+    """Yield the keys of a message in the chat form that a format sends as text, or leaves out. Each format
+    sends the keys of `_SENT_KEYS`; this one also those of `sent`."""
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             if key not in sent:
@@ -193,14 +193,14 @@ _PART_KEYS |= {"file": ("file",), "refusal": ("refusal",)}
 
 
 def unsent_keys(part: Any) -> Iterator[str]:
-    """The keys of a part that it does not have by its type, in words."""
+    """Yield the keys of a part that its type does not have, in words."""
     known = _PART_KEYS.get(kind(part))
     for key in sorted(part.keys() - {"type", *known}) if known is not None else ():
         yield f"the key {key!r} of a part of type {kind(part)!r} is not sent"
 
 
 def unsent_detail(part: Any) -> Iterator[str]:
-    """How closely an image is to be looked at, where a part says so."""
+    """Yield the detail that a part requests for an image."""
     image = part.get("image_url") if kind(part) == "image_url" else None
     if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
         yield "the 'detail' of an image is not sent"

@@ -1,21 +1,20 @@
-"""What a request may hold, as the provider's own package has it: committed tables, and a value compared with
-one.
+"""The fields of requests, as the provider's own package defines them: committed tables, and their
+check.
 
-A table is `request_schema.json` in the provider's package, made by `make schemas`. It has the package with
-its version (`sdk`), the type that a whole request is (`request`), and all `types` by name: their keys, `?`
-behind those that may be missing, `*` for any other, each with what may be its value; a type with the key `!`
-has one of its keys and no other. With `proto_json` keys may be written in snake_case, too, and one of some
-values in any case, or as a number. A value:
+`make schemas` writes a table, `request_schema.json`, into the provider's package. It has the package with its
+version (`sdk`), the type of a whole request (`request`), and all `types` by name, with a value per key. A key
+that ends in `?` is optional, `*` is any other key. A type with the key `!` has exactly one of its keys. With
+`proto_json`, keys may be in snake_case, and one of some values in any case or as a number. A value:
 
-"text", "integer", "number", "boolean", "null", "object", "any"   that
+"text", "integer", "number", "boolean", "null", "object", "any"   a value of this type
     "Name"                                                            an object of this type
     {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; keys of T
     [T, U]                                                            the one or the other
     {"is": "text", "like": "a+"}                                      that, of this pattern
 
-The third and the last may have a `least` and a `most`: of a number, or of how many or how long.
+The third and the last may have a `least` and a `most`: bounds of a number, or of a length.
 
-Pure, but for reading the table once. Rules say what no type tells.
+Pure, except that the table is read once. Lint rules check what types cannot express.
 """
 
 import re
@@ -60,7 +59,7 @@ _TAGS = ("type", "role")
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """Where a value is not what the table says, and what it is instead, in words."""
+    """A value that does not match the table: its place, and a description of it in words."""
 
     place: Place
     sort: Sort
@@ -68,8 +67,8 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class Schema:
-    """A provider's table. `sdk` is the package that it is from, with its version; `keys` are those of a
-    request, `names` as the table writes them, `required` the ones that it must have."""
+    """A provider's table. `sdk` is its package with the version. `keys` are those of a request in any case,
+    `names` as the table has them, `required` the mandatory ones."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.sdk: str = table["sdk"]
@@ -87,7 +86,7 @@ class Schema:
         self.required = frozenset(self._required[self._request])
 
     def _keys(self, keys: Mapping[str, _Type]) -> dict[str, _Type]:
-        """What may stand at the keys of a type, however they are written."""
+        """Return the values of a type's keys, in each case that the keys may have."""
         return {
             spell(key.rstrip("?")): each
             for key, each in keys.items()
@@ -96,20 +95,20 @@ class Schema:
         }
 
     def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
-        """What of a whole request is not as the table says: first what is missing, then by its keys."""
+        """Yield the misfits of a whole request: first missing keys, then those of its keys."""
         for found in self._check_object(request, self._request, ()):
             is_own = found.sort == "key-unknown" and len(found.place) == 1
             yield Misfit(found.place, "parameter-unknown", found.what) if is_own else found
 
     def misfits_of_item(self, key: str, number: int, value: Any) -> Iterator[Misfit]:
-        """The same of one item of the list at this key of a request."""
+        """Yield the misfits of an item of the list at this key of a request."""
         wanted = self._known[self._request][key]
         wanted = wanted if isinstance(wanted, list) else [wanted]
         lists = (each["each"] for each in wanted if isinstance(each, dict) and "each" in each)
         return self._check(value, next(lists), (key, number))
 
     def misfits_of_value(self, key: str, value: Any) -> Iterator[Misfit]:
-        """The same of the value at this key of a request."""
+        """Yield the misfits of the value at this key of a request."""
         return self._check(value, self._known[self._request][key], (key,))
 
     def _check(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
@@ -178,7 +177,8 @@ class Schema:
                 yield from self._check(item, others, (*place, key))
 
     def _check_alternatives(self, value: Any, wanted: Sequence[_Type], place: Place) -> Iterator[Misfit]:
-        """What is wrong by the alternative that is meant, which an object says by its type or role."""
+        """Yield the misfits by the alternative that an object names by its type or role, or else by the
+        nearest."""
         fitting = [each for each in wanted if self._fits(value, each)]
         if not fitting:
             yield self._type_misfit(value, wanted, place)
@@ -192,7 +192,7 @@ class Schema:
         yield from min((list(self._check(value, each, place)) for each in fitting), key=len)
 
     def _fits(self, value: Any, wanted: _Type) -> bool:
-        """Whether a value is of the kind that is wanted, whatever it holds."""
+        """Return whether a value has the wanted type; its contents are not checked."""
         if isinstance(wanted, str):
             return isinstance(value, dict) if wanted in self._types else _is(value, wanted)
         if "in" in wanted:
@@ -202,7 +202,7 @@ class Schema:
         return isinstance(value, list if "each" in wanted else dict)
 
     def _type_misfit(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
-        """The misfit of a value that is of no kind that is wanted, or none of the few that there are."""
+        """Return the misfit of a value that has none of the wanted types, or none of the allowed values."""
         values = [item for each in wanted for item in _values(each)]
         if any(type(value) is type(item) for item in values):
             return Misfit(place, "value-unknown", f"{describe(value)}, none of {_list_values(values)}")
@@ -210,7 +210,7 @@ class Schema:
         return Misfit(place, "value-invalid", f"{describe(value)}, and not {kinds}")
 
     def _tagged(self, value: dict[str, Any], types: list[_Type]) -> list[Any]:
-        """The types among these that the value says it is of; a misfit where it says another."""
+        """Return those of the types that the value's tags name; a misfit if they name another."""
         for tag in _TAGS:
             tagged = {each: self._known[each].get(tag) for each in types if each in self._known}
             tagged = {each: known for each, known in tagged.items() if isinstance(known, (dict, list))}
@@ -230,18 +230,18 @@ class Schema:
 
 @cache
 def schema_of(package: str) -> Schema:
-    """The table in the folder of a provider's package."""
+    """Read the table in a provider's package."""
     return Schema(msgspec.json.decode(files(package).joinpath("request_schema.json").read_bytes()))
 
 
 def place_text(place: Place) -> str:
-    """A place as people write it: `tools[0].function.name`."""
+    """Format a place as people write it: `tools[0].function.name`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     return text.removeprefix(".")
 
 
 def describe(value: Any) -> str:
-    """A value in a sentence: itself where it is short, else what kind it is."""
+    """Describe a value in a sentence: a short string or number itself, else its type."""
     is_shown = isinstance(value, (str, *_NUMBER)) and not isinstance(value, bool)
     if is_shown and len(str(value)) <= 60:
         return repr(value) if isinstance(value, str) else str(value)
@@ -260,7 +260,7 @@ _KINDS = {
 
 
 def _check_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
-    """What of a value is below the least or above the most, or not of the pattern."""
+    """Yield the misfit of a value outside of its bounds, or not of its pattern."""
     is_sized = isinstance(value, str | list)
     size, least, most = len(value) if is_sized else value, wanted.get("least"), wanted.get("most")
     if (least is not None and size < least) or (most is not None and size > most):

@@ -43,10 +43,8 @@ Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
 
 
 class PackResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A packed context box; after a dry run, `context_box_id` is None and nothing was written.
-
-    `fitted` has the changes that fit a token limit, if there was one. `provenance` is stored with the box.
-    """
+    """A packed context box; after a dry run, `context_box_id` is None. `fitted` has the changes for a token
+    limit."""
 
     context_box_id: str | None
     profile_box_id: str
@@ -59,9 +57,7 @@ class PackResult(msgspec.Struct, frozen=True, kw_only=True):
 
 class Packing(msgspec.Struct, frozen=True):
     """The packing of `arguments` by `recipe` into a new context box, for `profile` or that of the recipe.
-
-    `turn` is the metadata of the turn that packs, if any.
-    """
+    `turn` is the metadata of the turn that packs, if any."""
 
     database: Database
     project_id: str
@@ -207,7 +203,6 @@ class Packing(msgspec.Struct, frozen=True):
         return total.hexdigest()
 
     def _entries(self, profile_box_id: str, plan: PackPlan) -> list[RequestEntry]:
-        """Return the entries of the profile's box, then those of the new context box."""
         profile = self._boxes.slots(profile_box_id)
         planned = zip(self.slots(plan), plan.cards, strict=True)
         return [
@@ -235,8 +230,7 @@ def pack_context(
     box.
 
     `handover` is a recipe as a mapping, validated like a file. With `conn`, everything joins the caller's
-    transaction; otherwise it is a transaction on the database of the environment. `with_digest` as in
-    `Packing.pack`.
+    transaction; otherwise it is a transaction on the database of the environment.
     """
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 

@@ -49,7 +49,6 @@ class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rule(self) -> str:
-        """Return the rule that brings this box's cards."""
         return f"inherit_context {self.arg_key} (box {self.box_id})"
 
 
@@ -62,21 +61,18 @@ class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card_ids(self) -> list[str]:
-        """Return the ids of the box, in order."""
         return [card.card_id for card in self.cards]
 
     @property
     def inherited_ids(self) -> list[str]:
-        """Return the ids of inherited cards, which may be missing."""
+        """The ids of inherited cards, which may be missing."""
         return [card.card_id for card in self.cards if card.draft is None]
 
     @property
     def drafts(self) -> list[CardDraft]:
-        """Return the new cards."""
         return [card.draft for card in self.cards if card.draft is not None]
 
     def rules(self) -> list[ProvenanceRule]:
-        """Return the rules of the plan as runs over its cards."""
         return rule_runs(card.rule for card in self.cards)
 
 
@@ -100,10 +96,8 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
 def argument_cards(
     recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str, turn: Mapping[str, str] = {}
 ) -> list[PlannedCard]:
-    """Apply rule 2: return a new card for each `pack_arguments` rule whose argument is given.
-
-    `turn` is the metadata of the turn that packs, if any.
-    """
+    """Apply rule 2: return a new card for each `pack_arguments` rule whose argument is given. `turn` is the
+    metadata of the turn that packs, if any."""
     rules = recipe.context_packing_config.pack_arguments
     _check_storable({rule.arg_key: arguments[rule.arg_key] for rule in rules if rule.arg_key in arguments})
     return [
@@ -188,17 +182,13 @@ def has_limits(inherit: "InheritContext") -> bool:
 
 
 def _limits_cards(inherit: "InheritContext") -> bool:
-    """Return whether inheritance depends on properties of a card."""
     limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
     return any(limit is not None for limit in limits)
 
 
 class InheritableCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The properties of an inheritable card that limits examine. There may be too many cards to hold
-    completely.
-
-    `tool_calls` only have ids; `tokens` are counted only for a token limit, otherwise 0.
-    """
+    """The properties of an inheritable card that limits examine; there may be too many cards to hold
+    completely. `tool_calls` only have ids; `tokens` are counted only for a token limit, otherwise 0."""
 
     type: str
     tool_calls: list[dict[str, str]] | None
@@ -207,7 +197,6 @@ class InheritableCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def inheritable_card(card: Card, inherit: "InheritContext") -> InheritableCard:
-    """Return the properties of a card that the limits examine."""
     return InheritableCard(
         type=card.type,
         tool_calls=[{"id": call_id} for call_id in call_ids(card)] or None,

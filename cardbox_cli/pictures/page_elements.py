@@ -43,12 +43,10 @@ def element(tag: str, *children: Child, **attributes: object) -> Element:
 
 
 def markup(root: Element) -> str:
-    """Return the markup of an element, for use within an HTML page."""
     return ET.tostring(root, encoding="unicode", method="html")
 
 
 def page(title: str, *content: Child) -> str:
-    """Return the HTML of a page."""
     style = _style()
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = _POLICY.format(style=digest)
@@ -70,14 +68,12 @@ def page(title: str, *content: Child) -> str:
 
 
 def drawing(svg: Element) -> str:
-    """Return an SVG file with its style."""
     alone = Element("svg", {**svg.attrib, "xmlns": SVG})
     alone.extend([element("style", drawing_style()), *svg])
     return ET.tostring(alone, encoding="unicode") + "\n"
 
 
 def section(title: str, *content: Child) -> Element:
-    """Make a section with a heading."""
     return element("section", element("h2", title), *content)
 
 
@@ -143,7 +139,6 @@ def folded_text(text: str, shown: int) -> Element:
 
 
 def _escape_invisible(text: str) -> str:
-    """Escape invisible characters, characters that change the text direction, and forbidden ones."""
     return _FORBIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), escape_invisible(text))
 
 
@@ -159,7 +154,6 @@ def _style() -> str:
 
 
 def drawing_style() -> str:
-    """Return the style of drawings: their colours in light and dark mode."""
     return _file("drawing.css")
 
 

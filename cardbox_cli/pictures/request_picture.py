@@ -132,8 +132,6 @@ _WIDTH, _ROW, _FOLDED = 100.0, 6.0, 600
 
 
 class StepPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A step and the account of its request."""
-
     name: str
     account: Explanation
 
@@ -150,7 +148,6 @@ class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_page(picture: RequestPicture) -> str:
-    """Return the page of a request."""
     account = picture.account
     layers = shares(account, picture.window)
     colours = request_colours(layers, [step.account for step in picture.steps])
@@ -235,7 +232,6 @@ def _name(number: int, line: MessageLine) -> str:
 
 
 def drawn_step(step: StepPicture) -> DrawnStep:
-    """Return a step in the form that drawings need."""
     account = step.account
     return DrawnStep(
         name=step.name,

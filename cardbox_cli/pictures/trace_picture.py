@@ -27,7 +27,6 @@ _RUNNING = "l0"
 
 
 def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
-    """Return the page of a trace."""
     rows = [
         [
             f"{'· ' * depth}{turn.agent_id}",
@@ -45,7 +44,6 @@ def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
 
 
 def trace_drawing(tops: "Sequence[Branch]") -> str:
-    """Return the drawing as an SVG file."""
     return drawing(draw_timeline(tops))
 
 

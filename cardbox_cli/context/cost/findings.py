@@ -25,10 +25,15 @@ GoesFirst = Literal["oldest", "largest-results", "duplicates"]
 
 
 class Mend(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with a box, a turn or a tool: `without` these cards, `without-results` where their calls go
-    and what is said with these stays, `fit` it or a turn's next request into `tokens` by what goes `first`,
-    `compress` it but for its last messages, which to `keep`, `compare` two steps of a turn or of a chat,
-    begin a chat's context `afresh`, or look at a `profile`, to be edited and imported again."""
+    """A command that reduces waste in a box, a turn or a chat, or that shows it.
+
+    - `without`: take `card_ids` out of the box. `without-results`: also the calls in cards that stay.
+    - `fit`, `fit-turn`: fit the box, or a turn's next request, into `tokens`; `first` is the strategy.
+    - `compress`: summarize all but the last `keep` messages of the box.
+    - `compare`, `compare-chat`: compare two `steps` of a turn or a chat.
+    - `afresh`: begin a new context of a chat.
+    - `profile`: show a profile, to edit and import it.
+    """
 
     how: Literal[
         "without",
@@ -49,7 +54,7 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[str, str] = ("", "")
 
     def line(self, *options: str) -> str:
-        """The line to be copied; `options` stand in each command of cbx."""
+        """Return the command line to copy; `options` are added to each command of cbx."""
         line = _LINES[self.how].format(
             mend=self,
             name=quote_word(self.name),
@@ -84,10 +89,11 @@ _LINES = {
 
 
 class CostHit(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule found: in words, the messages that prove it, and how many `tokens` were sent in vain.
+    """A hit of a rule: a message, the messages of the series that prove it, and the wasted
+    `tokens`.
 
-    `mend` is the command that helps, where one does; `steps` are those that a finding is about, from 1;
-    `remedy` says what to do where the rule's own does not hold.
+    `mend` is a command that helps, if any. `steps` are the steps of the finding, from 1. `remedy` replaces
+    the rule's own.
     """
 
     message: str
@@ -102,7 +108,7 @@ Find = Callable[["CostSubject"], Iterable[CostHit]]
 
 
 class CostRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of waste: its code, what it finds in a sentence, and what to do about it in general."""
+    """One type of waste: its code, what it finds in a sentence, and a general remedy."""
 
     code: str
     finds: str
@@ -111,10 +117,8 @@ class CostRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostRules:
-    """The rules of a module, each entered by its function: `@RULES.rule("a-code", remedy=…)`.
-
-    What a rule finds is its function's docstring.
-    """
+    """The rules of a module, each entered by its function: `@RULES.rule("a-code", remedy=…)`. The function's
+    docstring is what the rule finds."""
 
     def __init__(self) -> None:
         self._rules: list[CostRule] = []
@@ -132,7 +136,7 @@ class CostRules:
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A card that proves a finding: where it stands, its tokens, and in how many requests it was sent."""
+    """A card that proves a finding: its place, its tokens, and the number of requests with it."""
 
     card_id: str | None
     box_id: str | None
@@ -144,7 +148,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a rule found. `tokens` were sent in vain, `share` of all that was sent."""
+    """A finding of a rule. `tokens` were wasted, `share` is their part of all that were sent."""
 
     code: str
     message: str
@@ -167,11 +171,8 @@ _NOTE_TOKENS = 60
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool and its result, whose `text` is what the tool answered. Arguments that say the same
-    are the same text here.
-
-    `is_alone`: its card makes this call and no other, and says nothing beside it.
-    """
+    """A call of a tool and its result; `text` is what the tool answered. Equal `arguments` are equal strings.
+    `is_alone`: the calling card has no other call, and no text."""
 
     caller: SentPart
     result: SentPart
@@ -183,7 +184,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spare(self) -> list[SentPart]:
-        """What can be left out and nothing else: the result, and the call where its card says no more."""
+        """The messages that can be left out: the result, and the calling card if it is alone."""
         return [self.caller, self.result] if self.is_alone else [self.result]
 
 
@@ -192,8 +193,7 @@ def part_text(part: SentPart) -> str:
 
 
 class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat whose requests are looked at: its key, the box of its active context, and the tools that each
-    of its runs is offered, whatever a profile says."""
+    """A chat: its key, the box of its active context, and the tools that each run is offered."""
 
     key: str
     box_id: str | None
@@ -201,7 +201,7 @@ class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSubject:
-    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent all."""
+    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent them."""
 
     def __init__(
         self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
@@ -262,8 +262,7 @@ class CostSubject:
 
     @cached_property
     def written_words(self) -> dict[str, tuple[int, int]]:
-        """The words that the model wrote, in texts and in arguments, each with the first and the last of the
-        places in `parts` where it did."""
+        """The words in the model's texts and arguments, each with its first and last place in `parts`."""
         found: dict[str, tuple[int, int]] = {}
         for place, part in enumerate(self.parts):
             if part.message.body.get("role") == "assistant" and part.card is not None:
@@ -273,8 +272,8 @@ class CostSubject:
         return found
 
     def mend(self, uses_or_parts: Sequence[ToolUse | SentPart], first: GoesFirst = "oldest") -> Mend | None:
-        """How to go on without these: by leaving them out of the box that has them, else by fitting, with
-        this going `first`. What a card says or calls beside an unwanted call stays."""
+        """Return the command to continue without these: take them out of their box, or else fit the request.
+        `first` is the strategy to fit. What a card says or calls next to an unwanted call stays."""
         uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
         parts = [each for each in uses_or_parts if isinstance(each, SentPart)]
         parts += [part for use in uses for part in use.spare]
@@ -289,14 +288,14 @@ class CostSubject:
         return Mend(how="without" if whole else "without-results", name=box_id, card_ids=ids)
 
     def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
-        """Return how a chat goes on without these: nothing but its active context is sent again."""
+        """Return the command to continue a chat without these; only its active context is sent again."""
         if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
             return None
         return Mend(how="afresh", name=chat.key)
 
     def compress(self, part: SentPart) -> Mend | None:
-        """How to go on with a summary in the place of what is long, and of all before it; where the user said
-        nothing since, with a note in its place. What is left after a summary begins with the user."""
+        """Return the command to continue with a summary of a long message and all before it. If the user said
+        nothing since, a note replaces the message: after a summary the user must begin."""
         if self.chat is not None:
             return self.afresh(self.chat, [part])
         if not part.box_id or not self.account.series:
@@ -312,7 +311,7 @@ class CostSubject:
         return self.fit([part], "largest-results") if is_result and later else None
 
     def fit(self, parts: Sequence[SentPart], first: GoesFirst = "oldest") -> Mend | None:
-        """How to go on in a smaller request: as small as the next one would be with notes for these."""
+        """Return the command to continue with a smaller request: its size with notes instead of these."""
         if self.chat is not None:
             return self.afresh(self.chat, parts)
         box_id = next((part.box_id for part in parts if part.box_id), None)
@@ -331,12 +330,12 @@ class CostSubject:
 
 
 def words(text: str) -> set[str]:
-    """What a text consists of, in one case: words and numbers that are long enough to tell it from others."""
+    """Return the words and numbers of a text that are long enough to be distinctive, in lower case."""
     return set(_WORD.findall(text.lower()))
 
 
 @lru_cache
 def _normalized_arguments(arguments: str) -> str:
-    """Arguments in one spelling; those that are no JSON object as they are. Agents call alike, and often."""
+    """Return arguments as canonical JSON; those that are not a JSON object unchanged."""
     value = arguments_of(arguments)
     return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()

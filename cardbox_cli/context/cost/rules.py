@@ -1,9 +1,9 @@
-"""The rules about costs, and the one way to ask all. Pure: the same account gives the same findings, in one
-order.
+"""The rules about costs, and the function that runs all. Pure: the same account gives the same
+findings.
 
-What a model needs of a result is not visible from outside; what it wrote afterwards is. So only the words
-that the model has from a result count as use of it: ids and numbers, such as names of flights, orders or
-files, show it best.
+Only what the model wrote later shows what it needed of a result. So a result counts as used if the model
+writes words that only the result has: ids and numbers, such as names of flights, orders or files, show it
+best.
 """
 
 import re
@@ -41,9 +41,9 @@ _NAME = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}")
 
 @RESULTS.rule("unused-result", remedy="leave the call and its result out, or put a summary in their place")
 def _unused(subject: CostSubject) -> Iterator[CostHit]:
-    """A tool's result that was sent again, three times in all or more, though the model took no word of
-    it up: none that was new in it, and hardly any that the model had not written before. One that answers
-    as the same call had answered before is such only if that answer is, too."""
+    """A tool's result that was sent at least three times although the model used no word of it. Such a word
+    is new in the result, or the model had not written it before. A result that repeats the answer to the same
+    call is unused only if that answer is."""
     known = _Known(subject)
     places = {id(part): place for place, part in enumerate(subject.parts)}
     used: set[tuple[str, str, str]] = set()
@@ -75,7 +75,7 @@ class _Known:
         self.asked: set[str] = set()
 
     def read_until(self, place: int) -> None:
-        """Know the words of the messages before this place, too."""
+        """Add the words of the messages before this place."""
         for part in self._parts[self._read : place]:
             found = words(part_text(part))
             self.all |= found
@@ -86,8 +86,12 @@ class _Known:
 
 
 def _is_used(subject: CostSubject, brought: set[str], known: _Known, place: int) -> bool:
-    """Whether the model wrote a word of a result at `place` that was not known from anybody; or soon, of
-    words that it had not written itself, several, or a name with a number that it was not asked with."""
+    """Return whether the model later wrote a word of a result at `place` that no earlier message
+    has.
+
+    Also true if it soon wrote several words that it had not written itself, or one name with a number that
+    was not in what it was asked.
+    """
     of_model = subject.written_words
     soon = 0
     for word in brought:
@@ -158,7 +162,7 @@ def _removal_fix(subject: CostSubject, parts: Sequence[SentPart], pairs: dict[in
 
 
 def _alike(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
-    """Those that were called alike and answered alike, twice or more."""
+    """Yield groups of two or more calls with equal arguments and results."""
     groups: dict[tuple[str, str, str], list[ToolUse]] = defaultdict(list)
     for use in uses:
         groups[use.name, use.arguments, use.text].append(use)
@@ -166,7 +170,7 @@ def _alike(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse
 
 
 def _together(one: SentPart, other: SentPart) -> int:
-    """The tokens of `one` in the requests that had `other`, which came later, too."""
+    """Return the tokens of `one` in the requests that also had `other`, which came later."""
     both = min(one.first + one.sends, other.first + other.sends) - max(one.first, other.first)
     return one.tokens * max(both, 0)
 
@@ -184,8 +188,8 @@ _SHARE, _LEAST = 0.25, 1_000
     "tool-never-called", remedy="leave it out of the profile's allowed_tools, and import that again"
 )
 def _never_called(subject: CostSubject) -> Iterator[CostHit]:
-    """The definition of a tool that was sent with every request, and that no answer in them called.
-    Those that every chat has are none."""
+    """The definition of a tool that was sent with every request, and that no answer in them called. Tools
+    that every chat has do not count."""
     called = {name for part in subject.parts for name in part.tool.split(", ")}
     always = frozenset() if subject.chat is None else subject.chat.tools
     for tool in subject.account.tools:
@@ -199,8 +203,8 @@ def _never_called(subject: CostSubject) -> Iterator[CostHit]:
 
 @REQUESTS.rule("large-card", remedy="hand over the part that is needed, or put a summary in its place")
 def _large(subject: CostSubject) -> Iterator[CostHit]:
-    """A card that takes a quarter of the greatest request or more, and a thousand tokens at least. The system
-    text that a conversation begins with is none."""
+    """A card with a quarter or more of the greatest request, and at least a thousand tokens. The system text
+    at the beginning of a conversation does not count."""
     most = max((step.tokens for step in subject.account.steps), default=0)
     for part in subject.parts:
         is_said = part.layer == CHECKPOINT and part.message.body.get("role") not in SYSTEM_ROLES
@@ -216,8 +220,8 @@ def _large(subject: CostSubject) -> Iterator[CostHit]:
 
 @REQUESTS.rule("cache-broken", remedy="say last what changes with each call: `layout: cache` in the profile")
 def _broken(subject: CostSubject) -> Iterator[CostHit]:
-    """A request that does not go on from the one before, so that a prefix cache reads it anew. The runs of a
-    chat, each of which begins with its own id, are found apart from what breaks within them."""
+    """A request that does not continue the one before, so that a prefix cache must read it again. Each run of
+    a chat begins with its own id; breaks between runs are a finding of their own."""
     steps = subject.account.steps
     broken = [place for place, step in enumerate(steps) if step.breaks]
     begun = [
@@ -245,7 +249,7 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
 
 
 def _lost(subject: CostSubject, broken: Sequence[int], message: str, remedy: str | None = None) -> CostHit:
-    """What is read anew at these places of the series."""
+    """Return the finding about what must be read again at these places of the series."""
     steps = subject.account.steps
     return CostHit(
         message=message,
@@ -257,7 +261,7 @@ def _lost(subject: CostSubject, broken: Sequence[int], message: str, remedy: str
 
 
 def _compared(subject: CostSubject, one: StepCost, other: StepCost) -> Mend | None:
-    """How to see the break; None where the steps are no two of one turn or chat."""
+    """Return the command that shows the break; None unless both steps are of one turn or chat."""
     steps = one.step_id or "", other.step_id or ""
     if subject.chat is not None:
         return Mend(how="compare-chat", name=subject.chat.key, steps=steps) if all(steps) else None
@@ -273,7 +277,7 @@ RULES: tuple[CostRule, ...] = (*RESULTS, *REQUESTS)
 
 
 def check(subject: CostSubject) -> list[CostFinding]:
-    """What all rules find, the most tokens first."""
+    """Return the findings of all rules, the most tokens first."""
     of_all = subject.account.tokens
     found = [
         CostFinding(

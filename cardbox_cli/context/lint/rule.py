@@ -1,7 +1,7 @@
-"""The lint: what a rule is, what rules look at, and the one way to ask all rules of a provider.
+"""The lint: rules, the subject that they examine, and the function that runs all rules of a provider.
 
-A subject is the cards of boxes and the request that they make for a provider; it answers what several rules
-ask, and decides nothing. Pure: the same cards give the same findings in the same order.
+A subject has the cards of boxes and the request that they make for a provider. It answers questions that
+several rules have, and decides nothing. Pure: the same cards give the same findings in the same order.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -36,8 +36,8 @@ MIN_LONG_TEXT = 400
 
 
 class HistoryCall(msgspec.Struct, frozen=True, gc=False):
-    """A tool call of the history: the place of its card, the call as the card holds it, and of it the
-    function where it has one, the id and the tool's name where they are texts."""
+    """A tool call of the history, as its card holds it, and the entry of the card. `function`, `id` and
+    `name` are None if the call has none, or none of the right type."""
 
     entry: RequestEntry
     value: Any
@@ -47,12 +47,12 @@ class HistoryCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class History:
-    """The messages that cards make, in order, the role of each, and those of which rules ask more.
+    """The messages that cards make, in order, the role of each, and those that rules examine closely.
 
-    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
-    name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
-    results of tools without an id, `long_texts` are their texts of `LONG` characters or more, `calls` their
-    tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
+    Messages: `not_text` have content other than a string, `blank` an empty string; `named` have a name;
+    `with_other_calls` have tool calls other than the list of their cards. Cards: `unaddressed` are results of
+    tools without an id; `long_texts` have MIN_LONG_TEXT characters or more; `calls` are their tool calls.
+    `types`, `roles_of_cards` and `classes` of contents are those that occur.
     """
 
     def __init__(self, request: Request) -> None:
@@ -125,12 +125,12 @@ class History:
 
     @cached_property
     def pairing(self) -> Pairing:
-        """Which result answers which call, by place in `messages`; those without an id are left out."""
+        """The pairs of calls and results, by place in `messages`; those without an id are left out."""
         return self._pairer.pairing()
 
 
 def _result_text(content: StoredContent) -> str:
-    """The text of a tool's result; none where it must be encoded, which takes too long only to compare."""
+    """Return the text of a tool's result; "" if it must be encoded, which takes too long for a comparison."""
     return content.result if type(content) is ToolResultContent and isinstance(content.result, str) else ""
 
 
@@ -148,8 +148,8 @@ _View = TypeVar("_View")
 
 
 class Logged(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages as they stand in a file, each with the place of the first card that it makes, and what stands
-    beside them. `is_request`: whether this makes them a request, and no mere list."""
+    """The messages of a file, each with the entry of its first card, and the other keys next to them.
+    `is_request`: these keys make the messages a request, and not only a list."""
 
     messages: list[tuple[RequestEntry, Any]]
     beside: dict[str, Any]
@@ -159,8 +159,8 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
 class Subject:
     """The cards of boxes in order, and the request that they make in the format of `provider`.
 
-    `awaited` are the calls whose results are still to come. `logged` is the request as it was logged, where
-    the cards are those of a file in this format: then this is checked, and not what rendering would make.
+    `awaited` are calls whose results are still to come. `logged` is the request in a file of this format;
+    then the rules check it, and not what rendering would make.
     """
 
     def __init__(
@@ -179,7 +179,8 @@ class Subject:
         self._views: dict[Any, Any] = {}
 
     def view(self, make: "Callable[[Subject], _View]") -> _View:
-        """What `make` makes of the subject, made once: how a provider's own rules look at it."""
+        """Return what `make` makes of the subject, made once. A provider's own rules share values like
+        this."""
         if make not in self._views:
             self._views[make] = make(self)
         view: _View = self._views[make]
@@ -187,12 +188,12 @@ class Subject:
 
     @cached_property
     def cards(self) -> list[tuple[RequestEntry, Card]]:
-        """The cards that a reader of the boxes sees, each at its first place."""
+        """The readable cards of the boxes, each at its first place."""
         places = self.request.places.values()
         return [(entry, entry.slot.card) for entry in places if entry.slot.card is not None]
 
     def place(self, message: Message) -> RequestEntry | None:
-        """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
+        """Return the entry of a message's card; for a layer, of the first card that made it."""
         if message.card_id is not None:
             return self.request.places.get(message.card_id)
         makers = self.request.makers.get(message.layer, [])
@@ -200,7 +201,7 @@ class Subject:
 
     @cached_property
     def explained(self) -> Explanation:
-        """The account of the request, with how many tokens it has."""
+        """The account of the request, with its tokens."""
         return explain(self.request, self.provider)
 
     @cached_property
@@ -217,7 +218,7 @@ class Subject:
 
     @cached_property
     def cards_without_message(self) -> list[tuple[RequestEntry, Card]]:
-        """The cards that a reader of the boxes sees, and that make no message."""
+        """The readable cards of the boxes that make no message."""
         if len(self.request.places) == len(self.history.messages):
             return []
         sent = {card.card_id for _, card, _ in self.history.messages}
@@ -225,14 +226,14 @@ class Subject:
 
     @cached_property
     def body_without_messages(self) -> dict[str, Any]:
-        """What the body has beside its messages: model, tools and parameters, as the provider gets them."""
+        """The body apart from its messages: model, tools and parameters, as the provider gets them."""
         if self.logged is not None:
             return self.logged.beside
         return self.provider.body(msgspec.structs.replace(self.request, messages=[]))
 
     @cached_property
     def offered(self) -> list[dict[str, Any]]:
-        """The tools of the request that are for the provider; as it was logged, all of them."""
+        """The tools of the request that are for the provider; for a logged request, all of them."""
         return self.request.tools if self.logged is not None else self.provider.offered_tools(self.request)
 
     @cached_property
@@ -253,12 +254,12 @@ class Subject:
 
     @cached_property
     def is_system_alone(self) -> bool:
-        """Whether no message is any other's than the system's."""
+        """True if all messages are system text."""
         return all(message.body.get("role") in SYSTEM_ROLES for message in self.request.messages)
 
     @cached_property
     def gone(self) -> list[RequestEntry]:
-        """The places whose card no reader sees."""
+        """The places whose card cannot be read."""
         return [entry for entry in self.entries if entry.slot.state != "present"]
 
     @cached_property
@@ -278,11 +279,8 @@ class Subject:
 
     @cached_property
     def apart(self) -> list[tuple[int, int, int]]:
-        """The calls and results that are a pair and no neighbours: their places in the history, and how many
-        steps of the conversation stand between them.
-
-        A step is a message as it is sent, or several as the provider has them.
-        """
+        """The calls and results that are a pair but not neighbours: their places, and the steps between them.
+        A step is a message as it is sent, or several, as the provider counts them."""
         results, roles = self.history.pairing.results.items(), self.history.roles
         if all(
             result == call + 1 and roles[call] == "assistant" and roles[result] in ("tool", "user")
@@ -308,12 +306,11 @@ Find = Callable[[Subject], Iterable[Hit]]
 
 
 class LintRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a provider refuses (`error`), or that costs or confuses a model (`warning`).
+    """A mistake that a provider refuses (`error`), or that costs or confuses a model (`warning`).
 
-    `finds` says in a sentence what is looked for, `source` names the section of the documentation that says
-    so, `remedy` what to do about it where that can be said in general. `logged` is the severity for a request
-    that is checked as it was logged, where that is another: what cbx mends when it renders, it had not. One
-    that `yields` says nothing of a card of which another finds an error.
+    `finds` describes the mistake in a sentence, `source` names the section of the documentation. `remedy` is
+    a general fix, if there is one. `logged` is another severity for a logged request: cbx repairs some
+    mistakes when it renders. A rule that `yields` ignores cards with an error of another rule.
     """
 
     id: str
@@ -327,10 +324,8 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules:
-    """The rules of a module, each entered by its function: `@RULES.error("an-id", remedy=…)`.
-
-    What a rule finds is its function's docstring. `source` is that of the rules that name none themselves.
-    """
+    """The rules of a module, each entered by its function: `@RULES.error("an-id", remedy=…)`. The function's
+    docstring is what the rule finds. `source` is that of rules that name none themselves."""
 
     def __init__(self, source: str = "") -> None:
         self._source = source
@@ -340,7 +335,7 @@ class Rules:
         return iter(self._rules)
 
     def cite(self, source: str) -> Iterator[LintRule]:
-        """The rules as a provider has them: `source` is where it says so, for those that name no source."""
+        """Yield the rules for a provider: `source` is its own, for rules that name none."""
         return (each if each.source else replace(each, source=source) for each in self._rules)
 
     def _entering(
@@ -365,9 +360,9 @@ class Rules:
 
 
 class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a rule found. `position` is that of the card in its box, from 0.
+    """A finding of a rule. `position` is that of the card in its box, from 0.
 
-    Card, box and position are None for what is about the whole request, the box also where it does not exist
+    Card, box and position are None for a finding about the whole request. The box is None if it is not stored
     (yet), as for a conversation in a file.
     """
 
@@ -405,12 +400,12 @@ def lint(
     logged: Logged | None = None,
     warned: Container[str] = (),
 ) -> list[LintFinding]:
-    """Return what the rules of `provider` find, in the order of the boxes; what is about the whole request,
+    """Return what the rules of `provider` find, in the order of the boxes; findings about the whole request
     last.
 
     `request` was made of these very `entries`, and is in the provider's format. Calls that are `awaited` need
-    no result yet. `logged` is the request as a file has it, if the cards are of one in this format. Rules
-    that are `warned` of find no errors.
+    no result yet. `logged` is the request as a file has it. Errors of the rules in `warned` are only
+    warnings.
     """
     subject = Subject(provider, entries, request, awaited, logged)
     hits = [(rule, entry, words) for rule in provider.rules() for entry, words in rule.find(subject)]

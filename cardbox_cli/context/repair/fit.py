@@ -1,10 +1,9 @@
-"""Making a request smaller: what of its history goes to fit a number of tokens, and summaries that replace
-cards.
+"""Smaller requests: a history that fits a number of tokens, and summaries that replace cards.
 
-Pure. What is counted is what `render --stats` counts, tools and layers too; these never go, nor does system
-text or what is asked. Calls and their results go together, and so does what several cards say in one message.
-A summary (a card of type `context.compression`) names the cards that it covers and the places where they
-were, so that the box can be restored to the digest, with what was appended meanwhile behind it.
+Pure. Tokens are counted as by `render --stats`, with tools and layers. These always stay, as do system text
+and what the user asked last. Calls and their results are removed together, as are the parts of one message. A
+summary (a card of type `context.compression`) names the cards that it covers and their places. So the box can
+be restored to the digest, with later cards at the end.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,10 +43,8 @@ OLDEST: Strategy = "oldest"
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that fits, what was changed for it, and the tokens before and after.
-
-    `notes` are the cards that say in a line what was in a result, by the cards that they stand for.
-    """
+    """A request that fits, its changes, and the tokens before and after. `notes` are the cards that replace
+    results by a line, by the ids of the replaced cards."""
 
     request: Request
     changes: list[Change]
@@ -58,11 +55,10 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str) -> Fitted:
-    """Return the request in `most` tokens at most, unchanged if it has no more. Its messages are in the
-    format of `provider`.
+    """Return the request in at most `most` tokens, unchanged if it has no more.
 
-    A strategy that is not enough is followed by leaving out what is oldest. Raises InvalidInput where what
-    never goes is more than that.
+    Its messages are in the format of `provider`. If a strategy is not enough, the oldest cards are left out,
+    too. Raises InvalidInput if what always stays has more tokens.
     """
     fitting = _Fitting(request, provider, author_id)
     before = fitting.tokens
@@ -88,7 +84,7 @@ def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, 
 
 
 class _Fitting:
-    """The history of a request, what of it is gone, and what notes stand for."""
+    """The history of a request, what of it is gone, and the notes that replace results."""
 
     def __init__(self, request: Request, provider: Provider, author_id: str) -> None:
         self._request = request
@@ -119,7 +115,8 @@ class _Fitting:
         return bool(self._cards) and len(self._gone) == len(self._request.messages)
 
     def largest(self) -> Iterator[tuple[int, str]]:
-        """The results, the largest first, but for those that the model is about to read; and their notes."""
+        """Yield the places of the results, the largest first, and their notes; not those that the model is
+        about to read."""
         last = self._last_answers()
         results = [place for place in self._results() if place not in last]
         for place in sorted(results, key=lambda place: (-self._tokens[place], place)):
@@ -127,7 +124,7 @@ class _Fitting:
             yield place, f"[{self._tokens[place]} tokens left out: the result is card {card.card_id}]"
 
     def repeated(self) -> Iterator[tuple[int, str]]:
-        """The results that a later one says again, the oldest first, and their notes."""
+        """Yield the places of the results that a later one repeats, the oldest first, and their notes."""
         later: dict[str, int] = {}
         found: list[tuple[int, str]] = []
         for place in reversed(self._results()):
@@ -142,7 +139,7 @@ class _Fitting:
         yield from reversed(found)
 
     def note(self, place: int, text: str, strategy: Strategy) -> None:
-        """Let a note stand for a result, if that is shorter."""
+        """Replace a result by a note if that is shorter."""
         card, message = self._cards[place], self._messages[place]
         draft = rewrite(card, self._author, content=TextContent(text))
         if draft is None:
@@ -165,7 +162,7 @@ class _Fitting:
         self._notes[place] = draft
 
     def drop_oldest(self, most: int) -> None:
-        """Leave out units from the oldest until no more than `most` is left and the user begins."""
+        """Leave out units from the oldest until no more than `most` tokens are left and the user begins."""
         units = units_of(self._cards, brought_by_arguments(self._request.places.values()))
         unit_at = {place: unit for unit in units for place in unit.places}
         going = [unit for unit in units if not unit.stays]
@@ -208,7 +205,7 @@ class _Fitting:
         return [place for place, card in enumerate(self._cards) if card.type == TOOL_RESULT]
 
     def _last_answers(self) -> Sequence[int]:
-        """The places of the results at the end, which no message has answered yet."""
+        """Return the places of the results at the end, which no message has answered yet."""
         places = reversed(range(len(self._cards)))
         return list(takewhile(lambda place: self._cards[place].type == TOOL_RESULT, places))
 
@@ -232,7 +229,7 @@ class _Fitting:
 
 
 def _card_of_message(request: Request, message: Message) -> Card | None:
-    """The card of a message of the history."""
+    """Return the card of a message of the history."""
     entry = request.places.get(message.card_id or "") if message.layer == CHECKPOINT else None
     return None if entry is None else entry.slot.card
 
@@ -245,14 +242,14 @@ COVERS, PLACES = "covers", "covered_places"
 
 
 class CoveredCards(msgspec.Struct, frozen=True):
-    """What a summary is to stand for: places of the box in order, and their cards that say something."""
+    """The cards that a summary covers: their places in the box in order, and those that make messages."""
 
     places: list[int]
     cards: list[Card]
 
 
 class SummaryBudget(msgspec.Struct, frozen=True):
-    """What may be left beside a summary: so many tokens of the request that the box makes, by its model."""
+    """The tokens that a box's request may have next to a summary, counted for its model."""
 
     most: int
     model: str | None
@@ -260,11 +257,11 @@ class SummaryBudget(msgspec.Struct, frozen=True):
 
 
 def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> CoveredCards:
-    """What stands before the last `keep` messages and belongs to none of them.
+    """Return the cards before the last `keep` messages that belong to none of them.
 
-    System text stays, and what a recipe's arguments brought, what the user said last, and calls without a
-    result, `awaited` ones too. What is left begins with what the user says, for which more may stay. Raises
-    InvalidInput where nothing could be covered.
+    System text stays, and so do what a recipe's arguments brought, what the user said last, and calls without
+    a result, including `awaited` ones. The rest must begin with the user, so more may stay. Raises
+    InvalidInput if nothing can be covered.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
     going = _leading_units(_going(entries, cards, len(cards) - keep, awaited), cards)
@@ -279,9 +276,10 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
 def covered_to_fit(
     entries: Sequence[RequestEntry], budget: SummaryBudget, awaited: Collection[str] = ()
 ) -> CoveredCards:
-    """The oldest that must go for the rest to have no more tokens than the budget: nothing where it has not.
+    """Return the oldest cards that a summary must cover to fit the budget; none if everything fits.
 
-    What stays is as with `covered`, but for a number of messages. Raises InvalidInput where it is more.
+    What stays is as with `covered`, except that no number of messages stays. Raises InvalidInput if that is
+    more.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
     provider = budget.provider
@@ -308,7 +306,7 @@ def covered_to_fit(
 def _going(
     entries: Sequence[RequestEntry], cards: Sequence[Card], last: int, awaited: Collection[str]
 ) -> list[Unit]:
-    """What may go of the messages before the place `last`, the oldest first."""
+    """Return the units before the place `last` that can be covered, the oldest first."""
     units = units_of(cards, brought_by_arguments(entries))
     return [unit for unit in units if not _unit_stays(unit, cards, last, awaited)]
 
@@ -316,7 +314,7 @@ def _going(
 def _covered_cards(
     entries: Sequence[RequestEntry], cards: Sequence[Card], going: Sequence[Unit]
 ) -> CoveredCards:
-    """These units as places of the box, and with them what else tells of their calls."""
+    """Return these units as places of the box, with the audit's cards of their calls."""
     slots = [entry.slot for entry in entries]
     gone = {place for unit in going for place in unit.places}
     ids = {cards[place].card_id for place in gone}
@@ -332,7 +330,7 @@ def _covered_cards(
 
 
 def _leading_units(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
-    """Those of the units without which the user's words come first, where they came first before."""
+    """Return the first of the units, so that a history that began with the user still does."""
     while begins_late(cards, {place for unit in going for place in unit.places}) is not None:
         asked = [place for unit in going for place in unit.places if is_user(cards[place])]
         if not asked:
@@ -342,7 +340,7 @@ def _leading_units(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
 
 
 def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], author_id: str) -> CardDraft:
-    """The summary of the cards at these places of the list. Raises InvalidInput for one that says nothing."""
+    """Draft the summary of the cards at these places of the list. Raises InvalidInput for a blank text."""
     if not text.strip():
         raise InvalidInput("the summary is blank", hint="nothing was written; give a text that sums up")
     covers = [card_ids[place] for place in places]
@@ -351,7 +349,7 @@ def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], auth
 
 
 def compressed(card_ids: Sequence[str], places: Sequence[int], summary_id: str) -> list[str]:
-    """The list with the summary at the first of the places, and without the others."""
+    """Return the list with the summary at the first of the places, and without the others."""
     gone = set(places)
     return [
         summary_id if place == places[0] else card_id
@@ -361,7 +359,7 @@ def compressed(card_ids: Sequence[str], places: Sequence[int], summary_id: str) 
 
 
 def summaries(slots: Sequence[Slot]) -> list[Card]:
-    """The summaries of a box that name what they cover, the last made first."""
+    """Return the summaries of a box that name what they cover, the newest first."""
     found = [
         slot.card
         for slot in slots
@@ -371,11 +369,8 @@ def summaries(slots: Sequence[Slot]) -> list[Card]:
 
 
 def expanded(card_ids: Sequence[str], summary: Card) -> list[str]:
-    """The list with what a summary covers in its place.
-
-    Where the list was changed since, before the end of what was covered, or another program made the summary,
-    all of it stands where the summary stood.
-    """
+    """Return the list with the covered cards instead of a summary. All of them take the summary's place if
+    the list was changed before the end of the covered places, or if another program made the summary."""
     covers = _ids(summary, COVERS)
     places = summary.metadata.get(PLACES)
     at = list(card_ids).index(summary.card_id)
@@ -388,7 +383,7 @@ def expanded(card_ids: Sequence[str], summary: Card) -> list[str]:
 
 
 def _places_fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], at: int) -> bool:
-    """Whether these are places that the covered cards can have: ascending, the summary's own first."""
+    """Return whether these places can be those of the covered cards: ascending, the summary's own first."""
     if not all(type(place) is int for place in places):
         return False
     ascending = all(one < other for one, other in pairwise(places))
@@ -397,7 +392,7 @@ def _places_fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], a
 
 
 def _conversation_cards(slots: Iterable[Slot]) -> list[Card]:
-    """The cards of the conversation, each once."""
+    """Return the cards of the conversation, each once."""
     seen: set[str] = set()
     cards: list[Card] = []
     for slot in slots:

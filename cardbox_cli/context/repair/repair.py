@@ -1,8 +1,8 @@
-"""What makes a box one that providers take: the changes of its list, found by their own lint.
+"""Repaired boxes that providers accept: changes of a box's list, found by the providers' own lint.
 
-Pure, and nothing that is stored changes. Each pass asks the lint of every provider, mends the errors of one
-sort, and asks again: what one change tears the next pass finds. An error that has no mend of its own costs
-the card its imported original, and then its place, so that every pass gets nearer to the end.
+Pure, and changes nothing that is stored. Each pass asks the lint of every provider and repairs the errors of
+one type; the next pass finds what a change broke. An error without a repair of its own costs the card its
+imported original, and then its place, so that the passes end.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -50,11 +50,11 @@ _BEGINNING = "first-message-not-user"
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be repaired, and how. `box_id` is the box of `entries`; `before` are the places that stand
-    before it in the request, and stay as they are.
+    """The input of a repair. `box_id` is the box of `entries`; the entries `before` precede it and never
+    change.
 
-    `synthesizes`: whether what lacks is written, rather than what lacks something dropped. `awaited` are the
-    calls whose results are still to come.
+    `synthesizes`: what is missing is added; otherwise cards that lack something are dropped. `awaited` are
+    the calls whose results are still to come.
     """
 
     project_id: str
@@ -68,7 +68,7 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repaired(msgspec.Struct, frozen=True):
-    """The places of the box to be, what was changed for it, and the errors that no change of it mends."""
+    """The places of the new box, the changes, and the errors that no change repairs."""
 
     places: list[CallPlace]
     changes: list[Change]
@@ -76,7 +76,7 @@ class Repaired(msgspec.Struct, frozen=True):
 
 
 def repair(wanted: RepairRequest) -> Repaired:
-    """The repaired list: by the rules of no provider an error at a card of it."""
+    """Return the list without errors at its cards, by the rules of all providers."""
     mending = _Mending(wanted)
     while errors := mending.errors():
         here = [found for found in errors if mending.is_here(found)]
@@ -87,7 +87,7 @@ def repair(wanted: RepairRequest) -> Repaired:
 
 
 class _Mending:
-    """The list as it is after some passes."""
+    """The list after some passes."""
 
     def __init__(self, wanted: RepairRequest) -> None:
         self._wanted = wanted
@@ -96,7 +96,7 @@ class _Mending:
         self._found: dict[int | str, LintFinding] = {}
 
     def errors(self) -> list[LintFinding]:
-        """What the rules find, but for what stands at cards of other boxes."""
+        """Return the errors of the rules, except at cards of other boxes."""
         wanted = self._wanted
         entries = [*wanted.before, *entries_of(self.places, wanted.box_id)]
         findings = (
@@ -115,7 +115,7 @@ class _Mending:
         return found.card_id is not None and found.box_id == self._wanted.box_id
 
     def mend(self, errors: Sequence[LintFinding]) -> None:
-        """Mend the errors of one sort: what is gone and what can be written anew before what is torn."""
+        """Repair the errors of one type: missing cards and rewritable errors come before broken exchanges."""
         for mend in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
             if mend(errors):
                 return
@@ -150,8 +150,8 @@ class _Mending:
         return any(renamed)
 
     def _rename_call(self, at: int, index: int, old: str, answers: list[int], found: LintFinding) -> bool:
-        """Whether the call could be given another id. Its answer, the first of `answers` with its id, is then
-        that of the new one, and no more among them."""
+        """Give a call another id, and its answer too; return whether that was possible. The answer, the first
+        of `answers` with the old id, is then removed from them."""
         card = self.places[at].card
         draft = None if card is None else changes.replace_call_id(card, index, new_id("tc"), self._author)
         if draft is None or draft.tool_calls is None:
@@ -192,7 +192,7 @@ class _Mending:
         return moved
 
     def _close(self, at: int, known: Exchanges, found: LintFinding) -> bool:
-        """End the open calls of a card, but for those that are awaited; what stands before it stays there."""
+        """End the open calls of a card, except awaited ones."""
         card, awaited = known.messages[at], self._wanted.awaited
         calls = list_of(card.tool_calls)
         indexes = [index for index in known.open[at] if calls[index]["id"] not in awaited]
@@ -218,7 +218,7 @@ class _Mending:
         return end != at
 
     def _begin(self, errors: Sequence[LintFinding]) -> bool:
-        """Let the conversation begin with the user's words."""
+        """Let the conversation begin with the user."""
         found = next((found for found in errors if found.rule == _BEGINNING), None)
         if found is None:
             return False
@@ -233,7 +233,7 @@ class _Mending:
         return self._drop(dict.fromkeys(early, found))
 
     def _give_up(self, errors: Sequence[LintFinding]) -> None:
-        """Take the cards' originals from them; where one has none, the card itself."""
+        """Drop the imported originals of the cards; a card without one is dropped itself."""
         lost: dict[int, LintFinding] = {}
         for found in {found.position or 0: found for found in errors}.values():
             card = self._place(found).card
@@ -247,7 +247,7 @@ class _Mending:
     # --- the list
 
     def changes(self) -> list[Change]:
-        """What differs from the list as it was, in the order of that; what was added, last."""
+        """Return the changes in the order of the old list; added cards come last."""
         now = {place.origin: place for place in self.places}
         before = places_of(self._wanted.entries)
         changed = [self._change(place, now.get(place.origin)) for place in before]
@@ -315,7 +315,6 @@ class _Mending:
 
 
 def _new_rule(place: CallPlace) -> str | None:
-    """The rule of a card that is put into a packed box."""
     return None if place.rule is None else REPLACED
 
 
