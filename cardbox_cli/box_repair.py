@@ -11,7 +11,7 @@ import msgspec
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair import fit as compressing
-from cardbox_cli.context.repair.changes import Change, card_ids_of, drafts_of
+from cardbox_cli.context.repair.changes import Change, ChangeKind, card_ids_of, drafts_of
 from cardbox_cli.context.repair.repair import RepairRequest, repair
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
@@ -100,16 +100,16 @@ class Mended(msgspec.Struct, frozen=True, kw_only=True):
 
     box_id: str | None
     from_box_id: str
-    changes: list[Change]
+    changes: list[Change] = []
 
 
 class Summed(Mended, frozen=True, kw_only=True):
     """A compressed box. `covers` are the cards that the summary replaces; the token counts are estimates."""
 
-    summary_card_id: str | None
-    covers: list[str]
-    tokens_covered: int
-    tokens_summary: int
+    summary_card_id: str | None = None
+    covers: list[str] = []
+    tokens_covered: int = 0
+    tokens_summary: int = 0
 
 
 class Covering(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,16 +229,7 @@ def compress_box(
 
 def unchanged(covering: Covering) -> Summed:
     """Return the outcome of a compression that has nothing to cover."""
-    box_id = covering.box.box_id
-    return Summed(
-        box_id=box_id,
-        from_box_id=box_id,
-        changes=[],
-        summary_card_id=None,
-        covers=[],
-        tokens_covered=0,
-        tokens_summary=0,
-    )
+    return Summed(box_id=covering.box.box_id, from_box_id=covering.box.box_id)
 
 
 def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> Mended:
@@ -255,14 +246,10 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
         if not found:
             raise InvalidInput(
                 f"box {box.box_id} holds no summary that names what it covers",
-                hint="`cbx box compress` makes such; `cbx box show` tells which boxes it came from",
+                hint="`cbx box compress` writes one; `cbx box show` prints which boxes a box came from",
             )
         made = None if dry_run else boxes.derive(box, card_ids, may_be_gone=card_ids).box_id
-    return Mended(
-        box_id=made,
-        from_box_id=box.box_id,
-        changes=_expanding_changes(box, found, card_ids),
-    )
+    return Mended(box_id=made, from_box_id=box.box_id, changes=_expanding_changes(box, found, card_ids))
 
 
 def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
@@ -280,8 +267,8 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
         summary = summaries[0]
         if summary in found:
             raise InvalidInput(
-                f"the summary {summary.card_id!r} of box {box.box_id} stands for itself",
-                hint="cbx writes no such; `cbx card show` shows what its metadata says that it covers",
+                f"the summary {summary.card_id!r} of box {box.box_id} covers itself",
+                hint="another program wrote it; `cbx card show` shows the cards that its metadata covers",
             )
         before = set(card_ids)
         card_ids = compressing.expanded(card_ids, summary)
@@ -320,39 +307,28 @@ def _write(
 
 
 def _covering_changes(covering: Covering, draft: CardDraft) -> list[Change]:
-    reason = "the summary stands for it"
+    reason = "the summary replaces it"
     dropped = [
-        Change(
-            kind="dropped",
-            position=place,
-            card_id=covering.box.card_ids[place],
-            rule="compress",
-            reason=reason,
-        )
-        for place in covering.places
+        _summary_change(covering.box.card_ids[place], reason, "compress", place) for place in covering.places
     ]
     return [*dropped, _summary_change(draft.card_id, f"sums up {len(dropped)} cards", "compress")]
 
 
 def _expanding_changes(box: Box, found: Sequence[Card], card_ids: Sequence[str]) -> list[Change]:
     held = set(box.card_ids)
+    reason = "the cards that it covers are back"
     dropped = [
-        Change(
-            kind="dropped",
-            position=box.card_ids.index(card.card_id),
-            card_id=card.card_id,
-            rule="expand",
-            reason="what it stands for is back",
-        )
+        _summary_change(card.card_id, reason, "expand", box.card_ids.index(card.card_id))
         for card in found
         if card.card_id in held
     ]
     back = [card_id for card_id in card_ids if card_id not in held]
-    return [*dropped, *(_summary_change(card_id, "a summary stood for it", "expand") for card_id in back)]
+    return [*dropped, *(_summary_change(card_id, "a summary covered it", "expand") for card_id in back)]
 
 
-def _summary_change(card_id: str, reason: str, rule: str) -> Change:
-    return Change(kind="added", position=None, card_id=card_id, rule=rule, reason=reason)
+def _summary_change(card_id: str, reason: str, rule: str, position: int | None = None) -> Change:
+    kind: ChangeKind = "added" if position is None else "dropped"
+    return Change(kind=kind, position=position, card_id=card_id, rule=rule, reason=reason)
 
 
 def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:

@@ -18,25 +18,13 @@ from cardbox_cli.model import exact_json, layers
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MEMORY, CHAT_PERSONA, STORED_LAYER, SUMMARY
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.model.layers import (
-    CHECKPOINT,
-    COMPRESSION,
-    CONTEXT_LAYERS,
-    EXPERIENCE,
-    KNOWLEDGE,
-    QUERY,
-    SYSTEM_PROMPT,
-    TODO,
-    Layout,
-    check_layer,
-)
 from cardbox_cli.model.todo import TodoItem, todo_items
 from cardbox_cli.text.escaping import indent_lines
 
 # --- the texts of layers, as a model reads them
 
 
-# Of one card a layer has so many characters at most: it is a hint, and the request holds more than it.
+# The maximum of characters of one card in a layer: it is a hint, and only a part of the request.
 MAX_LAYER_CARD = 2000
 
 
@@ -87,14 +75,14 @@ def _bounded(text: str) -> str:
 # The key in the metadata of a stored layer that names it.
 LAYER_KEY = "layer"
 
-# The layers that boxes make without being asked, by the type of the cards that make them.
+# The layers that cards of a type make without a request for them.
 _MAKERS = {name: known.layer for name, known in CARD_TYPES.items() if known.layer is not None}
 
 # Layers that are the texts of cards of one type, in their order.
 _JOINED = {layers.PERSONA: CHAT_PERSONA, layers.MEMORY: CHAT_MEMORY, layers.COMPRESSION: SUMMARY}
 
-# How many cards a search brings, and how many that the request holds anyway are passed over for them.
-_FOUND, _PASSED_OVER = 5, 100
+# The maximum numbers of cards that a search adds, and of cards that it skips as the request already has them.
+_MAX_FOUND, _MAX_SKIPPED = 5, 100
 
 
 class KnowledgeProvider(Protocol):
@@ -208,12 +196,13 @@ class ContextCollector:
     def _collected(self, wanted: Collecting, name: str, words: str | None) -> Layer:
         cards: Sequence[Card] = []
         text = ""
+        limit = _MAX_FOUND + min(len(wanted.held), _MAX_SKIPPED)
         if name == layers.KNOWLEDGE and words is not None and self._knowledge is not None:
             named = [*wanted.here.knowledge_boxes, *wanted.by_profile.knowledge_boxes]
-            cards = _new(self._knowledge.knowledge(words, _asked_of(wanted), named), wanted)
+            cards = _new(self._knowledge.knowledge(words, limit, named), wanted)
             text = knowledge_text(words, cards)
         elif name == layers.EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
-            cards = _new(self._experience.experience(wanted.profile_box_id, _asked_of(wanted)), wanted)
+            cards = _new(self._experience.experience(wanted.profile_box_id, limit), wanted)
             text = experience_text(cards)
         elif name == layers.TODO:
             items = todo_items(wanted.todo)
@@ -273,20 +262,16 @@ def kept_layer(card: Card) -> str | None:
     return name if isinstance(name, str) and layers.is_layer(name) else None
 
 
-def _asked_of(wanted: Collecting) -> int:
-    return _FOUND + min(len(wanted.held), _PASSED_OVER)
-
-
 def _new(found: Sequence[Card], wanted: Collecting) -> list[Card]:
-    return [card for card in found if card.card_id not in wanted.held][:_FOUND]
+    return [card for card in found if card.card_id not in wanted.held][:_MAX_FOUND]
 
 
 def _cards_by_type(cards: Sequence[Card], card_type: str) -> list[Card]:
     return [card for card in cards if card.type == card_type]
 
 
-# What changes with each call, and in the layout for caches comes after what does not.
-PER_CALL = (EXPERIENCE, KNOWLEDGE, TODO)
+# The layers that change with each call; the layout for caches puts them after the others.
+PER_CALL = (layers.EXPERIENCE, layers.KNOWLEDGE, layers.TODO)
 
 _Messages = Sequence[Message]
 
@@ -297,11 +282,10 @@ def compose(
     checkpoint_messages: Sequence[Message],
     contexts: Mapping[str, str],
     query: str | None,
-    layout: Layout = "default",
+    layout: layers.Layout = "default",
     compression: Literal["before", "after"] = "before",
 ) -> _Messages:
-    """Return the messages of one LLM call. Empty layers make no message; unknown ones follow the known,
-    sorted.
+    """Return the messages of one LLM call. Empty layers make none; unknown ones follow the known, sorted.
 
     The layout "cache" puts layers that change with each call behind the history, next to the query, to keep
     the cached prefix long. `compression` puts the summary before or after the history.
@@ -310,44 +294,46 @@ def compose(
     that ends the history.
     """
     for name in contexts:
-        check_layer(name)
+        layers.check_layer(name)
     if query and _ends_with(checkpoint_messages, query):
         raise DuplicateQuery(
             "the query is the last user message of the history, and would be asked twice",
             hint="leave the query out: the history asks it",
         )
-    layers = {name: _layer_message(name, "system", text) for name, text in contexts.items() if text}
-    prompt = [_layer_message(SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []
-    asked = [_layer_message(QUERY, "user", query)] if query else []
-    behind = {*(PER_CALL if layout == "cache" else ()), *([COMPRESSION] if compression == "after" else ())}
-    return _arrange(prompt, layers, checkpoint_messages, asked, behind)
+    by_layer = {name: _layer_message(name, "system", text) for name, text in contexts.items() if text}
+    prompt = [_layer_message(layers.SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []
+    last = [_layer_message(layers.QUERY, "user", query)] if query else []
+    late = {
+        *(PER_CALL if layout == "cache" else ()),
+        *([layers.COMPRESSION] if compression == "after" else ()),
+    }
+    return _arrange(prompt, by_layer, checkpoint_messages, last, late)
 
 
-def add_missing_layers(messages: _Messages, contexts: Mapping[str, str], layout: Layout) -> _Messages:
+def add_missing_layers(messages: _Messages, contexts: Mapping[str, str], layout: layers.Layout) -> _Messages:
     """Return composed messages with layers that they lack, each where `compose` puts it."""
-    parts: dict[str, list[Message]] = {SYSTEM_PROMPT: [], CHECKPOINT: [], QUERY: []}
-    layers = {name: _layer_message(name, "system", text) for name, text in contexts.items()}
+    parts: dict[str, list[Message]] = {layers.SYSTEM_PROMPT: [], layers.CHECKPOINT: [], layers.QUERY: []}
+    by_layer = {name: _layer_message(name, "system", text) for name, text in contexts.items()}
     for message in messages:
         if message.layer in parts:
             parts[message.layer].append(message)
         else:
-            layers[message.layer] = message
-    behind = PER_CALL if layout == "cache" else ()
-    return _arrange(parts[SYSTEM_PROMPT], layers, parts[CHECKPOINT], parts[QUERY], behind)
+            by_layer[message.layer] = message
+    prompt, history, query = parts.values()
+    return _arrange(prompt, by_layer, history, query, PER_CALL if layout == "cache" else ())
 
 
 def _arrange(
     prompt: _Messages,
-    layers: Mapping[str, Message],
+    by_layer: Mapping[str, Message],
     history: _Messages,
     query: _Messages,
-    behind: Container[str],
+    late: Container[str],
 ) -> _Messages:
-    """Order the messages; the layers in `behind` come after the history."""
-    known = [name for name in CONTEXT_LAYERS if name in layers]
-    names = [*known, *sorted(layers.keys() - set(CONTEXT_LAYERS))]
-    before = [*prompt, *(layers[name] for name in names if name not in behind)]
-    after = [*(layers[name] for name in names if name in behind), *query]
+    known = [name for name in layers.CONTEXT_LAYERS if name in by_layer]
+    names = [*known, *sorted(by_layer.keys() - set(layers.CONTEXT_LAYERS))]
+    before = [*prompt, *(by_layer[name] for name in names if name not in late)]
+    after = [*(by_layer[name] for name in names if name in late), *query]
     if isinstance(history, PackedMessages):
         return history.surround(before, after)
     return [*before, *history, *after]

@@ -13,16 +13,15 @@ import msgspec
 
 from cardbox_cli.context.composer import LayerLeftOut
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.parts import json_text, tool_name
 from cardbox_cli.context.provider import ModelFacts, Provider
 from cardbox_cli.context.request import Omitted, Request
-from cardbox_cli.model import exact_json
 
-# OpenAI Cookbook, How to count tokens with tiktoken: what is counted for a message, for its name if it has
-# one, and for the beginning of the reply. For models of which nobody says it, it is an estimate.
+# OpenAI Cookbook, How to count tokens with tiktoken: the tokens added for a message, for a name, and for the
+# beginning of the reply. For models without such a document they are an estimate.
 _PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
-# An image or a file that is sent as base64 costs by its size in pixels or pages, which nobody decodes here:
-# about this much (OpenAI docs, Images and vision: 765 for 1024 x 1024; Anthropic docs, Vision: up to 1,600).
+# The estimate for an image or a file in base64. Providers count pixels or pages, which cbx does not decode.
+# OpenAI docs, Images and vision: 765 for 1024 x 1024. Anthropic docs, Vision: up to 1,600.
 _PER_MEDIUM = 1_000
 _MEDIUM = re.compile(r'"data:[^",]*;base64,[^"]*"|(?<="data":)"[A-Za-z0-9+/=]{100,}"')
 _PLAIN_ROLES = ("system", "user", "assistant")
@@ -59,7 +58,7 @@ class TokenCosts:
         role, name, content = body.get("role"), body.get("name"), body.get("content")
         text = content if isinstance(content, str) else ""
         others = [content if content != text else None, body.get("tool_calls"), body.get("function_call")]
-        rest = "".join(_json_text(value) for value in others if value)
+        rest = "".join(json_text(value) for value in others if value)
         of_text = count(text)
         named = _PER_NAME + count(name) if isinstance(name, str) else 0
         of_rest = self._json_tokens(rest) if rest else 0
@@ -82,13 +81,9 @@ class TokenCosts:
         return self._tokenizer.count(words) + media * _PER_MEDIUM
 
     def tool_cost(self, tool: dict[str, Any]) -> Cost:
-        text = _json_text(tool)
+        text = json_text(tool)
         tokens = self._tokenizer.count(text)
         return Cost(text, tokens, tokens)
-
-
-def _json_text(value: Any) -> str:
-    return exact_json.encode(value).decode()
 
 
 # --- the account of a request

@@ -10,17 +10,24 @@ from typing import Any, get_args
 import msgspec
 
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
-from cardbox_cli.context.parts import answered_call, answering, are_functions, is_nothing, kind, tool_name
+from cardbox_cli.context.parts import (
+    answered_call,
+    answering,
+    are_functions,
+    is_nothing,
+    json_text,
+    kind,
+    tool_name,
+)
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE, is_named_result
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import find_process
 
-# Keys of an llm_config that steer who sends the request, and are no loss; the model is sent by its own rules.
+# Keys of an llm_config for the sender of the request, which are not a loss; the model has rules of its own.
 _STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
 # How long an answer may be: some formats have one name for it, and some send it in any case.
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -106,9 +113,9 @@ def _tool_losses(request: Request, provider: Provider) -> Iterator[str]:
         if not provider.split_tools(body)[0]:
             yield f"the tool {tool_name(tool) or kind(tool) or next(iter(tool), '')!r} is not sent"
             continue
-        sent = _json(body)
+        sent = json_text(body)
         for key, value in tool.items():
-            if value not in (None, False, [], {}) and key not in _TOOL_KEYS and _json(key) not in sent:
+            if value not in (None, False, [], {}) and key not in _TOOL_KEYS and json_text(key) not in sent:
                 yield f"the {key!r} of the tool {tool_name(tool)!r} is not sent"
 
 
@@ -158,18 +165,11 @@ def _lost_schema_name(name: str, value: Any, body: Mapping[str, Any]) -> Iterato
     schema = value.get("json_schema") if isinstance(value, dict) else None
     if not isinstance(schema, dict):
         return
-    sent = _json(body)
-    for key in _LABELS:
+    sent = json_text(body)
+    for key in ("name", "description"):
         label = schema.get(key)
-        if isinstance(label, str) and _json(label) not in sent:
+        if isinstance(label, str) and json_text(label) not in sent:
             yield f"the {key!r} of the parameter {name!r} is not sent"
-
-
-_LABELS = ("name", "description")
-
-
-def _json(value: Any) -> str:
-    return exact_json.encode(value).decode()
 
 
 # --- what only the chat form sends of a message, and of a content part

@@ -76,13 +76,9 @@ def _content_of(card: Card | CardDraft) -> str | list[dict[str, Any]]:
     if isinstance(content, FileContent):
         return [_file_part(content)]
     if isinstance(content, FieldsSchemaContent):
-        return _fields_text(content)
+        lines = [f"- {field.name}: {field.description}".rstrip(": ") for field in content.fields]
+        return "\n".join(["The result must contain these fields:", *lines])
     return card_text(content)
-
-
-def _fields_text(content: FieldsSchemaContent) -> str:
-    lines = [f"- {field.name}: {field.description}".rstrip(": ") for field in content.fields]
-    return "\n".join(["The result must contain these fields:", *lines])
 
 
 def _file_part(file: FileContent) -> dict[str, Any]:
@@ -95,7 +91,7 @@ def _file_part(file: FileContent) -> dict[str, Any]:
 # --- the messages of a long history, held small
 
 
-# So many are packed together: fewer pack less well, and of more there is more to unpack at a time.
+# The number of messages that are compressed together: fewer compress less well, more take longer to read.
 PACK_SIZE = 100
 # zlib's fastest level: messages take a fifth of their size.
 _LEVEL = 1

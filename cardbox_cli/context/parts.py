@@ -14,7 +14,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 
-# Keys of a part that name things or hold bytes: no text for a reader.
+# Keys of a part that name things or hold bytes, and not text for a reader.
 _NO_TEXT = frozenset(
     {"type", "id", "tool_use_id", "file_id", "media_type", "signature", "cache_control", "caller"}
     | {"encrypted_content", "encrypted_index", "encrypted_stdout", "citations", "page_age"}
@@ -174,10 +174,10 @@ def address_of(part: Any) -> str | None:
     return value if isinstance(value, str) else text_at(value, "url")
 
 
-# --- tool calls as cards hold them: functions with an id and arguments, which are JSON in a text
+# --- tool calls as cards hold them: functions with an id and arguments, which are JSON in a string
 
 
-# Where the input of a call has arguments that are no JSON object.
+# The key of arguments that are not a JSON object, in the input of a call.
 RAW = "_raw"
 
 
@@ -207,7 +207,11 @@ def arguments_text(arguments: Any) -> str:
     """Return arguments as a string, as cards hold them."""
     if isinstance(arguments, str):
         return arguments
-    return "{}" if arguments is None else exact_json.encode(arguments).decode()
+    return "{}" if arguments is None else json_text(arguments)
+
+
+def json_text(value: Any) -> str:
+    return exact_json.encode(value).decode()
 
 
 def called_function(call: Any) -> dict[str, Any] | None:
@@ -242,11 +246,10 @@ def _normalized(call: Any, index: int) -> dict[str, Any]:
     }
 
 
-# --- results of calls that are no function's
+# --- results of calls of other types than functions
 
-# A result follows its call: a format that sends such a call as text sends its result as text, too. Only the
-# cards before a result show that it is one, so formats get it with the call in its metadata; no stored card
-# has that key.
+# A format that sends such a call as text sends its result as text, too. Only the cards before a result show
+# the type of its call, so formats get the result with the call in its metadata; no stored card has that key.
 
 _ANSWERED = "answered_call"
 

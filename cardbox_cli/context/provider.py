@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.context.request_schema import Schema
 
 Body: TypeAlias = dict[str, Any]
-# The keys of a body with their values. An iterator as a value stands for a list.
+# The keys of a body with their values. An iterator as a value means a list.
 Members: TypeAlias = Iterable[tuple[str, Any]]
 AnyCard: TypeAlias = Card | CardDraft
 # Takes the ids of the calls of a message, "" for none, and returns the ids to store them under.
@@ -297,27 +297,18 @@ class Provider(ABC):
 # --- files and answers
 
 
-class MessageShape:
+class MessageShape(msgspec.Struct, frozen=True):
     """A test that recognizes the messages of a format, and their key in a request.
 
     `is_own`: no other format has such messages, so one of them identifies the format. `takes_text`: a string
     can replace the list of messages. `takes_one`: one message can replace the list.
     """
 
-    def __init__(
-        self,
-        key: str,
-        is_message: Callable[[Any], bool],
-        *,
-        is_own: bool = False,
-        takes_text: bool = False,
-        takes_one: bool = False,
-    ) -> None:
-        self.key = key
-        self.is_message = is_message
-        self.is_own = is_own
-        self.takes_text = takes_text
-        self.takes_one = takes_one
+    key: str
+    is_message: Callable[[Any], bool]
+    is_own: bool = False
+    takes_text: bool = False
+    takes_one: bool = False
 
     def alone(self, key: str, value: Any) -> list[Any] | None:
         """Return the messages if one string or one message replaces the list; None otherwise."""

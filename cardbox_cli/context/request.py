@@ -8,7 +8,7 @@ the messages; the provider's format decides their form. Pure if the collector ha
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -57,15 +57,13 @@ Encode = Callable[[Card], dict[str, Any] | NoMessage]
 
 # The key in the metadata of a card that names the turn that wrote it.
 TURN = "agent_turn_id"
-# What stands in the place of a recipe's rule for cards that turns wrote.
+# The rule of cards that turns wrote, instead of a recipe's rule.
 OUTPUT = "output"
-# What is asked and handed over, whoever put it into a box: no conversation.
+# The types of input that is handed over. They are never conversation, no matter who put them into a box.
 _HANDED_OVER = frozenset({INSTRUCTION, RESULT_FIELDS, DELIVERABLE, PARENT_POINTER})
 
-# What is system text by its type, and whoever wrote it.
+# The types of system text, no matter who wrote it.
 _LAYERS = frozenset({SUMMARY, STORED_LAYER, CHAT_PERSONA, CHAT_MEMORY})
-# The types of cards that are looked into for more than a message.
-_EXAMINED_PARTS = _LAYERS | {PROFILE, TODO_ITEM}
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -83,17 +81,6 @@ class Omitted(msgspec.Struct, frozen=True):
     box_id: str
     position: int
     reason: str
-
-
-class HistoryBuilder(Protocol):
-    """A builder of messages from cards in order."""
-
-    def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
-        """Add a card; return its entry if the request must keep it."""
-
-    def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
-        """Return the messages of the cards, and the cards that make none. With a reason `left_out_as`, only
-        cards that were packed for the turn, and its own, make messages."""
 
 
 class BoxContents(msgspec.Struct):
@@ -115,40 +102,36 @@ class BoxContents(msgspec.Struct):
 
 
 def read_contents(
-    entries: Iterable[RequestEntry], conversation: HistoryBuilder, own: Container[str] = ()
+    entries: Iterable[RequestEntry],
+    conversation: "WholeHistory | PackedHistory",
+    own: Container[str] = (),
 ) -> BoxContents:
     """Read each card once, at its first place. `own` has the ids of cards that the turn itself wrote."""
     held: set[str] = set()
-    taken = BoxContents(held, {}, set(), [], [], [], None, [])
+    contents = BoxContents(held, {}, set(), [], [], [], None, [])
     for entry in entries:
         slot = entry.slot
         card = slot.card
         if card is not None and card.type == TODO_ITEM:
-            taken.todo.append(slot)  # one that is gone still says what it replaced
+            contents.todo.append(slot)  # one that is gone still says what it replaced
         if card is None or slot.state != "present":
-            taken.left_out.append(left_out(entry, f"{slot.state} card"))
+            contents.left_out.append(left_out(entry, f"{slot.state} card"))
         elif slot.card_id in held:
-            taken.left_out.append(left_out(entry, "stands at an earlier place already"))
+            contents.left_out.append(left_out(entry, "is already at an earlier place"))
         else:
             held.add(slot.card_id)
-            taken.types.add(card.type)
+            contents.types.add(card.type)
             if (kept := conversation.add(entry, card)) is not None:
-                taken.places[slot.card_id] = kept
-            if card.type in _EXAMINED_PARTS:
-                _look_into(entry, card, taken, own)
+                contents.places[slot.card_id] = kept
+            if card.type in _LAYERS and TURN not in card.metadata:
+                # A layer that a turn wrote is not system text.
+                contents.makers.append(card)
+            elif card.type == PROFILE and contents.profile is None and not _is_by_a_turn(card, own):
+                data = profile_in(card)
+                contents.profile = None if data is None else (entry, data)
             if type(card.content) is ToolContent and TURN not in card.metadata:
-                taken.tools += card.content.tools
-    return taken
-
-
-def _look_into(entry: RequestEntry, card: Card, taken: BoxContents, own: Container[str]) -> None:
-    if card.type in _LAYERS:
-        # What a turn wrote is no system text in the shape of a layer.
-        if TURN not in card.metadata:
-            taken.makers.append(card)
-    elif card.type == PROFILE and taken.profile is None and not _is_by_a_turn(card, own):
-        data = profile_in(card)
-        taken.profile = None if data is None else (entry, data)
+                contents.tools += card.content.tools
+    return contents
 
 
 class WholeHistory:
@@ -160,10 +143,15 @@ class WholeHistory:
         self._entries: list[RequestEntry] = []
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
+        """Add a card; return its entry if the request must keep it."""
         self._entries.append(entry)
         return entry
 
     def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
+        """Return the messages of the cards, and the cards that make none.
+
+        With a reason `left_out_as`, only cards that were packed for the turn, and its own, make messages.
+        """
         messages: list[Message] = []
         without: list[Omitted] = []
         calls = OtherCalls()
@@ -189,7 +177,7 @@ class PackedHistory:
         self._keep = keep
         self._calls = OtherCalls()
         self._messages = PackedMessages()
-        # A 1 for each message that was packed for the turn, and is no history.
+        # A 1 for each message that was packed for the turn, and is not history.
         self._are_packed = bytearray()
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
@@ -304,8 +292,8 @@ def request_of(
     ends the history.
     """
     conversation = WholeHistory(encode, own)
-    taken = read_contents(entries, conversation, own)
-    return _composed(taken, conversation, options, collector, takes_all)
+    contents = read_contents(entries, conversation, own)
+    return _compose_request(contents, conversation, options, collector, takes_all)
 
 
 def request_to_send(
@@ -319,33 +307,34 @@ def request_to_send(
     """Return the request of entries that are read one by one and not held: its messages are packed. It keeps
     the entries of cards for which `keep` is true. Raises as `request_of`."""
     conversation = PackedHistory(encode, keep)
-    return _composed(read_contents(entries, conversation), conversation, options, collector, takes_all=False)
+    contents = read_contents(entries, conversation)
+    return _compose_request(contents, conversation, options, collector, takes_all=False)
 
 
-def _composed(
-    taken: BoxContents,
-    conversation: HistoryBuilder,
+def _compose_request(
+    contents: BoxContents,
+    conversation: WholeHistory | PackedHistory,
     options: ComposeOptions,
     collector: ContextCollector,
     takes_all: bool,
 ) -> Request:
-    by, profile = taken.profile or (None, {})
+    profile_entry, profile = contents.profile or (None, {})
     process = find_process(options.process or profile.get("process"))
     collected = collector.collect(
         Collecting(
-            todo=taken.todo,
-            makers=taken.makers,
-            held=taken.held,
-            types=taken.types,
-            profile_box_id=None if by is None else by.box_id,
+            todo=contents.todo,
+            makers=contents.makers,
+            held=contents.held,
+            types=contents.types,
+            profile_box_id=None if profile_entry is None else profile_entry.box_id,
             here=options.asked,
             by_profile=requested_layers(profile),
             process=process,
             share=options.share,
         )
     )
-    is_whole = takes_all or process.takes_history
-    history, without_message = conversation.messages(None if is_whole else no_history(process.name))
+    reason = None if takes_all or process.takes_history else no_history(process.name)
+    history, without_message = conversation.messages(reason)
     layout: Layout = "cache" if (options.layout or profile.get("layout")) == "cache" else "default"
     return Request(
         messages=compose(
@@ -355,16 +344,16 @@ def _composed(
             query=options.query,
             layout=layout,
         ),
-        tools=taken.tools,
+        tools=contents.tools,
         model=options.model or model_of(profile),
-        config=_config(profile),
+        config=dict_at(profile, "llm_config"),
         process=process.name,
         layout=layout,
         layers=collected.layers,
         layers_left_out=collected.left_out,
-        left_out=taken.left_out + without_message,
-        places=taken.places,
-        profile_id=None if by is None else by.slot.card_id,
+        left_out=contents.left_out + without_message,
+        places=contents.places,
+        profile_id=None if profile_entry is None else profile_entry.slot.card_id,
     )
 
 
@@ -381,17 +370,10 @@ def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
 
 
 def model_of(profile: Mapping[str, Any]) -> str | None:
-    return text_at(_config(profile), "model") or None
-
-
-def _config(profile: Mapping[str, Any]) -> dict[str, Any]:
-    return dict_at(profile, "llm_config")
+    return text_at(dict_at(profile, "llm_config"), "model") or None
 
 
 # --- the StateBuilder: what is stored of a request, and under which ids
-
-
-ASSEMBLER = "system_assembler"
 
 
 def request_cards(project_id: str, request: Request, *, reproducible: Iterable[str] = ()) -> list[CardDraft]:
@@ -401,17 +383,18 @@ def request_cards(project_id: str, request: Request, *, reproducible: Iterable[s
     prompt = request.messages[0] if request.messages else None
     if prompt is not None and prompt.layer == SYSTEM_PROMPT:
         text, profile_id = prompt.body["content"], request.profile_id or ""
-        card_id = derived_id(project_id, RENDERED_PROMPT, profile_id, text).hex
-        cards.append(_request_card(RENDERED_PROMPT, text, card_id, profile_id=profile_id))
+        cards.append(
+            _request_card(project_id, RENDERED_PROMPT, text, profile_id, text, profile_id=profile_id)
+        )
     if request.tools:
         definitions = exact_json.canonical(exact_json.encode(request.tools)).decode()
-        card_id = derived_id(project_id, TOOLS, definitions).hex
-        cards.append(_request_card(TOOLS, ToolContent(request.tools), card_id))
-    kept = set(reproducible)
-    for layer in request.layers:
-        if layer.name in kept:
-            card_id = derived_id(project_id, STORED_LAYER, layer.name, layer.text).hex
-            cards.append(_request_card(STORED_LAYER, layer.text, card_id, **{LAYER_KEY: layer.name}))
+        cards.append(_request_card(project_id, TOOLS, ToolContent(request.tools), definitions))
+    names = set(reproducible)
+    cards += [
+        _request_card(project_id, STORED_LAYER, layer.text, layer.name, layer.text, **{LAYER_KEY: layer.name})
+        for layer in request.layers
+        if layer.name in names
+    ]
     return cards
 
 
@@ -421,5 +404,8 @@ def request_box_ids(cards: Iterable[CardDraft], history: Sequence[RequestEntry])
     return unique([*(card.card_id for card in cards), *present])
 
 
-def _request_card(card_type: str, content: ToolContent | str, card_id: str, **metadata: str) -> CardDraft:
-    return draft_card(card_type, content, author_id=ASSEMBLER, card_id=card_id, metadata=metadata)
+def _request_card(
+    project_id: str, card_type: str, content: ToolContent | str, *key: str, **metadata: str
+) -> CardDraft:
+    card_id = derived_id(project_id, card_type, *key).hex
+    return draft_card(card_type, content, author_id="system_assembler", card_id=card_id, metadata=metadata)

@@ -29,8 +29,8 @@ import msgspec
 
 from cardbox_cli.text.error_messages import json_type
 
-# What may be wrong: with the request's own keys, with those of anything in it, with the kind of a value, or
-# with which of those that there are it is, or with how large it is.
+# The mistakes: in the request's own keys, in keys within it, in the type of a value, in a choice of values,
+# or in a bound.
 Sort: TypeAlias = Literal[
     "parameter-unknown",
     "key-unknown",
@@ -39,22 +39,23 @@ Sort: TypeAlias = Literal[
     "value-unknown",
     "value-out-of-range",
 ]
-# Those that a newer version of the package may know.
+# The mistakes that a newer version of the package may allow.
 UNKNOWN = ("parameter-unknown", "key-unknown", "value-unknown")
 Place: TypeAlias = tuple[str | int, ...]
 _Type: TypeAlias = Any
 
 _NUMBER = (int, float, Decimal)
-_PLAIN: dict[str, tuple[type, ...]] = {
-    "text": (str,),
-    "integer": (int,),
-    "number": _NUMBER,
-    "boolean": (bool,),
-    "null": (type(None),),
-    "object": (dict,),
-    "any": (object,),
+# The plain types: their classes, and their names in sentences.
+_PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
+    "text": ((str,), "a text"),
+    "integer": ((int,), "an integer"),
+    "number": (_NUMBER, "a number"),
+    "boolean": ((bool,), "true or false"),
+    "null": ((type(None),), "null"),
+    "object": ((dict,), "an object"),
+    "any": ((object,), "anything"),
 }
-# The keys by which objects say of which type they are.
+# The keys that name the type of an object.
 _TAGS = ("type", "role")
 
 
@@ -114,51 +115,25 @@ class Schema:
     def _check(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
         if isinstance(wanted, list):
             yield from self._check_alternatives(value, wanted, place)
+        elif not self._fits(value, wanted):
+            yield self._type_misfit(value, [wanted], place)
         elif isinstance(wanted, str):
-            yield from self._check_named(value, wanted, place)
-        elif "in" in wanted:
-            if not self._is_one_of(value, wanted["in"]):
-                yield Misfit(
-                    place, "value-unknown", f"{describe(value)}, none of {_list_values(wanted['in'])}"
-                )
-        elif "each" in wanted:
-            yield from self._check_items(value, wanted, place)
-        elif "is" in wanted:
-            found = list(self._check_named(value, wanted["is"], place))
-            yield from found or _check_bounds(value, wanted, place)
-        else:
-            yield from self._check_values(value, wanted["map"], place)
+            if wanted in self._types:
+                yield from self._check_object(value, wanted, place)
+        elif "map" in wanted:
+            for key, item in value.items():
+                yield from self._check(item, wanted["map"], (*place, key))
+        elif "in" not in wanted:
+            yield from _check_bounds(value, wanted, place)
+            for number, item in enumerate(value if "each" in wanted else ()):
+                yield from self._check(item, wanted["each"], (*place, number))
 
     def _is_one_of(self, value: Any, values: Sequence[Any]) -> bool:
         if self._is_proto and not isinstance(value, bool):
             return isinstance(value, int) or (isinstance(value, str) and value.upper() in values)
         return value in values and isinstance(value, bool) == isinstance(values[0], bool)
 
-    def _check_named(self, value: Any, wanted: str, place: Place) -> Iterator[Misfit]:
-        if wanted not in _PLAIN:
-            yield from self._check_object(value, wanted, place)
-        elif not _is(value, wanted):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not {_KINDS[wanted]}")
-
-    def _check_items(self, value: Any, wanted: Mapping[str, _Type], place: Place) -> Iterator[Misfit]:
-        if not isinstance(value, list):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not a list")
-            return
-        yield from _check_bounds(value, wanted, place)
-        for number, item in enumerate(value):
-            yield from self._check(item, wanted["each"], (*place, number))
-
-    def _check_values(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
-        if not isinstance(value, dict):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not an object")
-            return
-        for key, item in value.items():
-            yield from self._check(item, wanted, (*place, key))
-
-    def _check_object(self, value: Any, name: str, place: Place) -> Iterator[Misfit]:
-        if not isinstance(value, dict):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not an object")
-            return
+    def _check_object(self, value: Mapping[str, Any], name: str, place: Place) -> Iterator[Misfit]:
         known = self._known[name]
         for key in self._required[name]:
             if not any(spell(key) in value for spell in self._spellings):
@@ -204,7 +179,8 @@ class Schema:
     def _type_misfit(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
         """Return the misfit of a value that has none of the wanted types, or none of the allowed values."""
         values = [item for each in wanted for item in _values(each)]
-        if any(type(value) is type(item) for item in values):
+        is_choice = bool(values) and len(wanted) == 1
+        if is_choice or any(type(value) is type(item) for item in values):
             return Misfit(place, "value-unknown", f"{describe(value)}, none of {_list_values(values)}")
         kinds = " or ".join(dict.fromkeys(_kind(each, self._types) for each in wanted))
         return Misfit(place, "value-invalid", f"{describe(value)}, and not {kinds}")
@@ -248,17 +224,6 @@ def describe(value: Any) -> str:
     return json_type(value)
 
 
-_KINDS = {
-    "text": "a text",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-    "object": "an object",
-    "any": "anything",
-}
-
-
 def _check_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
     """Yield the misfit of a value outside of its bounds, or not of its pattern."""
     is_sized = isinstance(value, str | list)
@@ -279,16 +244,16 @@ def _is(value: Any, kind: str) -> bool:
         return False
     if kind == "integer" and isinstance(value, float | Decimal):
         return value == int(value)
-    return isinstance(value, _PLAIN[kind])
+    return isinstance(value, _PLAIN[kind][0])
 
 
 def _kind(wanted: _Type, types: Mapping[str, Any]) -> str:
     if isinstance(wanted, str):
-        return "an object" if wanted in types else _KINDS[wanted]
+        return "an object" if wanted in types else _PLAIN[wanted][1]
     if "in" in wanted:
         return _list_values(wanted["in"])
     if "is" in wanted:
-        return _KINDS[wanted["is"]]
+        return _PLAIN[wanted["is"]][1]
     return "a list" if "each" in wanted else "an object"
 
 
@@ -298,4 +263,4 @@ def _values(wanted: _Type) -> list[Any]:
 
 
 def _list_values(values: Sequence[Any]) -> str:
-    return ", ".join(str(describe(value)) for value in values)
+    return ", ".join(map(describe, values))

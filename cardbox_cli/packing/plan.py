@@ -231,14 +231,17 @@ def apply_limits(
             reason = full = full or _exceeded_limit(inherit, cards_so_far, tokens)
         if reason is not None:
             reasons.update((ids[position], reason) for position in group)
-    return (
-        [place for place in planned if place.card_id not in reasons],
-        [
-            ExcludedCard(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
-            for place in planned
-            if place.card_id in reasons
-        ],
-    )
+    return _exclude_cards(planned, reasons)
+
+
+def _exclude_cards(
+    planned: Sequence[PlannedCard], reasons: Mapping[str, str]
+) -> tuple[list[PlannedCard], list[ExcludedCard]]:
+    return [place for place in planned if place.card_id not in reasons], [
+        ExcludedCard(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
+        for place in planned
+        if place.card_id in reasons
+    ]
 
 
 def _type_refusal(members: Sequence[InheritableCard], inherit: "InheritContext") -> str | None:
@@ -288,25 +291,9 @@ def build_plan(
 def apply_fit(plan: PackPlan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> PackPlan:
     """Return the plan without the inherited cards that a fit excludes, and with its notes."""
     dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
-    return msgspec.structs.replace(
-        plan,
-        cards=[
-            _place_with_note(place, fit.notes.get(place.card_id), turn)
-            for place in plan.cards
-            if place.card_id not in dropped
-        ],
-        left_out=[
-            *plan.left_out,
-            *(
-                ExcludedCard(card_id=place.card_id, rule=place.rule, reason=dropped[place.card_id])
-                for place in plan.cards
-                if place.card_id in dropped
-            ),
-        ],
-    )
-
-
-def _place_with_note(place: PlannedCard, note: CardDraft | None, turn: Mapping[str, str]) -> PlannedCard:
-    if note is None:
-        return place
-    return PlannedCard(card_id=note.card_id, rule=place.rule, draft=attribute_to_turn(note, turn))
+    cards, excluded = _exclude_cards(plan.cards, dropped)
+    for position, place in enumerate(cards):
+        if note := fit.notes.get(place.card_id):
+            draft = attribute_to_turn(note, turn)
+            cards[position] = PlannedCard(card_id=note.card_id, rule=place.rule, draft=draft)
+    return msgspec.structs.replace(plan, cards=cards, left_out=[*plan.left_out, *excluded])

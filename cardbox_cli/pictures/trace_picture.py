@@ -28,12 +28,7 @@ _RUNNING = "l0"
 
 def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
     rows = [
-        [
-            f"{'· ' * depth}{turn.agent_id}",
-            _outcome(turn),
-            _took(turn),
-            turn.agent_turn_id,
-        ]
+        [f"{'· ' * depth}{turn.agent_id}", _outcome(turn), _took(turn), turn.agent_turn_id]
         for depth, turn in _lines(tops)
     ]
     return page(

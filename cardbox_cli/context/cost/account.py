@@ -294,7 +294,9 @@ class _Ledger:
 
     def enter(self, sent: Sent, change: SeriesChange, before: Sent | None) -> None:
         request = sent.request
-        costs = self._costs_of(sent)
+        if request.model not in self._costs:
+            self._costs[request.model] = TokenCosts(sent.provider.facts(request.model))
+        costs = self._costs[request.model]
         self.tokenizer = costs.tokenizer
         if before is not None and before.request.model != request.model:
             # Two models count and cache apart.
@@ -305,14 +307,11 @@ class _Ledger:
         beginning = len(self._now)
         kept_of = self._beginning(beginning, change, before, request)
         for message in change.added:
-            self._take(message, costs.message_cost(message), request)
+            part = self._part(message, costs.message_cost(message), request)
+            self._parts.append(part)
+            self._now.append(part)
+            self._count(part, 1)
         self._close(sent, change, costs, kept_of)
-
-    def _costs_of(self, sent: Sent) -> TokenCosts:
-        model = sent.request.model
-        if model not in self._costs:
-            self._costs[model] = TokenCosts(sent.provider.facts(model))
-        return self._costs[model]
 
     def _beginning(self, length: int, change: SeriesChange, before: Sent | None, request: Request) -> int:
         """Return the tokens of the messages that a prefix cache holds."""
@@ -337,12 +336,6 @@ class _Ledger:
             part.sends += len(self.steps) - part.first
         return ended
 
-    def _take(self, message: Message, cost: Cost, request: Request) -> None:
-        part = self._part(message, cost, request)
-        self._parts.append(part)
-        self._now.append(part)
-        self._count(part, 1)
-
     def _count(self, part: SentPart, sign: int) -> None:
         for grouping, name in (("layer", part.layer), ("type", part.type), ("tool", part.tool)):
             self._present[grouping][name] += sign * part.tokens
@@ -356,7 +349,7 @@ class _Ledger:
         return SentPart(
             message=message,
             card=card,
-            box_id=None if place is None else place.box_id,
+            box_id=None if place is None else place.box_id or None,
             position=None if place is None else place.slot.position,
             layer=message.layer,
             type=NONE if card is None else card.type,
@@ -454,7 +447,7 @@ def card_shares(account: Account) -> list[CardShare]:
     shares = [
         CardShare(
             card_id=part.card_id,
-            box_id=part.box_id or None,
+            box_id=part.box_id,
             position=part.position,
             layer=part.layer,
             type=part.type,

@@ -84,7 +84,7 @@ def _common(one: str, other: str) -> int:
     return next((place for place in range(shorter) if one[place] != other[place]), shorter)
 
 
-# --- what tokens cost in money, by the prices that somebody gives: cbx knows none itself
+# --- the price of tokens; you pass the prices, since cbx has none
 
 
 _MILLION = 1_000_000
@@ -104,7 +104,7 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
     models: Mapping[str, Price]
 
     @classmethod
-    def for_models(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
+    def build(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
         """Make prices of pairs: any token, and a token in a cache if that differs."""
         known = {name: Price(input=each, cached=cached) for name, (each, cached) in models.items()}
         return cls(currency=currency, models=known)

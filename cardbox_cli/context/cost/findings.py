@@ -11,6 +11,7 @@ from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.explain import TokenCosts
 from cardbox_cli.context.messages import is_user
 from cardbox_cli.context.parts import arguments_of, arguments_text, list_of, text_at
+from cardbox_cli.context.repair.fit import Strategy
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import card_text
@@ -18,10 +19,6 @@ from cardbox_cli.model.pairing import Pairer
 from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 # --- commands
-
-
-# The strategies of `cbx render --fit`.
-GoesFirst = Literal["oldest", "largest-results", "duplicates"]
 
 
 class Mend(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +47,7 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
     card_ids: Sequence[str] = ()
     tokens: int = 0
     keep: int = 0
-    first: GoesFirst = "oldest"
+    first: Strategy = "oldest"
     steps: tuple[str, str] = ("", "")
 
     def line(self, *options: str) -> str:
@@ -163,11 +160,11 @@ class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
 # --- what rules look at: an account, and the calls of tools in it with their results
 
 
-# What tells a text from others: words, pieces of names, and numbers.
+# Words, parts of names, and numbers, which distinguish a text from others.
 _WORD = re.compile(r"[^\W_]{3,}|\d{2}")
 
-# No note that stands for a result takes more tokens.
-_NOTE_TOKENS = 60
+# A note that replaces a result never has more tokens.
+_MAX_NOTE_TOKENS = 60
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,7 +268,7 @@ class CostSubject:
                     found[word] = (found[word][0] if word in found else place, place)
         return found
 
-    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart], first: GoesFirst = "oldest") -> Mend | None:
+    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart], first: Strategy = "oldest") -> Mend | None:
         """Return the command to continue without these: take them out of their box, or else fit the request.
         `first` is the strategy to fit. What a card says or calls next to an unwanted call stays."""
         uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
@@ -310,7 +307,7 @@ class CostSubject:
         is_result = part.card is not None and part.card.type == TOOL_RESULT
         return self.fit([part], "largest-results") if is_result and later else None
 
-    def fit(self, parts: Sequence[SentPart], first: GoesFirst = "oldest") -> Mend | None:
+    def fit(self, parts: Sequence[SentPart], first: Strategy = "oldest") -> Mend | None:
         """Return the command to continue with a smaller request: its size with notes instead of these."""
         if self.chat is not None:
             return self.afresh(self.chat, parts)
@@ -321,7 +318,7 @@ class CostSubject:
         costs = TokenCosts(sent.provider.facts(sent.request.model))
         now = last.tokens + sum(costs.message_cost(message).tokens for message in sent.behind)
         spared = sum(
-            max(part.tokens - _NOTE_TOKENS, 0) for part in {id(part): part for part in parts}.values()
+            max(part.tokens - _MAX_NOTE_TOKENS, 0) for part in {id(part): part for part in parts}.values()
         )
         tokens = max(now - spared, 1)
         if last.agent_turn_id is None:

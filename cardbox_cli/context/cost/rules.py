@@ -10,6 +10,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from cardbox_cli.context.cost.account import SentPart, StepCost, share_of
 from cardbox_cli.context.cost.findings import (
     CostFinding,
@@ -31,10 +33,10 @@ from cardbox_cli.text.quantities import format_count
 
 RESULTS = CostRules()
 
-# Smaller ones are not worth a word; and what was sent again only so often may be needed yet.
-_LEAST_TOKENS, _LEAST_SENDS = 100, 3
-# In so many messages after a result, so many words of it are no chance.
-_SOON, _SEVERAL = 4, 3
+# Smaller results are not worth a finding; results that were sent less often may still be needed.
+_MIN_TOKENS, _MIN_SENDS = 100, 3
+# This number of words of a result, in this number of messages after it, are not a coincidence.
+_MIN_WORDS, _MAX_MESSAGES = 3, 4
 # Letters and digits, as in the number of a flight or an order.
 _NAME = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}")
 
@@ -48,14 +50,14 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
     places = {id(part): place for place, part in enumerate(subject.parts)}
     used: set[tuple[str, str, str]] = set()
     for use in subject.uses:
-        if use.result.tokens < _LEAST_TOKENS:
+        if use.result.tokens < _MIN_TOKENS:
             continue
         place = places[id(use.result)]
         known.read_until(place)
         answered = use.name, use.arguments, use.text
         if answered in used or _is_used(subject, words(use.text) - words(use.arguments), known, place):
             used.add(answered)
-        elif use.result.sends >= _LEAST_SENDS:
+        elif use.result.sends >= _MIN_SENDS:
             yield CostHit(
                 message=f"the result of {use.name} was sent {use.result.sends} times, and the model took "
                 "no word of it up",
@@ -98,11 +100,11 @@ def _is_used(subject: CostSubject, brought: set[str], known: _Known, place: int)
         first, last = of_model.get(word, (-1, -1))
         if last > place and word not in known.all:
             return True
-        if place < first <= place + _SOON:
+        if place < first <= place + _MAX_MESSAGES:
             soon += 1
             if word not in known.asked and _NAME.fullmatch(word):
                 return True
-    return soon >= _SEVERAL
+    return soon >= _MIN_WORDS
 
 
 @RESULTS.rule("read-again", remedy="keep the newest of the calls with its result, and leave the others out")
@@ -111,7 +113,7 @@ def _read_again(subject: CostSubject) -> Iterator[CostHit]:
     for uses in _alike(use for use in subject.uses if not use.failed):
         spare = uses[:-1]
         waste = sum(_together(use.result, uses[-1].result) for use in spare)
-        if waste and uses[0].result.tokens >= _LEAST_TOKENS:
+        if waste and uses[0].result.tokens >= _MIN_TOKENS:
             yield CostHit(
                 message=f"{uses[0].name} was called {len(uses)} times with the same arguments, and answered "
                 "the same",
@@ -139,7 +141,7 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
     again = {id(use.result) for uses in _alike(subject.uses) for use in uses}
     of_text: dict[str, list[SentPart]] = defaultdict(list)
     for part in subject.parts:
-        if part.tokens >= _LEAST_TOKENS and id(part) not in again:
+        if part.tokens >= _MIN_TOKENS and id(part) not in again:
             of_text[part_text(part)].append(part)
     pairs = {id(use.result): use for use in subject.uses}
     for text, parts in of_text.items():
@@ -180,8 +182,8 @@ def _together(one: SentPart, other: SentPart) -> int:
 
 REQUESTS = CostRules()
 
-# From which share of the greatest request a card is large, and from how many tokens.
-_SHARE, _LEAST = 0.25, 1_000
+# The share of the greatest request, and the tokens, from which a card is large.
+_MIN_LARGE_SHARE, _MIN_LARGE_TOKENS = 0.25, 1_000
 
 
 @REQUESTS.rule(
@@ -208,7 +210,7 @@ def _large(subject: CostSubject) -> Iterator[CostHit]:
     most = max((step.tokens for step in subject.account.steps), default=0)
     for part in subject.parts:
         is_said = part.layer == CHECKPOINT and part.message.body.get("role") not in SYSTEM_ROLES
-        if is_said and part.tokens >= max(_LEAST, most * _SHARE):
+        if is_said and part.tokens >= max(_MIN_LARGE_TOKENS, most * _MIN_LARGE_SHARE):
             yield CostHit(
                 message=f"card {short_id(part.message.card_id or '')} takes {part.tokens / most:.0%} of the "
                 f"greatest request, and was sent {part.sends} times",
@@ -285,7 +287,7 @@ def check(subject: CostSubject) -> list[CostFinding]:
             message=hit.message,
             tokens=hit.tokens,
             share=share_of(hit.tokens, of_all),
-            evidence=[_evidence(part) for part in hit.parts],
+            evidence=[msgspec.convert(part, Evidence, from_attributes=True) for part in hit.parts],
             steps=list(hit.steps),
             remedy=hit.remedy or rule.remedy,
             mend=hit.mend,
@@ -294,15 +296,3 @@ def check(subject: CostSubject) -> list[CostFinding]:
         for hit in rule.find(subject)
     ]
     return sorted(found, key=lambda finding: -finding.tokens)
-
-
-def _evidence(part: SentPart) -> Evidence:
-    return Evidence(
-        card_id=part.message.card_id,
-        box_id=part.box_id or None,
-        position=part.position,
-        type=part.type,
-        tool=part.tool,
-        tokens=part.tokens,
-        sends=part.sends,
-    )

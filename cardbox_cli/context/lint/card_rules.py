@@ -19,8 +19,8 @@ from cardbox_cli.model.pairing import call_ids
 _CARDS_DOC = "cbx, docs/concepts.md"
 _LAYERS_DOC = "cbx, docs/lint.md"
 
-# The type of a card that stands for a message of a file that none can be made of, and the key in its metadata
-# that says why not.
+# The type of a card that replaces an unreadable message of a file, and the key in its metadata that has the
+# reason.
 UNREADABLE_TYPE = CHAT_MESSAGE
 UNREADABLE = "unreadable"
 
@@ -122,7 +122,7 @@ def _late_system_text(subject: Subject) -> Iterator[Hit]:
         return
     for (entry, card, _), role in zip(subject.history.messages[begun:], roles[begun:], strict=True):
         if role in SYSTEM_ROLES and not card_type(card.type).is_late:
-            yield entry, f"system text ({card.type}) stands within the history"
+            yield entry, f"system text ({card.type}) is within the history"
 
 
 @CARDS.warning("query-repeated", source=_LAYERS_DOC, remedy="drop one of the two")
@@ -288,7 +288,7 @@ def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
     for place, (entry, card, message) in enumerate(subject.history.messages):
         if not card.tool_calls and place not in paired:
             continue
-        # What calls a function is sent as a call in every format, whatever else is wrong with it.
+        # The call of a function is sent as a call in every format, even if something else is wrong with it.
         functions = (
             text_at(call, "id") for call in ensure_list(card.tool_calls) if called_function(call) is not None
         )
@@ -326,7 +326,7 @@ def _results_elsewhere(subject: Subject) -> Iterator[Hit]:
     """A tool result with other messages between it and its call."""
     for call, entry, call_id, where in _apart(subject):
         if call.rule == entry.rule and call.box_id == entry.box_id:
-            yield entry, f"the result of {call_id!r} does not stand right after its call: {where}"
+            yield entry, f"the result of {call_id!r} is not right after its call: {where}"
 
 
 @EXCHANGES.error("exchange-split", remedy="inherit the box that holds both of them whole, or neither")

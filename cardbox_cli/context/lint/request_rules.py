@@ -80,7 +80,7 @@ def is_base64(data: str) -> bool:
 # --- schemas that an answer can be held to
 
 
-# Where a schema has others in it: by name, in a list, alone.
+# The keys of schemas within a schema: by name, and in a list.
 _NAMED = ("properties", "$defs", "definitions")
 _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
 
@@ -461,7 +461,7 @@ def _volatile_texts(subject: Subject) -> Iterator[Hit]:
         for name, pattern in _VOLATILE.items():
             found = pattern.search(texts_in(message.body.get("content")))
             if found:
-                yield entry, f"{name} ({found[0]!r}) stands in system text before the history"
+                yield entry, f"{name} ({found[0]!r}) is in system text before the history"
 
 
 @CACHING.warning("tool-order", remedy="put the tools on one card, or in the order of their names")
@@ -488,7 +488,7 @@ def _early_layers(subject: Subject) -> Iterator[Hit]:
     early = list(takewhile(lambda message: message.layer != CHECKPOINT, messages))
     for message in early if len(early) < len(messages) else []:
         if message.layer in PER_CALL:
-            yield subject.place(message), f"the layer {message.layer} stands before the history"
+            yield subject.place(message), f"the layer {message.layer} comes before the history"
 
 
 # --- rules about the shape of a request

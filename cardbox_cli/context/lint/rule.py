@@ -5,6 +5,7 @@ several rules have, and decides nothing. Pure: the same cards give the same find
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partialmethod
 from typing import Any, Literal, TypeVar
 
@@ -28,10 +29,10 @@ from cardbox_cli.model.pairing import Pairer, Pairing
 # A long history is scattered in memory, and fetching a card takes longer than asking it something. So one
 # walk asks what rules want to know of every message, and each rule looks at the few that it noted.
 
-# A message, its card, and where that stands.
+# The entry of a card, the card, and its message.
 CardMessage = tuple[RequestEntry, Card, Message]
 
-# Texts that are shorter may well stand twice: "continue", "ok", an empty list.
+# Shorter texts may well occur twice: "continue", "ok", an empty list.
 MIN_LONG_TEXT = 400
 
 
@@ -63,7 +64,7 @@ class History:
         self.named: list[CardMessage] = []
         self.with_other_calls: list[CardMessage] = []
         self.unaddressed: list[tuple[RequestEntry, Card]] = []
-        self._with_originals: list[int] = []
+        self.imported_messages: list[CardMessage] = []
         self.named_results: list[Card] = []
         self.long_texts: list[tuple[RequestEntry, str]] = []
         self.calls: list[HistoryCall] = []
@@ -78,12 +79,10 @@ class History:
                 self._note_message((entry, entry.slot.card, message))
 
     def _note_card(self, entry: RequestEntry, card: Card) -> None:
-        content, metadata = card.content, card.metadata
+        content = card.content
         self.types.add(card.type)
         self.roles_of_cards.add(card.role)
         self.classes.add(type(content))
-        if "source_message" in metadata or "source_blocks" in metadata:
-            self._with_originals.append(len(self.messages))
         for value in list_of(card.tool_calls):
             call = _history_call(entry, value)
             self.calls.append(call)
@@ -113,15 +112,13 @@ class History:
             self.blank.append(noted)
         if "name" in body:
             self.named.append(noted)
+        if "source_message" in card.metadata or "source_blocks" in card.metadata:
+            self.imported_messages.append(noted)
         calls = body.get("tool_calls")
         if calls is not None and (calls is not card.tool_calls or not isinstance(calls, list)):
             self.with_other_calls.append(noted)
         self.roles.append(body["role"])
         self.messages.append(noted)
-
-    @cached_property
-    def imported_messages(self) -> list[CardMessage]:
-        return [self.messages[place] for place in self._with_originals]
 
     @cached_property
     def pairing(self) -> Pairing:
@@ -156,6 +153,7 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
     is_request: bool
 
 
+@dataclass(eq=False)
 class Subject:
     """The cards of boxes in order, and the request that they make in the format of `provider`.
 
@@ -163,20 +161,12 @@ class Subject:
     then the rules check it, and not what rendering would make.
     """
 
-    def __init__(
-        self,
-        provider: Provider,
-        entries: Sequence[RequestEntry],
-        request: Request,
-        awaited: Container[str] = (),
-        logged: Logged | None = None,
-    ) -> None:
-        self.provider = provider
-        self.entries = entries
-        self.request = request
-        self.awaited = awaited
-        self.logged = logged
-        self._views: dict[Any, Any] = {}
+    provider: Provider
+    entries: Sequence[RequestEntry]
+    request: Request
+    awaited: Container[str] = ()
+    logged: Logged | None = None
+    _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def view(self, make: "Callable[[Subject], _View]") -> _View:
         """Return what `make` makes of the subject, made once. A provider's own rules share values like
@@ -300,7 +290,7 @@ class Subject:
 
 Severity = Literal["error", "warning"]
 
-# Where something was found, None for what is about the whole request, and what it is.
+# The entry of a finding, None if it is about the whole request, and its message.
 Hit = tuple[RequestEntry | None, str]
 Find = Callable[[Subject], Iterable[Hit]]
 

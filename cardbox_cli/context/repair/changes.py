@@ -42,9 +42,9 @@ from cardbox_cli.model.pairing import Pairer, exchanges
 # --- edited cards
 
 
-# The key in the metadata of a card that names the one that it stands for.
+# The key in the metadata of a card that names the card that it replaces.
 EDITED_FROM = "edited_from"
-# What every card is given anew.
+# The keys that every new card gets values of its own for.
 _OWN = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
 
@@ -290,19 +290,19 @@ def _together(cards: Sequence[Card]) -> list[list[int]]:
 # --- cards that replace others
 
 
-# The code of the error in a result that stands for one that never came.
+# The code of the error in a result that replaces one that never came.
 INTERRUPTED = "interrupted"
 _NO_RESULT = "The call was interrupted: no result was recorded."
 _BEGINNING = "(What was said before is not kept.)"
 
 
-def rewrite(card: Card, author_id: str, *, content: Content | None = None) -> CardDraft | None:
+def rewrite(card: Card, author_id: str, *, content: Content | None = None, **fields: Any) -> CardDraft | None:
     """Draft the card with other content, or with its own fields only; None for content that cbx cannot
     write."""
     wanted = content or card.content
     if wanted is None or isinstance(wanted, dict):
         return None
-    return edited_card(card, wanted, author_id=author_id)
+    return msgspec.structs.replace(edited_card(card, wanted, author_id=author_id), **fields)
 
 
 def drop_original(card: Card, author_id: str) -> CardDraft | None:
@@ -315,27 +315,21 @@ def drop_original(card: Card, author_id: str) -> CardDraft | None:
 def drop_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft | None:
     """Draft the card without its calls of these indexes; None if nothing is left of it."""
     kept = [call for index, call in enumerate(list_of(card.tool_calls)) if index not in calls]
-    draft = rewrite(card, author_id) if kept or card_text(card.content).strip() else None
-    return None if draft is None else msgspec.structs.replace(draft, tool_calls=kept or None)
+    is_left = kept or card_text(card.content).strip()
+    return rewrite(card, author_id, tool_calls=kept or None) if is_left else None
 
 
 def wrap_arguments(card: Card, author_id: str) -> CardDraft | None:
     """Draft the card with an object as the arguments of each call: others become its `_raw`. None if all of
     them are objects."""
     calls = [_wrap_call_arguments(call) for call in list_of(card.tool_calls)]
-    draft = rewrite(card, author_id) if calls != card.tool_calls else None
-    return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
+    return rewrite(card, author_id, tool_calls=calls) if calls != card.tool_calls else None
 
 
 def replace_call_id(card: Card, index: int, call_id: str, author_id: str) -> CardDraft | None:
-    draft, calls = rewrite(card, author_id), list(list_of(card.tool_calls))
+    calls = list(list_of(card.tool_calls))
     calls[index] = {**calls[index], "id": call_id}
-    return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
-
-
-def replace_answered_id(card: Card, call_id: str, author_id: str) -> CardDraft | None:
-    draft = rewrite(card, author_id)
-    return None if draft is None else msgspec.structs.replace(draft, tool_call_id=call_id)
+    return rewrite(card, author_id, tool_calls=calls)
 
 
 def set_type_role(card: Card, author_id: str) -> CardDraft | None:

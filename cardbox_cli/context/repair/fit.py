@@ -25,7 +25,7 @@ from cardbox_cli.context.repair.changes import (
     rewrite,
     units_of,
 )
-from cardbox_cli.context.request import Omitted, Request, RequestEntry, request_of
+from cardbox_cli.context.request import Request, RequestEntry, left_out, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import SUMMARY, TOOL_CALL, TOOL_RESULT
@@ -33,6 +33,7 @@ from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_as_card, d
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import call_ids
+from cardbox_cli.text.quantities import format_tokens
 
 # --- fitting
 
@@ -75,8 +76,9 @@ def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, 
             hint="allow more, or add what is asked",
         )
     if fitting.tokens > most:
+        tokens = format_tokens(fitting.tokens, exact=fitting.exact)
         raise InvalidInput(
-            f"what never goes of the request takes {fitting.describe_budget} tokens, and {most} are allowed",
+            f"what never goes of the request takes {tokens} tokens, and {most} are allowed",
             hint="allow more, or shorten the system prompt, the tools, the layers or what is asked",
             details={"tokens": fitting.tokens, "max_tokens": most},
         )
@@ -99,16 +101,12 @@ class _Fitting:
         costs = [*map(self._costs.message_cost, other), *map(self._costs.tool_cost, request.tools)]
         costs += [self._costs.reply] if request.messages else []
         self.tokens = sum(cost.tokens for cost in costs) + sum(self._tokens)
-        self._estimated = any(
+        self.exact = not any(
             cost.estimated for cost in (*costs, *map(self._costs.message_cost, self._messages))
         )
         self._gone: set[int] = set()
         self._notes: dict[int, CardDraft] = {}
         self._changes: dict[int, Change] = {}
-
-    @property
-    def describe_budget(self) -> str:
-        return f"{'~' if self._estimated else ''}{self.tokens}"
 
     @property
     def is_empty(self) -> bool:
@@ -144,7 +142,7 @@ class _Fitting:
         draft = rewrite(card, self._author, content=TextContent(text))
         if draft is None:
             return
-        # It is sent as the card that it stands for.
+        # It is sent under the id of the card that it replaces.
         body = self._encode(
             msgspec.structs.replace(draft_as_card(draft, card.project_id), card_id=card.card_id)
         )
@@ -155,7 +153,7 @@ class _Fitting:
         if tokens >= self._tokens[place]:
             return
         self._changes[place] = self._change(
-            place, strategy, f"a note of {tokens} tokens stands for {self._tokens[place]}", draft
+            place, strategy, f"a note of {tokens} tokens replaces {self._tokens[place]}", draft
         )
         self.tokens += tokens - self._tokens[place]
         self._messages[place], self._tokens[place] = noted, tokens
@@ -187,18 +185,17 @@ class _Fitting:
             for message in request.messages
             if _card_of_message(request, message) is None or message.card_id in now
         ]
-        gone = [(request.places[self._cards[place].card_id], place) for place in sorted(self._gone)]
-        left_out = [
-            Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, self._changes[place].reason)
-            for entry, place in gone
+        gone = [
+            left_out(request.places[self._cards[place].card_id], self._changes[place].reason)
+            for place in sorted(self._gone)
         ]
         return Fitted(
-            request=msgspec.structs.replace(request, messages=messages, left_out=request.left_out + left_out),
+            request=msgspec.structs.replace(request, messages=messages, left_out=request.left_out + gone),
             changes=[self._changes[place] for place in sorted(self._changes)],
             notes={self._cards[at].card_id: note for at, note in self._notes.items() if at not in self._gone},
             before=before,
             after=self.tokens,
-            exact=not self._estimated,
+            exact=self.exact,
         )
 
     def _results(self) -> list[int]:
@@ -267,7 +264,7 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
     going = _leading_units(_going(entries, cards, len(cards) - keep, awaited), cards)
     if not going:
         raise InvalidInput(
-            f"nothing stands before the last {keep} messages that a summary could stand for",
+            f"a summary can replace nothing before the last {keep} messages",
             hint="keep fewer; system text, what was asked last and open calls always stay",
         )
     return _covered_cards(entries, cards, going)
@@ -297,7 +294,7 @@ def covered_to_fit(
         if left <= budget.most and begins_late(cards, gone) is None:
             return _covered_cards(entries, cards, going)
     raise InvalidInput(
-        f"what no summary stands for takes {left} tokens, and {budget.most} are allowed",
+        f"what no summary can replace takes {left} tokens, and {budget.most} are allowed",
         hint="allow more; system text, what was asked last and open calls always stay",
         details={"tokens": left, "max_tokens": budget.most},
     )

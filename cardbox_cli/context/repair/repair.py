@@ -31,16 +31,15 @@ from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import new_id
 
-# What makes a pair of neighbours of a call and its result, and no pair of what is none.
+# The rules about calls and results that are not a pair of neighbours.
 _TORN = frozenset(
     {"call-without-result", "result-without-call", "result-repeated"}
     | {"result-not-after-call", "exchange-split"}
 )
 _IDS = frozenset({"tool-id-repeated", "tool-id-too-long"})
 
-_Rewrite = Callable[[Card, str], CardDraft | None]
-# The cards that say otherwise what a rule found: the card to write, None where there is none.
-_REWRITES: dict[str, _Rewrite] = {
+# The functions that rewrite a card with an error, by the rule; they return None if they cannot.
+_REWRITES: dict[str, Callable[[Card, str], CardDraft | None]] = {
     "arguments-invalid": changes.wrap_arguments,
     "role-unknown": changes.set_type_role,
     "trailing-whitespace": changes.strip_trailing_space,
@@ -160,7 +159,7 @@ class _Mending:
         for place in answers:
             result = self.places[place].card
             if result is not None and result.tool_call_id == old:
-                answer = changes.replace_answered_id(result, draft.tool_calls[index]["id"], self._author)
+                answer = changes.rewrite(result, self._author, tool_call_id=draft.tool_calls[index]["id"])
                 if answer is not None:
                     self._put(place, answer, found)
                 answers.remove(place)
@@ -252,7 +251,7 @@ class _Mending:
         before = places_of(self._wanted.entries)
         changed = [self._change(place, now.get(place.origin)) for place in before]
         added = [
-            self._make_change("added", None, place.slot.card_id, self._found[place.slot.card_id])
+            self._make_change("added", place, self._found[place.slot.card_id])
             for place in self.places
             if place.origin is None
         ]
@@ -263,20 +262,17 @@ class _Mending:
         found = self._found.get(place.origin)
         if found is None:
             return None
-        card_id = place.slot.card_id
-        if now is None:
-            return self._make_change("dropped", place.origin, card_id, found)
-        if now.draft is not None:
-            return self._make_change("rewritten", place.origin, card_id, found, new=now.slot.card_id)
-        return self._make_change("moved", place.origin, card_id, found)
+        if now is None or now.draft is None:
+            return self._make_change("dropped" if now is None else "moved", place, found)
+        return self._make_change("rewritten", place, found, new=now.slot.card_id)
 
     def _make_change(
-        self, kind: ChangeKind, position: int | None, card_id: str, found: LintFinding, new: str | None = None
+        self, kind: ChangeKind, place: CallPlace, found: LintFinding, new: str | None = None
     ) -> Change:
         return Change(
             kind=kind,
-            position=position,
-            card_id=card_id,
+            position=place.origin,
+            card_id=place.slot.card_id,
             new_card_id=new,
             rule=found.rule,
             reason=found.message,
@@ -294,7 +290,7 @@ class _Mending:
     def _put(self, at: int, draft: CardDraft, found: LintFinding) -> None:
         old = self.places[at]
         if old.draft is not None:
-            # What it stands for is what is stored.
+            # The card that it replaces is the stored one.
             origin = {key: old.draft.metadata[key] for key in (EDITED_FROM,) if key in old.draft.metadata}
             kept = {key: value for key, value in draft.metadata.items() if key != EDITED_FROM}
             draft = msgspec.structs.replace(draft, metadata={**kept, **origin})

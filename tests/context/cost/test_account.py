@@ -134,10 +134,10 @@ class TestCache:
 def test_money_is_counted_by_the_prices_that_are_given() -> None:
     history = [profile(model="azure/gpt-4o"), user("word " * 100, card_id="1")]
     account = account_of(series(request(*history), request(*history, user("more", card_id="2"))))
-    prices = Prices.for_models("EUR", {"gpt-4o": (Decimal(2), Decimal("0.5"))})
+    prices = Prices.build("EUR", {"gpt-4o": (Decimal(2), Decimal("0.5"))})
     found = money(account.steps, prices)
     tokens, kept = account.tokens, account.cached_tokens
     assert kept
     assert found.without_cache == Decimal(2 * tokens) / 1_000_000
     assert found.amount == (Decimal(2 * (tokens - kept)) + Decimal("0.5") * kept) / 1_000_000
-    assert money(account.steps, Prices.for_models("EUR", {})).unpriced == ["azure/gpt-4o"]
+    assert money(account.steps, Prices.build("EUR", {})).unpriced == ["azure/gpt-4o"]
