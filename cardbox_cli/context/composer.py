@@ -86,8 +86,6 @@ _MAX_FOUND, _MAX_SKIPPED = 5, 100
 
 
 class KnowledgeProvider(Protocol):
-    """A search for cards by words."""
-
     @property
     def refusal(self) -> str | None:
         """The reason why searches are not allowed, or None."""
@@ -98,8 +96,6 @@ class KnowledgeProvider(Protocol):
 
 
 class ExperienceProvider(Protocol):
-    """A search for the results of earlier turns."""
-
     def experience(self, profile_box_id: str, limit: int) -> Sequence[Card]:
         """Return deliverables of earlier turns with the same profile, the newest first."""
 
@@ -118,8 +114,6 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerLeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer that was left out, and the reason."""
-
     layer: str
     reason: str
 
@@ -187,7 +181,6 @@ class ContextCollector:
         return _stored_layer(wanted.makers, name) or self._collected(wanted, name, None)
 
     def _closed(self, wanted: Collecting, name: str) -> str | None:
-        """Return why a search for knowledge is not allowed; None if the text of the layer is given."""
         if name != layers.KNOWLEDGE or self._knowledge is None:
             return None
         is_given = name in wanted.here.texts or name in wanted.by_profile.texts

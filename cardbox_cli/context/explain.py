@@ -22,7 +22,7 @@ from cardbox_cli.context.request import Omitted, Request
 _PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
 # The estimate for an image or a file in base64. Providers count pixels or pages, which cbx does not decode.
 # OpenAI docs, Images and vision: 765 for 1024 x 1024. Anthropic docs, Vision: up to 1,600.
-_PER_MEDIUM = 1_000
+_TOKENS_PER_MEDIUM = 1_000
 _MEDIUM = re.compile(r'"data:[^",]*;base64,[^"]*"|(?<="data":)"[A-Za-z0-9+/=]{100,}"')
 _PLAIN_ROLES = ("system", "user", "assistant")
 _PLAIN_KEYS = frozenset({"role", "content", "name"})
@@ -61,7 +61,8 @@ class TokenCosts:
         rest = "".join(json_text(value) for value in others if value)
         of_text = count(text)
         named = _PER_NAME + count(name) if isinstance(name, str) else 0
-        of_rest = self._json_tokens(rest) if rest else 0
+        words, media = _MEDIUM.subn('""', rest)
+        of_rest = count(words) + media * _TOKENS_PER_MEDIUM
         tokens = _PER_MESSAGE + self._role_tokens(str(role)) + named + of_text + of_rest
         if not self._tokenizer.exact or role not in _PLAIN_ROLES:
             estimated = tokens
@@ -75,10 +76,6 @@ class TokenCosts:
         if role not in self._of_roles:
             self._of_roles[role] = self._tokenizer.count(role)
         return self._of_roles[role]
-
-    def _json_tokens(self, text: str) -> int:
-        words, media = _MEDIUM.subn('""', text)
-        return self._tokenizer.count(words) + media * _PER_MEDIUM
 
     def tool_cost(self, tool: dict[str, Any]) -> Cost:
         text = json_text(tool)

@@ -200,7 +200,6 @@ def unsent_keys(part: Any) -> Iterator[str]:
 
 
 def unsent_detail(part: Any) -> Iterator[str]:
-    """Yield the detail that a part requests for an image."""
     image = part.get("image_url") if kind(part) == "image_url" else None
     if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
         yield "the 'detail' of an image is not sent"

@@ -34,8 +34,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class NoMessage(msgspec.Struct, frozen=True):
-    """The reason why a card makes no message."""
-
     reason: str
 
 

@@ -60,7 +60,6 @@ def dict_at(value: Any, key: str) -> dict[str, Any]:
 
 
 def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """Return the call of a function as cards hold it."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -146,7 +145,6 @@ def media_of(url: Any) -> tuple[str, str] | None:
 
 
 def file_part(media_type: str, data: str, name: str | None = None) -> dict[str, Any]:
-    """Return the content part in the chat form that holds a file."""
     if media_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": data_url(media_type, data)}}
     if media_type in _AUDIO_FORMATS:
@@ -169,7 +167,6 @@ def file_of(part: Any) -> tuple[str, str, str | None] | None:
 
 
 def address_of(part: Any) -> str | None:
-    """Return the URL of an image in the chat form."""
     value = part.get("image_url") if kind(part) == "image_url" else None
     return value if isinstance(value, str) else text_at(value, "url")
 
@@ -204,7 +201,6 @@ def input_of(arguments: Any) -> dict[str, Any]:
 
 
 def arguments_text(arguments: Any) -> str:
-    """Return arguments as a string, as cards hold them."""
     if isinstance(arguments, str):
         return arguments
     return "{}" if arguments is None else json_text(arguments)
@@ -292,6 +288,5 @@ def result_text(body: dict[str, Any], *, failed: bool = False) -> str:
 
 
 def lost_result(card: Card) -> str:
-    """Describe the loss if a result is sent as text."""
     what = "function without an id" if answered_call(card) is None else "call that is no function's"
     return f"the result of a {what} is sent as text"

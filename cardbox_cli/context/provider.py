@@ -98,8 +98,6 @@ UNKNOWN_MODEL = ModelFacts()
 
 
 class Registry(Protocol):
-    """All providers, and the facts about models."""
-
     def providers(self) -> Iterable["Provider"]: ...
 
     def facts(self, model: str | None) -> ModelFacts: ...
@@ -172,7 +170,6 @@ class Provider(ABC):
         """
 
     def body(self, request: "Request") -> Body:
-        """Return the JSON body of a request."""
         return {
             key: list(value) if isinstance(value, Iterator) else value for key, value in self.members(request)
         }
@@ -251,7 +248,6 @@ class Provider(ABC):
 
     @property
     def models_of(self) -> str:
-        """The name of the provider whose models it serves."""
         return self.format
 
     def own_facts(self, model: str | None) -> ModelFacts:
@@ -263,7 +259,6 @@ class Provider(ABC):
     # --- the chat form of any card
 
     def peers(self) -> Iterable["Provider"]:
-        """Return all providers, this one included."""
         return self._registry.providers()
 
     def chat_message(self, card: Card) -> Body | NoMessage:
@@ -281,7 +276,6 @@ class Provider(ABC):
         return standard_body(card)
 
     def is_failed(self, card: AnyCard) -> bool:
-        """Return whether a card is the result of a tool that failed."""
         content = card.content
         if type(content) is ToolResultContent:
             return content.status != "success"
@@ -429,7 +423,6 @@ class AnswerReader(ABC):
         """Return why a response is incomplete; None for a complete one."""
 
     def usage(self, response: Body) -> Any:
-        """Return the provider's count of tokens."""
         return response.get("usage")
 
     def error(self, value: Body) -> str | None:

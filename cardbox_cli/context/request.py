@@ -75,8 +75,6 @@ class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Omitted(msgspec.Struct, frozen=True):
-    """A card that makes no message, and the reason."""
-
     card_id: str
     box_id: str
     position: int

@@ -6,13 +6,12 @@ version (`sdk`), the type of a whole request (`request`), and all `types` by nam
 that ends in `?` is optional, `*` is any other key. A type with the key `!` has exactly one of its keys. With
 `proto_json`, keys may be in snake_case, and one of some values in any case or as a number. A value:
 
-"text", "integer", "number", "boolean", "null", "object", "any"   a value of this type
-    "Name"                                                            an object of this type
-    {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; keys of T
-    [T, U]                                                            the one or the other
-    {"is": "text", "like": "a+"}                                      that, of this pattern
+- `"text"`, `"integer"`, `"number"`, `"boolean"`, `"null"`, `"object"`, `"any"`: a value of this plain type.
+- `"Name"`: an object of this type. `[T, U]`: one or the other.
+- `{"in": […]}`: one of these values. `{"each": T}`: a list of T. `{"map": T}`: an object with values of T.
+- `{"is": "text", "like": "a+"}`: a value of this plain type, of this pattern.
 
-The third and the last may have a `least` and a `most`: bounds of a number, or of a length.
+`each` and `is` may have a `least` and a `most`: bounds of a number, or of a length.
 
 Pure, except that the table is read once. Lint rules check what types cannot express.
 """
@@ -76,7 +75,7 @@ class Schema:
         self._types: Mapping[str, Mapping[str, _Type]] = table["types"]
         self._request: str = table["request"]
         self._is_proto = bool(table.get("proto_json"))
-        self._spellings = (str, _snake) if self._is_proto else (str,)
+        self._key_cases = (str, _snake) if self._is_proto else (str,)
         self._known = {name: self._keys(keys) for name, keys in self._types.items()}
         self._required = {
             name: [key for key in keys if key[-1:] not in ("?", "*", "!")]
@@ -89,10 +88,10 @@ class Schema:
     def _keys(self, keys: Mapping[str, _Type]) -> dict[str, _Type]:
         """Return the values of a type's keys, in each case that the keys may have."""
         return {
-            spell(key.rstrip("?")): each
+            convert(key.rstrip("?")): each
             for key, each in keys.items()
             if key != "!"
-            for spell in self._spellings
+            for convert in self._key_cases
         }
 
     def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
@@ -102,14 +101,12 @@ class Schema:
             yield Misfit(found.place, "parameter-unknown", found.what) if is_own else found
 
     def misfits_of_item(self, key: str, number: int, value: Any) -> Iterator[Misfit]:
-        """Yield the misfits of an item of the list at this key of a request."""
         wanted = self._known[self._request][key]
         wanted = wanted if isinstance(wanted, list) else [wanted]
         lists = (each["each"] for each in wanted if isinstance(each, dict) and "each" in each)
         return self._check(value, next(lists), (key, number))
 
     def misfits_of_value(self, key: str, value: Any) -> Iterator[Misfit]:
-        """Yield the misfits of the value at this key of a request."""
         return self._check(value, self._known[self._request][key], (key,))
 
     def _check(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
@@ -136,7 +133,7 @@ class Schema:
     def _check_object(self, value: Mapping[str, Any], name: str, place: Place) -> Iterator[Misfit]:
         known = self._known[name]
         for key in self._required[name]:
-            if not any(spell(key) in value for spell in self._spellings):
+            if not any(convert(key) in value for convert in self._key_cases):
                 yield Misfit((*place, key), "key-missing", "missing")
         if "!" in self._types[name] and len(value.keys() & known.keys()) != 1:
             words = f"an object, and not one with exactly one of the keys {', '.join(known)}"
@@ -206,7 +203,6 @@ class Schema:
 
 @cache
 def schema_of(package: str) -> Schema:
-    """Read the table in a provider's package."""
     return Schema(msgspec.json.decode(files(package).joinpath("request_schema.json").read_bytes()))
 
 

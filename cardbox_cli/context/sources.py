@@ -58,7 +58,6 @@ def imported_card(
 
 
 def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
-    """Return `card` with `source_…` keys in its metadata."""
     return msgspec.structs.replace(card, metadata={**card.metadata, FORMAT: source_format, **source})
 
 

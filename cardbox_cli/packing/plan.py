@@ -34,8 +34,6 @@ class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExcludedCard(msgspec.Struct, frozen=True, kw_only=True):
-    """An inherited card that the recipe's limits exclude."""
-
     card_id: str
     rule: str
     reason: str
@@ -65,7 +63,6 @@ class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def inherited_ids(self) -> list[str]:
-        """The ids of inherited cards, which may be missing."""
         return [card.card_id for card in self.cards if card.draft is None]
 
     @property
@@ -136,7 +133,13 @@ def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[Inhe
         if arg_key in arguments
         for box_id in _box_ids(arg_key, arguments[arg_key])
     ]
-    _refuse_unauthorized(recipe.authorized_inherit_box_ids, boxes)
+    allowed = recipe.authorized_inherit_box_ids
+    for box in boxes:
+        if allowed is not None and box.box_id not in allowed:
+            raise BadRequest(
+                f"inherit_context: unauthorized box_id: {box.box_id!r} (argument {box.arg_key!r})",
+                hint="authorized_inherit_box_ids in the recipe lists the boxes that may be inherited",
+            )
     return boxes
 
 
@@ -154,15 +157,6 @@ def _box_ids(arg_key: str, value: Any) -> list[str]:
     return [str(item).strip() for item in items]
 
 
-def _refuse_unauthorized(allowed: Sequence[str] | None, boxes: Sequence[InheritedBox]) -> None:
-    for box in boxes:
-        if allowed is not None and box.box_id not in allowed:
-            raise BadRequest(
-                f"inherit_context: unauthorized box_id: {box.box_id!r} (argument {box.arg_key!r})",
-                hint="authorized_inherit_box_ids in the recipe lists the boxes that may be inherited",
-            )
-
-
 def inherited_cards(
     boxes: Sequence[InheritedBox], id_lists: Mapping[str, Sequence[str]]
 ) -> list[PlannedCard]:
@@ -177,7 +171,6 @@ def inherited_cards(
 
 
 def has_limits(inherit: "InheritContext") -> bool:
-    """Return whether the recipe limits inheritance, so that the cards must be read."""
     return inherit.answered_calls_only or _limits_cards(inherit)
 
 
@@ -280,7 +273,6 @@ def build_plan(
     parents: Sequence[InheritedBox],
     left_out: list[ExcludedCard],
 ) -> PackPlan:
-    """Build the plan from the cards of each rule, in the recipe's order."""
     return PackPlan(
         cards=[card for section in recipe.context_packing_config.order for card in sections[section]],
         parent_ids=unique(box.box_id for box in parents),

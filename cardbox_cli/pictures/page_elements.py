@@ -47,7 +47,7 @@ def markup(root: Element) -> str:
 
 
 def page(title: str, *content: Child) -> str:
-    style = _style()
+    style = drawing_style() + _file("page.css")
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = _POLICY.format(style=digest)
     html = element(
@@ -78,7 +78,6 @@ def section(title: str, *content: Child) -> Element:
 
 
 def facts(pairs: Mapping[str, str]) -> Element:
-    """Make a list of names and values."""
     each = ((element("dt", name), element("dd", value)) for name, value in pairs.items())
     return element("dl", *(child for pair in each for child in pair))
 
@@ -124,7 +123,6 @@ def svg(label: str, width: float, height: float, *content: Child) -> Element:
 
 
 def box(x: float, y: float, width: float, height: float, class_: str, tip: str) -> Element:
-    """Make a rectangle with a tooltip."""
     sizes = {"x": f"{x:.2f}", "y": f"{y:.2f}", "width": f"{max(width, 0.0):.2f}", "height": f"{height:.2f}"}
     return element("rect", element("title", tip), class_=class_, **sizes)
 
@@ -147,10 +145,6 @@ def _add_text(parent: Element, text: str) -> None:
         parent[-1].tail = (parent[-1].tail or "") + text
     else:
         parent.text = (parent.text or "") + text
-
-
-def _style() -> str:
-    return drawing_style() + _file("page.css")
 
 
 def drawing_style() -> str:

@@ -64,12 +64,10 @@ class DrawnStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def layer_colours(names: Iterable[str]) -> Mapping[str, str]:
-    """Return the CSS class of each layer."""
     return {name: f"l{_COLOURS.get(name, _OTHERS)}" for name in names}
 
 
 def token_label(tokens: int, exact: bool) -> str:
-    """Format a number of tokens, with a `~` before an estimate."""
     return f"{'' if exact else '~'}{tokens:,}"
 
 

@@ -43,7 +43,6 @@ def trace_drawing(tops: "Sequence[Branch]") -> str:
 
 
 def draw_timeline(tops: "Sequence[Branch]") -> Element:
-    """Draw a bar for each turn, in the order of the tree."""
     lines = list(_lines(tops))
     starts = [turn.created_at for _, turn in lines if turn.created_at is not None]
     ends = [turn.ended_at for _, turn in lines if turn.ended_at is not None]

@@ -9,7 +9,7 @@ shares with the one before, tools first.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
 import msgspec
 
@@ -118,7 +118,8 @@ def _series_change(before: Request | None, request: Request) -> SeriesChange:
         return SeriesChange(kept=0, gone=(), added=messages, same_frame=False, breaks=False)
     kept = common(before.messages, messages)
     gone, added = before.messages[kept:], messages[kept:]
-    same_frame = _frame(before) == _frame(request)
+    same_model = before.model == request.model
+    same_frame = same_model and (before.tools, before.config) == (request.tools, request.config)
     goes_on = same_frame and before.lost_layers == request.lost_layers and _moves(gone, added)
     return SeriesChange(kept=kept, gone=gone, added=added, same_frame=same_frame, breaks=not goes_on)
 
@@ -136,10 +137,6 @@ def common(ones: Sequence[Message], others: Sequence[Message]) -> int:
     if ones[:shorter] == others[:shorter]:
         return shorter
     return next((place for place in range(shorter) if ones[place].body != others[place].body), shorter)
-
-
-def _frame(request: Request) -> tuple[Any, ...]:
-    return request.model, request.tools, request.config
 
 
 def kept_before_lost(before: Request, request: Request) -> int:
@@ -191,8 +188,6 @@ class SentPart(msgspec.Struct, kw_only=True, gc=False):
 
 
 class SentTool(msgspec.Struct, kw_only=True):
-    """The definition of a tool: its tokens, and the number of requests with it."""
-
     name: str
     tokens: int
     sends: int = 0
@@ -321,12 +316,8 @@ class _Ledger:
         return (
             sum(part.tokens for part in self._now[:length])
             if length < len(self._now)
-            else self._cached_length
+            else self._present["layer"].total()
         )
-
-    @property
-    def _cached_length(self) -> int:
-        return self._present["layer"].total()
 
     def _dropped_parts(self, length: int) -> list[SentPart]:
         """Remove the messages behind the first `length`, which the next request lacks, and return them."""
@@ -364,7 +355,7 @@ class _Ledger:
         of_tools = [(tool_name(tool) or NONE, costs.tool_cost(tool)) for tool in request.tools]
         reply = costs.reply if request.messages else Cost("", 0, 0)
         tool_tokens = sum(cost.tokens for _, cost in of_tools)
-        tokens = self._cached_length + tool_tokens + reply.tokens
+        tokens = self._present["layer"].total() + tool_tokens + reply.tokens
         kept = kept_of_messages + tool_tokens if self.steps and change.same_frame else 0
         beside = self._other_counts(of_tools, reply)
         for name, present in self._present.items():
@@ -401,7 +392,6 @@ class _Ledger:
         return beside
 
     def closed(self) -> list[SentPart]:
-        """Return the messages of the whole series, each with all its sends."""
         self._dropped_parts(0)
         return self._parts
 

@@ -98,8 +98,6 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """The prices of models, by their names, in one currency."""
-
     currency: str
     models: Mapping[str, Price]
 
@@ -190,7 +188,6 @@ def costs_of(
     chat: ChatSubject | None = None,
     prices: Prices | None = None,
 ) -> Costs:
-    """Draw the conclusions from an account. Without prices there is no money."""
     return Costs(
         account,
         card_shares(account),

@@ -3,19 +3,19 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.explain import TokenCosts
 from cardbox_cli.context.messages import is_user
-from cardbox_cli.context.parts import arguments_of, arguments_text, list_of, text_at
+from cardbox_cli.context.parts import arguments_of, arguments_text, called_function, list_of, text_at
 from cardbox_cli.context.repair.fit import Strategy
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import card_text
-from cardbox_cli.model.pairing import Pairer
+from cardbox_cli.model.pairing import pair_calls
 from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 # --- commands
@@ -222,27 +222,17 @@ class CostSubject:
     @cached_property
     def uses(self) -> list[ToolUse]:
         """The calls with their results, in the order of the results."""
-        pairer = Pairer()
-        calls: dict[tuple[int, str], Any] = {}
-        for place, part in enumerate(self.parts):
-            card = part.card
-            assert card is not None
-            for call in list_of(card.tool_calls):
-                if call_id := text_at(call, "id"):
-                    pairer.add_call(place, call_id)
-                    calls[place, call_id] = call
-            if card.type == TOOL_RESULT and card.tool_call_id:
-                pairer.add_result(place, card.tool_call_id)
-        uses = [self._use(call, result, calls) for result, call in pairer.pairing().results.items()]
+        results = pair_calls([part.card for part in self.parts]).results
+        uses = [self._use(self.parts[call], self.parts[result]) for result, call in results.items()]
         return [use for use in uses if use is not None]
 
-    def _use(self, call: int, result: int, calls: dict[tuple[int, str], Any]) -> ToolUse | None:
-        answer, caller = self.parts[result], self.parts[call]
+    def _use(self, caller: SentPart, answer: SentPart) -> ToolUse | None:
         assert answer.card is not None
         assert caller.card is not None
-        made = calls.get((call, answer.card.tool_call_id or ""))
-        function = made.get("function") if isinstance(made, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        call_id = answer.card.tool_call_id
+        calls = [call for call in list_of(caller.card.tool_calls) if text_at(call, "id") == call_id]
+        function = called_function(calls[-1]) if call_id else None
+        if function is None or not isinstance(function.get("name"), str):
             return None
         text, provider = part_text(answer), self.account.series[0].provider
         # Many imported results say in their text alone that the tool failed.

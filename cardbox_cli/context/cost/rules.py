@@ -77,7 +77,6 @@ class _Known:
         self.asked: set[str] = set()
 
     def read_until(self, place: int) -> None:
-        """Add the words of the messages before this place."""
         for part in self._parts[self._read : place]:
             found = words(part_text(part))
             self.all |= found

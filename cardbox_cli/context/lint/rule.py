@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import list_at, list_of, text_at
+from cardbox_cli.context.parts import called_function, list_at, list_of, text_at
 from cardbox_cli.context.provider import ModelFacts, Provider
 from cardbox_cli.context.request import Request, RequestEntry
 from cardbox_cli.context.sources import is_named_result
@@ -132,8 +132,7 @@ def _result_text(content: StoredContent) -> str:
 
 
 def _history_call(entry: RequestEntry, value: Any) -> HistoryCall:
-    function = value.get("function") if isinstance(value, dict) else None
-    function = function if isinstance(function, dict) else None
+    function = called_function(value)
     name = text_at(value if function is None else function, "name")
     return HistoryCall(entry, value, function, text_at(value, "id"), name)
 
@@ -191,7 +190,6 @@ class Subject:
 
     @cached_property
     def explained(self) -> Explanation:
-        """The account of the request, with its tokens."""
         return explain(self.request, self.provider)
 
     @cached_property
@@ -208,7 +206,6 @@ class Subject:
 
     @cached_property
     def cards_without_message(self) -> list[tuple[RequestEntry, Card]]:
-        """The readable cards of the boxes that make no message."""
         if len(self.request.places) == len(self.history.messages):
             return []
         sent = {card.card_id for _, card, _ in self.history.messages}
@@ -244,12 +241,10 @@ class Subject:
 
     @cached_property
     def is_system_alone(self) -> bool:
-        """True if all messages are system text."""
         return all(message.body.get("role") in SYSTEM_ROLES for message in self.request.messages)
 
     @cached_property
     def gone(self) -> list[RequestEntry]:
-        """The places whose card cannot be read."""
         return [entry for entry in self.entries if entry.slot.state != "present"]
 
     @cached_property
@@ -368,8 +363,6 @@ class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileFinding(LintFinding, frozen=True, kw_only=True):
-    """A finding in a conversation file: `file` is its path."""
-
     file: str
 
 

@@ -37,7 +37,7 @@ from cardbox_cli.model.cards import (
 )
 from cardbox_cli.model.content import Content, TextContent, ToolResultContent, parse_content
 from cardbox_cli.model.ids import new_card_id
-from cardbox_cli.model.pairing import Pairer, exchanges
+from cardbox_cli.model.pairing import exchanges, pair_calls
 
 # --- edited cards
 
@@ -132,7 +132,6 @@ class CallPlace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card(self) -> Card | None:
-        """The card if it can be read."""
         return self.slot.card if self.slot.state == "present" else None
 
 
@@ -147,7 +146,6 @@ def new_place(draft: CardDraft, project_id: str, *, origin: int | None, rule: st
 
 
 def entries_of(places: Sequence[CallPlace], box_id: str) -> list[RequestEntry]:
-    """Return the places as entries of a request, numbered in order."""
     return [
         RequestEntry(
             slot=Slot(number, place.slot.card_id, place.slot.card, place.slot.state),
@@ -196,21 +194,15 @@ class Exchanges(msgspec.Struct, frozen=True):
 
 
 def exchanges_of(places: Sequence[CallPlace]) -> Exchanges:
-    """Pair the calls and results among these places."""
     messages = _first_messages(places)
-    pairer = Pairer()
-    for place, card in messages.items():
-        for call in list_of(card.tool_calls):
-            if call_id := text_at(call, "id"):
-                pairer.add_call(place, call_id)
-        if card.type == TOOL_RESULT and card.tool_call_id:
-            pairer.add_result(place, card.tool_call_id)
-    pairing = pairer.pairing()
+    pairing = pair_calls([messages.get(place) for place in range(len(places))])
+    results = {place: caller for place, caller in pairing.results.items() if messages[place].tool_call_id}
     unanswered: dict[int, list[str]] = {}
     for place, call_id in pairing.unanswered:
-        unanswered.setdefault(place, []).append(call_id)
+        if call_id:
+            unanswered.setdefault(place, []).append(call_id)
     open_calls = {place: _indexes(messages[place], ids) for place, ids in unanswered.items()}
-    return Exchanges(messages, pairing.results, open_calls)
+    return Exchanges(messages, results, open_calls)
 
 
 def _first_messages(places: Sequence[CallPlace]) -> dict[int, Card]:

@@ -14,17 +14,6 @@ from cardbox_cli.context.messages import is_user
 from cardbox_cli.context.parts import list_of, text_at
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair import changes
-from cardbox_cli.context.repair.changes import (
-    EDITED_FROM,
-    CallPlace,
-    Change,
-    ChangeKind,
-    Exchanges,
-    entries_of,
-    exchanges_of,
-    new_place,
-    places_of,
-)
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import REPLACED
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -69,35 +58,35 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Repaired(msgspec.Struct, frozen=True):
     """The places of the new box, the changes, and the errors that no change repairs."""
 
-    places: list[CallPlace]
-    changes: list[Change]
+    places: list[changes.CallPlace]
+    changes: "list[changes.Change]"
     left: list[LintFinding]
 
 
 def repair(wanted: RepairRequest) -> Repaired:
     """Return the list without errors at its cards, by the rules of all providers."""
-    mending = _Mending(wanted)
-    while errors := mending.errors():
-        here = [found for found in errors if mending.is_here(found)]
+    repairing = _Repair(wanted)
+    while errors := repairing.errors():
+        here = [found for found in errors if repairing.is_here(found)]
         if not here:
             break
-        mending.mend(here)
-    return Repaired(mending.places, mending.changes(), errors)
+        repairing.repair_errors(here)
+    return Repaired(repairing.places, repairing.list_changes(), errors)
 
 
-class _Mending:
+class _Repair:
     """The list after some passes."""
 
     def __init__(self, wanted: RepairRequest) -> None:
         self._wanted = wanted
         self._author = wanted.author_id
-        self.places = places_of(wanted.entries)
+        self.places = changes.places_of(wanted.entries)
         self._found: dict[int | str, LintFinding] = {}
 
     def errors(self) -> list[LintFinding]:
         """Return the errors of the rules, except at cards of other boxes."""
         wanted = self._wanted
-        entries = [*wanted.before, *entries_of(self.places, wanted.box_id)]
+        entries = [*wanted.before, *changes.entries_of(self.places, wanted.box_id)]
         findings = (
             found
             for provider in wanted.providers
@@ -113,10 +102,10 @@ class _Mending:
     def is_here(self, found: LintFinding) -> bool:
         return found.card_id is not None and found.box_id == self._wanted.box_id
 
-    def mend(self, errors: Sequence[LintFinding]) -> None:
+    def repair_errors(self, errors: Sequence[LintFinding]) -> None:
         """Repair the errors of one type: missing cards and rewritable errors come before broken exchanges."""
-        for mend in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
-            if mend(errors):
+        for repair_step in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
+            if repair_step(errors):
                 return
         self._give_up([found for found in errors if found.rule == errors[0].rule])
 
@@ -142,7 +131,7 @@ class _Mending:
         if found is None:
             return False
         at = found.position or 0
-        known = exchanges_of(self.places)
+        known = changes.exchanges_of(self.places)
         answers = [place for place, caller in known.results.items() if caller == at]
         ids = [text_at(call, "id") for call in list_of(known.messages[at].tool_calls)]
         renamed = [self._rename_call(at, index, old, answers, found) for index, old in enumerate(ids) if old]
@@ -169,7 +158,7 @@ class _Mending:
     def _join(self, errors: Sequence[LintFinding]) -> bool:
         """Make exchanges whole: the last places first, so that the earlier ones keep their numbers."""
         torn = {found.position or 0: found for found in errors if found.rule in _TORN}
-        known = exchanges_of(self.places)
+        known = changes.exchanges_of(self.places)
         orphans = {
             at: found
             for at, found in torn.items()
@@ -183,14 +172,14 @@ class _Mending:
             return True
         moved = False
         for at in sorted(torn):
-            known = exchanges_of(self.places)
+            known = changes.exchanges_of(self.places)
             caller = known.results.get(at)
             # Behind its call already, something else is wrong: results would take turns being the last.
             if caller is not None and not caller < at < known.end_of(caller):
                 moved |= self._move(at, caller, torn[at])
         return moved
 
-    def _close(self, at: int, known: Exchanges, found: LintFinding) -> bool:
+    def _close(self, at: int, known: changes.Exchanges, found: LintFinding) -> bool:
         """End the open calls of a card, except awaited ones."""
         card, awaited = known.messages[at], self._wanted.awaited
         calls = list_of(card.tool_calls)
@@ -210,7 +199,7 @@ class _Mending:
 
     def _move(self, at: int, caller: int, found: LintFinding) -> bool:
         place = self.places.pop(at)
-        end = exchanges_of(self.places).end_of(caller)
+        end = changes.exchanges_of(self.places).end_of(caller)
         self.places.insert(end, place)
         if end != at and place.origin is not None:
             self._note(place, found)
@@ -225,7 +214,7 @@ class _Mending:
         if self._wanted.synthesizes:
             self._insert(at, changes.beginning_card(self._author), at, found)
             return True
-        known = exchanges_of(self.places)
+        known = changes.exchanges_of(self.places)
         users = (place for place, card in known.messages.items() if place > at and is_user(card))
         end = next(users, len(self.places))
         early = (place for place in known.messages if at <= place < end)
@@ -245,10 +234,10 @@ class _Mending:
 
     # --- the list
 
-    def changes(self) -> list[Change]:
+    def list_changes(self) -> list[changes.Change]:
         """Return the changes in the order of the old list; added cards come last."""
         now = {place.origin: place for place in self.places}
-        before = places_of(self._wanted.entries)
+        before = changes.places_of(self._wanted.entries)
         changed = [self._change(place, now.get(place.origin)) for place in before]
         added = [
             self._make_change("added", place, self._found[place.slot.card_id])
@@ -257,7 +246,7 @@ class _Mending:
         ]
         return [*filter(None, changed), *added]
 
-    def _change(self, place: CallPlace, now: CallPlace | None) -> Change | None:
+    def _change(self, place: changes.CallPlace, now: changes.CallPlace | None) -> changes.Change | None:
         assert place.origin is not None
         found = self._found.get(place.origin)
         if found is None:
@@ -267,9 +256,9 @@ class _Mending:
         return self._make_change("rewritten", place, found, new=now.slot.card_id)
 
     def _make_change(
-        self, kind: ChangeKind, place: CallPlace, found: LintFinding, new: str | None = None
-    ) -> Change:
-        return Change(
+        self, kind: changes.ChangeKind, place: changes.CallPlace, found: LintFinding, new: str | None = None
+    ) -> changes.Change:
+        return changes.Change(
             kind=kind,
             position=place.origin,
             card_id=place.slot.card_id,
@@ -278,7 +267,7 @@ class _Mending:
             reason=found.message,
         )
 
-    def _place(self, found: LintFinding) -> CallPlace:
+    def _place(self, found: LintFinding) -> changes.CallPlace:
         return self.places[found.position or 0]
 
     def _drop(self, dropped: dict[int, LintFinding]) -> bool:
@@ -291,26 +280,28 @@ class _Mending:
         old = self.places[at]
         if old.draft is not None:
             # The card that it replaces is the stored one.
-            origin = {key: old.draft.metadata[key] for key in (EDITED_FROM,) if key in old.draft.metadata}
-            kept = {key: value for key, value in draft.metadata.items() if key != EDITED_FROM}
+            origin = {
+                key: old.draft.metadata[key] for key in (changes.EDITED_FROM,) if key in old.draft.metadata
+            }
+            kept = {key: value for key, value in draft.metadata.items() if key != changes.EDITED_FROM}
             draft = msgspec.structs.replace(draft, metadata={**kept, **origin})
         self._note(old, found)
-        place = new_place(draft, self._wanted.project_id, origin=old.origin, rule=_new_rule(old))
+        place = changes.new_place(draft, self._wanted.project_id, origin=old.origin, rule=_new_rule(old))
         if place.origin is None:
             self._found[place.slot.card_id] = found
         self.places[at] = place
 
     def _insert(self, at: int, draft: CardDraft, beside: int, found: LintFinding) -> None:
         rule = _new_rule(self.places[beside])
-        place = new_place(draft, self._wanted.project_id, origin=None, rule=rule)
+        place = changes.new_place(draft, self._wanted.project_id, origin=None, rule=rule)
         self.places.insert(at, place)
         self._note(place, found)
 
-    def _note(self, place: CallPlace, found: LintFinding) -> None:
+    def _note(self, place: changes.CallPlace, found: LintFinding) -> None:
         self._found[place.slot.card_id if place.origin is None else place.origin] = found
 
 
-def _new_rule(place: CallPlace) -> str | None:
+def _new_rule(place: changes.CallPlace) -> str | None:
     return None if place.rule is None else REPLACED
 
 
