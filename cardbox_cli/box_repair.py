@@ -55,7 +55,7 @@ def active_users(database: Database, project_id: str, box_ids: Sequence[str]) ->
     return found
 
 
-def line_of(database: Database, project_id: str, box_id: str) -> list[str]:
+def find_ancestors(database: Database, project_id: str, box_id: str) -> list[str]:
     """Return the box and its ancestors, the nearest first, at most `_MAX_SUMMARIES`: a repair can follow a
     repair."""
     boxes = BoxStore(database, project_id)
@@ -95,7 +95,7 @@ def awaited_calls(database: Database, project_id: str, box_id: str, slots: Seque
 # --- boxes
 
 
-class Mended(msgspec.Struct, frozen=True, kw_only=True):
+class RepairedBox(msgspec.Struct, frozen=True, kw_only=True):
     """A repaired box. `box_id` is the new box: None after a dry run, and `from_box_id` if nothing changed."""
 
     box_id: str | None
@@ -103,7 +103,7 @@ class Mended(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[Change] = []
 
 
-class Summed(Mended, frozen=True, kw_only=True):
+class CompressedBox(RepairedBox, frozen=True, kw_only=True):
     """A compressed box. `covers` are the cards that the summary replaces; the token counts are estimates."""
 
     summary_card_id: str | None = None
@@ -112,7 +112,7 @@ class Summed(Mended, frozen=True, kw_only=True):
     tokens_summary: int = 0
 
 
-class Covering(msgspec.Struct, frozen=True, kw_only=True):
+class CoveredBox(msgspec.Struct, frozen=True, kw_only=True):
     """A box as it was read, and the places and cards of it that a summary replaces."""
 
     box: Box
@@ -131,7 +131,7 @@ def repair_box(
     author_id: str,
     turn: Mapping[str, str] = {},
     dry_run: bool = False,
-) -> tuple[Mended, list[LintFinding]]:
+) -> tuple[RepairedBox, list[LintFinding]]:
     """Write a new box that none of these providers refuses; return it with the errors that no
     change repairs.
 
@@ -160,7 +160,7 @@ def repair_box(
         elif not dry_run and not repaired.left:
             drafts = [attribute_to_turn(draft, turn) for draft in drafts_of(repaired.places)]
             made = _write(database, boxes, box, drafts, card_ids_of(repaired.places)).box_id
-    return Mended(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
+    return RepairedBox(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
 
 
 class MaxTokens(msgspec.Struct, frozen=True):
@@ -170,7 +170,7 @@ class MaxTokens(msgspec.Struct, frozen=True):
     model: str | None = None
 
 
-def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> Covering:
+def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> CoveredBox:
     """Return what a summary of the box would replace: all but the last `keep` messages, or all but so few
     tokens.
 
@@ -184,22 +184,22 @@ def read_covering(database: Database, project_id: str, box_id: str, *, keep: int
         awaited = awaited_calls(database, project_id, box.box_id, slots)
         entries = _entries(boxes, box.box_id, slots)
         if isinstance(keep, int):
-            found = compressing.covered(entries, keep, awaited)
+            found = compressing.select_covered(entries, keep, awaited)
         else:
             budget = compressing.SummaryBudget(keep.tokens, keep.model, provider_named(DEFAULT))
-            found = compressing.covered_to_fit(entries, budget, awaited)
-    return Covering(box=box, places=found.places, cards=found.cards)
+            found = compressing.select_covered_to_fit(entries, budget, awaited)
+    return CoveredBox(box=box, places=found.places, cards=found.cards)
 
 
 def compress_box(
     database: Database,
     project_id: str,
-    covering: Covering,
+    covering: CoveredBox,
     text: str,
     *,
     author_id: str,
     dry_run: bool = False,
-) -> Summed:
+) -> CompressedBox:
     """Write a new box with a summary instead of the cards that it covers.
 
     Cards that were appended since the box was read come after it. Raises BoxConflict if the box was changed
@@ -214,9 +214,9 @@ def compress_box(
             now = _read(boxes, old.box_id, dry_run=False)
             if now.card_ids[: len(old.card_ids)] != old.card_ids:
                 raise BoxConflict(f"box {old.box_id} has changed since it was read", hint="compress it again")
-            ids = compressing.compressed(now.card_ids, covering.places, draft.card_id)
+            ids = compressing.insert_summary(now.card_ids, covering.places, draft.card_id)
             made = _write(database, boxes, now, [draft], ids).box_id
-    return Summed(
+    return CompressedBox(
         box_id=made,
         from_box_id=old.box_id,
         changes=_covering_changes(covering, draft),
@@ -227,12 +227,12 @@ def compress_box(
     )
 
 
-def unchanged(covering: Covering) -> Summed:
+def skip_compression(covering: CoveredBox) -> CompressedBox:
     """Return the outcome of a compression that has nothing to cover."""
-    return Summed(box_id=covering.box.box_id, from_box_id=covering.box.box_id)
+    return CompressedBox(box_id=covering.box.box_id, from_box_id=covering.box.box_id)
 
 
-def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> Mended:
+def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> RepairedBox:
     """Write a new box with the covered cards instead of all summaries, as the compressed boxes had
     them.
 
@@ -249,7 +249,7 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
                 hint="`cbx box compress` writes one; `cbx box show` prints which boxes a box came from",
             )
         made = None if dry_run else boxes.derive(box, card_ids, may_be_gone=card_ids).box_id
-    return Mended(box_id=made, from_box_id=box.box_id, changes=_expanding_changes(box, found, card_ids))
+    return RepairedBox(box_id=made, from_box_id=box.box_id, changes=_expanding_changes(box, found, card_ids))
 
 
 def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
@@ -261,7 +261,7 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
             Slot(place, card_id, *known.get(card_id, (None, "dangling")))
             for place, card_id in enumerate(card_ids)
         ]
-        summaries = compressing.summaries(slots)
+        summaries = compressing.find_summaries(slots)
         if not summaries:
             return card_ids, found
         summary = summaries[0]
@@ -271,7 +271,7 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
                 hint="another program wrote it; `cbx card show` shows the cards that its metadata covers",
             )
         before = set(card_ids)
-        card_ids = compressing.expanded(card_ids, summary)
+        card_ids = compressing.expand_summary(card_ids, summary)
         known |= boxes.cards_with_states(card_id for card_id in card_ids if card_id not in before)
         found.append(summary)
 
@@ -306,7 +306,7 @@ def _write(
     return boxes.derive(box, card_ids)
 
 
-def _covering_changes(covering: Covering, draft: CardDraft) -> list[Change]:
+def _covering_changes(covering: CoveredBox, draft: CardDraft) -> list[Change]:
     reason = "the summary replaces it"
     dropped = [
         _summary_change(covering.box.card_ids[place], reason, "compress", place) for place in covering.places
@@ -331,7 +331,7 @@ def _summary_change(card_id: str, reason: str, rule: str, position: int | None =
     return Change(kind=kind, position=position, card_id=card_id, rule=rule, reason=reason)
 
 
-def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:
+def format_cards(project_id: str, cards: Collection[Card | CardDraft]) -> str:
     """Return the messages of these cards as people read them, for a command that writes the summary."""
     from cardbox_cli.context.request import request_of
     from cardbox_cli.providers.formats import TEXT, encoder_of, text

@@ -47,7 +47,7 @@ def experience_text(cards: Sequence[Card]) -> str:
 def _list_section(heading: str, cards: Iterable[Card]) -> str:
     # A last thought and the deliverable that was made of it have one text.
     texts = dict.fromkeys(text for text in map(_layer_text, cards) if text)
-    entries = [_entry(f"[{number}] ", text) for number, text in enumerate(map(_bounded, texts), 1)]
+    entries = [_entry(f"[{number}] ", text) for number, text in enumerate(map(_cut_text, texts), 1)]
     return "\n\n".join([heading, *entries]) if entries else ""
 
 
@@ -64,7 +64,7 @@ def _layer_text(card: Card) -> str:
     return "\n".join(filter(None, (card_text(card.content).strip(), *calls)))
 
 
-def _bounded(text: str) -> str:
+def _cut_text(text: str) -> str:
     more = len(text) - MAX_LAYER_CARD
     return text if more <= 0 else f"{text[:MAX_LAYER_CARD]}… (and {more:,} more characters)"
 
@@ -118,7 +118,7 @@ class LayerLeftOut(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Collected(msgspec.Struct, frozen=True, kw_only=True):
+class CollectedLayers(msgspec.Struct, frozen=True, kw_only=True):
     """The collected layers and those left out, in no particular order."""
 
     layers: list[Layer]
@@ -129,7 +129,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
         return {layer.name: layer.text for layer in self.layers}
 
 
-class Collecting(msgspec.Struct, frozen=True, kw_only=True):
+class LayerSources(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the collector.
 
     `todo` are the slots of todo items, `makers` the cards of layers, `held` the ids of all cards. `here` is
@@ -157,7 +157,7 @@ class ContextCollector:
         self._knowledge = knowledge
         self._experience = experience
 
-    def collect(self, wanted: Collecting) -> Collected:
+    def collect(self, wanted: LayerSources) -> CollectedLayers:
         """Return the requested layers that the process can have. Raises InvalidInput for an unknown layer,
         and for a layer that the caller requests and the process cannot have."""
         found: list[Layer] = []
@@ -169,9 +169,9 @@ class ContextCollector:
                 found.append(layer)
             else:
                 left_out.append(LayerLeftOut(layer=name, reason=reason or "nothing was found"))
-        return Collected(layers=found, left_out=left_out)
+        return CollectedLayers(layers=found, left_out=left_out)
 
-    def _layer(self, wanted: Collecting, name: str) -> Layer:
+    def _layer(self, wanted: LayerSources, name: str) -> Layer:
         """Return the layer from the nearest source: caller, profile, earlier request, cards."""
         for asked in (wanted.here, wanted.by_profile):
             if name in asked.texts:
@@ -180,22 +180,22 @@ class ContextCollector:
                 return self._collected(wanted, name, asked.knowledge)
         return _stored_layer(wanted.makers, name) or self._collected(wanted, name, None)
 
-    def _closed(self, wanted: Collecting, name: str) -> str | None:
+    def _closed(self, wanted: LayerSources, name: str) -> str | None:
         if name != layers.KNOWLEDGE or self._knowledge is None:
             return None
         is_given = name in wanted.here.texts or name in wanted.by_profile.texts
         return None if is_given else self._knowledge.refusal
 
-    def _collected(self, wanted: Collecting, name: str, words: str | None) -> Layer:
+    def _collected(self, wanted: LayerSources, name: str, words: str | None) -> Layer:
         cards: Sequence[Card] = []
         text = ""
         limit = _MAX_FOUND + min(len(wanted.held), _MAX_SKIPPED)
         if name == layers.KNOWLEDGE and words is not None and self._knowledge is not None:
             named = [*wanted.here.knowledge_boxes, *wanted.by_profile.knowledge_boxes]
-            cards = _new(self._knowledge.knowledge(words, limit, named), wanted)
+            cards = _drop_held(self._knowledge.knowledge(words, limit, named), wanted)
             text = knowledge_text(words, cards)
         elif name == layers.EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
-            cards = _new(self._experience.experience(wanted.profile_box_id, limit), wanted)
+            cards = _drop_held(self._experience.experience(wanted.profile_box_id, limit), wanted)
             text = experience_text(cards)
         elif name == layers.TODO:
             items = todo_items(wanted.todo)
@@ -210,7 +210,7 @@ class ContextCollector:
 WITHOUT_PROVIDERS = ContextCollector()
 
 
-def _candidates(wanted: Collecting) -> Iterator[str]:
+def _candidates(wanted: LayerSources) -> Iterator[str]:
     """Yield the layers that are requested, or that the cards bring, in order."""
     asked = wanted.here.names | wanted.by_profile.names
     kept = _cards_by_type(wanted.makers, STORED_LAYER) if STORED_LAYER in wanted.types else []
@@ -222,7 +222,7 @@ def _candidates(wanted: Collecting) -> Iterator[str]:
     yield from (*known, *sorted((asked | brought).difference(layers.CONTEXT_LAYERS)))
 
 
-def _refusal(wanted: Collecting, name: str) -> str | None:
+def _refusal(wanted: LayerSources, name: str) -> str | None:
     """Return why the layer `name` is left out, or None. Raises InvalidInput if the caller requested it by
     name."""
     process = wanted.process
@@ -255,7 +255,7 @@ def kept_layer(card: Card) -> str | None:
     return name if isinstance(name, str) and layers.is_layer(name) else None
 
 
-def _new(found: Sequence[Card], wanted: Collecting) -> list[Card]:
+def _drop_held(found: Sequence[Card], wanted: LayerSources) -> list[Card]:
     return [card for card in found if card.card_id not in wanted.held][:_MAX_FOUND]
 
 

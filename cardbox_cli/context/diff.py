@@ -90,9 +90,12 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
     """Compare two requests to `provider`, both in its format."""
-    a, b = _completed(a, b), _completed(b, a)
-    account = _explained(a, provider)
-    ones, others = list(_pieces(a, account, provider)), list(_pieces(b, _explained(b, provider), provider))
+    a, b = _restore_lost_layers(a, b), _restore_lost_layers(b, a)
+    account = _explain_known_texts(a, provider)
+    ones, others = (
+        list(_pieces(a, account, provider)),
+        list(_pieces(b, _explain_known_texts(b, provider), provider)),
+    )
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
@@ -111,7 +114,7 @@ def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
     )
 
 
-def _completed(request: Request, other: Request) -> Request:
+def _restore_lost_layers(request: Request, other: Request) -> Request:
     """Return the request with its lost layers: the text of the same hash in `other`, or else the hash."""
     if not request.lost_layers:
         return request
@@ -124,7 +127,7 @@ def _completed(request: Request, other: Request) -> Request:
     )
 
 
-def _explained(request: Request, provider: Provider) -> Explanation:
+def _explain_known_texts(request: Request, provider: Provider) -> Explanation:
     """Return the account of a request; an unknown text counts nothing."""
     account, lost = explain(request, provider), request.lost_layers
     if not any(line.layer in lost for line in account.messages):
@@ -137,7 +140,7 @@ def _explained(request: Request, provider: Provider) -> Explanation:
     return msgspec.structs.replace(account, messages=lines, tokens=tokens, tokens_exact=False)
 
 
-class _Compared(NamedTuple):
+class _ComparablePiece(NamedTuple):
     """A part of a request, the rank of its section, and its value and bytes without cache marks."""
 
     piece: Piece
@@ -146,7 +149,7 @@ class _Compared(NamedTuple):
     sent: bytes
 
 
-def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Difference:
+def _difference(ones: Sequence[_ComparablePiece], others: Sequence[_ComparablePiece]) -> Difference:
     """Return the first piece of each, or only that of the earlier section, which the other request has no
     more of."""
     ranks = [rest[0].rank for rest in (ones, others) if rest]
@@ -154,10 +157,12 @@ def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Diffe
     is_known = not any(each is not None and each.piece.sha256 for each in (a, b))
     if a is None or b is None or not is_known or a.piece.text != b.piece.text:
         return Difference(a=a and a.piece, b=b and b.piece)
-    return Difference(a=_contrasted(b, a), b=_contrasted(a, b))
+    return Difference(a=_show_differing_keys(b, a), b=_show_differing_keys(a, b))
 
 
-def _added_prefix(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Sequence[_Compared]:
+def _added_prefix(
+    ones: Sequence[_ComparablePiece], others: Sequence[_ComparablePiece]
+) -> Sequence[_ComparablePiece]:
     """Return the messages that `others` begin with, if `ones` have only parameters and the rest is equal."""
     more = len(others) - len(ones)
     if more <= 0 or any(each.rank != _REST for each in ones):
@@ -167,7 +172,7 @@ def _added_prefix(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Seq
     return added if is_pure and [each.sent for each in rest] == [each.sent for each in ones] else ()
 
 
-def _contrasted(other: _Compared, one: _Compared) -> Piece:
+def _show_differing_keys(other: _ComparablePiece, one: _ComparablePiece) -> Piece:
     """Return the piece `one` with the keys that differ from those of another with the same text, even in
     order only."""
     if not isinstance(one.value, dict) or not isinstance(other.value, dict):
@@ -178,28 +183,28 @@ def _contrasted(other: _Compared, one: _Compared) -> Piece:
     return msgspec.structs.replace(one.piece, differing=differing)
 
 
-def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_Compared]:
+def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_ComparablePiece]:
     """Yield all pieces in the order of the cache; parameters that it does not depend on come last."""
     body, before = provider.body(request), provider.cached_parameters
-    yield _compared("model", _MODEL, body.get("model"))
+    yield _comparable("model", _MODEL, body.get("model"))
     tools, besides = provider.split_tools(body)
     offered = provider.offered_tools(request)
     lines = [line for tool, line in zip(request.tools, account.tools, strict=True) if tool in offered]
     for number, (tool, line) in enumerate(zip(tools, lines, strict=True), 1):
-        yield _compared("tools", _TOOLS, tool, number, [line])
+        yield _comparable("tools", _TOOLS, tool, number, [line])
     sent = list(provider.sent_messages(request))
     lost = request.lost_layers
     yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
-    yield from (_compared(name, _CHOICES, besides.get(name)) for name in before)
+    yield from (_comparable(name, _CHOICES, besides.get(name)) for name in before)
     yield from (_message(each, _MESSAGES, account, lost) for each in sent if each.section == "messages")
     rest = sorted(besides.keys() - {"model", *before, *provider.message_keys})
-    yield from (_compared(name, _REST, besides[name]) for name in rest)
+    yield from (_comparable(name, _REST, besides[name]) for name in rest)
 
 
-def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _Compared:
+def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _ComparablePiece:
     section, number, body, places = sent
     lines = [account.messages[place] for place in places]
-    return _compared(
+    return _comparable(
         section,
         rank,
         body,
@@ -213,14 +218,14 @@ def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[s
     )
 
 
-def _compared(
+def _comparable(
     section: str,
     rank: int,
     value: Any,
     number: int = 1,
     lines: Sequence[MessageLine | ToolLine] = (),
     **known: Any,
-) -> _Compared:
+) -> _ComparablePiece:
     """Return the piece of a value of the body; `known` has fields of it that its JSON lacks."""
     piece = Piece(
         section=section,
@@ -229,23 +234,23 @@ def _compared(
         tokens_exact=all(line.tokens_exact for line in lines),
         **{"text": exact_json.encode(value).decode(), **known},
     )
-    bare = _unmarked(value)
+    bare = _remove_cache_marks(value)
     # A text that is a hash is not the one that has it.
     kind = section if piece.sha256 is None else f"{section} by hash"
-    return _Compared(piece, rank, bare, kind.encode() + exact_json.encode(bare))
+    return _ComparablePiece(piece, rank, bare, kind.encode() + exact_json.encode(bare))
 
 
-def _unmarked(value: Any) -> Any:
+def _remove_cache_marks(value: Any) -> Any:
     """Return a message or a tool without its cache marks."""
     if not isinstance(value, dict):
         return value
     bare = {key: each for key, each in value.items() if key != "cache_control"}
     if isinstance(bare.get("content"), list):
-        bare["content"] = [_unmarked(block) for block in bare["content"]]
+        bare["content"] = [_remove_cache_marks(block) for block in bare["content"]]
     return bare
 
 
-def _extent(pieces: Sequence[_Compared]) -> Extent:
+def _extent(pieces: Sequence[_ComparablePiece]) -> Extent:
     messages = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
     return Extent(
         messages=len(messages),

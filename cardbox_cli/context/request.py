@@ -15,10 +15,10 @@ import msgspec
 from cardbox_cli.context.composer import (
     LAYER_KEY,
     WITHOUT_PROVIDERS,
-    Collecting,
     ContextCollector,
     Layer,
     LayerLeftOut,
+    LayerSources,
     compose,
 )
 from cardbox_cli.context.messages import Message, NoMessage, PackedMessages
@@ -319,7 +319,7 @@ def _compose_request(
     profile_entry, profile = contents.profile or (None, {})
     process = find_process(options.process or profile.get("process"))
     collected = collector.collect(
-        Collecting(
+        LayerSources(
             todo=contents.todo,
             makers=contents.makers,
             held=contents.held,

@@ -166,11 +166,11 @@ class Schema:
     def _fits(self, value: Any, wanted: _Type) -> bool:
         """Return whether a value has the wanted type; its contents are not checked."""
         if isinstance(wanted, str):
-            return isinstance(value, dict) if wanted in self._types else _is(value, wanted)
+            return isinstance(value, dict) if wanted in self._types else _has_type(value, wanted)
         if "in" in wanted:
             return self._is_one_of(value, wanted["in"])
         if "is" in wanted:
-            return _is(value, wanted["is"])
+            return _has_type(value, wanted["is"])
         return isinstance(value, list if "each" in wanted else dict)
 
     def _type_misfit(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
@@ -179,7 +179,7 @@ class Schema:
         is_choice = bool(values) and len(wanted) == 1
         if is_choice or any(type(value) is type(item) for item in values):
             return Misfit(place, "value-unknown", f"{describe(value)}, none of {_list_values(values)}")
-        kinds = " or ".join(dict.fromkeys(_kind(each, self._types) for each in wanted))
+        kinds = " or ".join(dict.fromkeys(_type_name(each, self._types) for each in wanted))
         return Misfit(place, "value-invalid", f"{describe(value)}, and not {kinds}")
 
     def _tagged(self, value: dict[str, Any], types: list[_Type]) -> list[Any]:
@@ -235,7 +235,7 @@ def _snake(key: str) -> str:
     return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
 
 
-def _is(value: Any, kind: str) -> bool:
+def _has_type(value: Any, kind: str) -> bool:
     if isinstance(value, bool) and kind not in ("boolean", "any"):
         return False
     if kind == "integer" and isinstance(value, float | Decimal):
@@ -243,7 +243,7 @@ def _is(value: Any, kind: str) -> bool:
     return isinstance(value, _PLAIN[kind][0])
 
 
-def _kind(wanted: _Type, types: Mapping[str, Any]) -> str:
+def _type_name(wanted: _Type, types: Mapping[str, Any]) -> str:
     if isinstance(wanted, str):
         return "an object" if wanted in types else _PLAIN[wanted][1]
     if "in" in wanted:

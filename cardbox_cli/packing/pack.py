@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from cardbox_cli.context.lint.rule import LintFinding
-    from cardbox_cli.context.repair.fit import Fitted
+    from cardbox_cli.context.repair.fit import FittedRequest
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
@@ -39,7 +39,7 @@ Check: TypeAlias = Callable[["list[LintFinding]"], None]
 # Gets each position of the plan and its card, or None, while the digest is computed.
 Look: TypeAlias = Callable[[PlannedCard, Card | CardDraft | None], object]
 # Fits the request of the profile's box and the new context box into a number of tokens.
-Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
+Fit: TypeAlias = Callable[["list[RequestEntry]"], "FittedRequest"]
 
 
 class PackResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class PackResult(msgspec.Struct, frozen=True, kw_only=True):
     plan: PackPlan
     digest: str | None
     provenance: Provenance
-    fitted: "Fitted | None" = None
+    fitted: "FittedRequest | None" = None
 
 
 class Packing(msgspec.Struct, frozen=True):

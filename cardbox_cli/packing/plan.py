@@ -21,7 +21,7 @@ from cardbox_cli.model.tokens import card_tokens
 from cardbox_cli.text.error_messages import json_type
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.repair.fit import Fitted
+    from cardbox_cli.context.repair.fit import FittedRequest
     from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 
@@ -280,7 +280,7 @@ def build_plan(
     )
 
 
-def apply_fit(plan: PackPlan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> PackPlan:
+def apply_fit(plan: PackPlan, fit: "FittedRequest", *, turn: Mapping[str, str] = {}) -> PackPlan:
     """Return the plan without the inherited cards that a fit excludes, and with its notes."""
     dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
     cards, excluded = _exclude_cards(plan.cards, dropped)

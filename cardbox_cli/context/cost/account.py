@@ -52,7 +52,7 @@ class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
     breaks: bool
 
 
-def changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
+def series_changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
     """Yield the change that each request of a series brings; the first one adds everything."""
     before: Request | None = None
     for sent in series:
@@ -60,7 +60,7 @@ def changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
         before = sent.request
 
 
-def conversation(request: Request, provider: Provider) -> Sequence[Sent]:
+def answered_requests(request: Request, provider: Provider) -> Sequence[Sent]:
     """Return the requests that the answers of a request's history answered, each with the layers of the
     request.
 
@@ -116,7 +116,7 @@ def _series_change(before: Request | None, request: Request) -> SeriesChange:
     messages = request.messages
     if before is None:
         return SeriesChange(kept=0, gone=(), added=messages, same_frame=False, breaks=False)
-    kept = common(before.messages, messages)
+    kept = count_common(before.messages, messages)
     gone, added = before.messages[kept:], messages[kept:]
     same_model = before.model == request.model
     same_frame = same_model and (before.tools, before.config) == (request.tools, request.config)
@@ -132,7 +132,7 @@ def _moves(gone: Sequence[Message], added: Sequence[Message]) -> bool:
     )
 
 
-def common(ones: Sequence[Message], others: Sequence[Message]) -> int:
+def count_common(ones: Sequence[Message], others: Sequence[Message]) -> int:
     shorter = min(len(ones), len(others))
     if ones[:shorter] == others[:shorter]:
         return shorter
@@ -256,7 +256,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 def account_of(series: Sequence[Sent]) -> Account:
     """Account for a series; each request has the tokens of its own model."""
     ledger = _Ledger()
-    found = list(changes(series))
+    found = list(series_changes(series))
     before: Sent | None = None
     for sent, change in zip(series, found, strict=True):
         ledger.enter(sent, change, before)

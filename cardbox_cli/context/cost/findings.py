@@ -21,7 +21,7 @@ from cardbox_cli.text.command_lines import quote_argument, quote_word
 # --- commands
 
 
-class Mend(msgspec.Struct, frozen=True, kw_only=True):
+class FixCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command that reduces waste in a box, a turn or a chat, or that shows it.
 
     - `without`: take `card_ids` out of the box. `without-results`: also the calls in cards that stay.
@@ -97,7 +97,7 @@ class CostHit(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     parts: Sequence[SentPart] = ()
     steps: Sequence[int] = ()
-    mend: Mend | None = None
+    mend: FixCommand | None = None
     remedy: str | None = None
 
 
@@ -154,7 +154,7 @@ class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence]
     steps: list[int]
     remedy: str
-    mend: Mend | None
+    mend: FixCommand | None
 
 
 # --- what rules look at: an account, and the calls of tools in it with their results
@@ -258,7 +258,9 @@ class CostSubject:
                     found[word] = (found[word][0] if word in found else place, place)
         return found
 
-    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart], first: Strategy = "oldest") -> Mend | None:
+    def mend(
+        self, uses_or_parts: Sequence[ToolUse | SentPart], first: Strategy = "oldest"
+    ) -> FixCommand | None:
         """Return the command to continue without these: take them out of their box, or else fit the request.
         `first` is the strategy to fit. What a card says or calls next to an unwanted call stays."""
         uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
@@ -272,15 +274,15 @@ class CostSubject:
             return self.fit(parts, first)
         ids = [part.message.card_id for part in parts if part.message.card_id]
         whole = all(use.is_alone for use in uses)
-        return Mend(how="without" if whole else "without-results", name=box_id, card_ids=ids)
+        return FixCommand(how="without" if whole else "without-results", name=box_id, card_ids=ids)
 
-    def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
+    def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> FixCommand | None:
         """Return the command to continue a chat without these; only its active context is sent again."""
         if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
             return None
-        return Mend(how="afresh", name=chat.key)
+        return FixCommand(how="afresh", name=chat.key)
 
-    def compress(self, part: SentPart) -> Mend | None:
+    def compress(self, part: SentPart) -> FixCommand | None:
         """Return the command to continue with a summary of a long message and all before it. If the user said
         nothing since, a note replaces the message: after a summary the user must begin."""
         if self.chat is not None:
@@ -293,11 +295,11 @@ class CostSubject:
         )
         if asked is not None:
             keep = len(later) - asked + len(self.account.series[-1].behind)
-            return Mend(how="compress", name=part.box_id, keep=keep)
+            return FixCommand(how="compress", name=part.box_id, keep=keep)
         is_result = part.card is not None and part.card.type == TOOL_RESULT
         return self.fit([part], "largest-results") if is_result and later else None
 
-    def fit(self, parts: Sequence[SentPart], first: Strategy = "oldest") -> Mend | None:
+    def fit(self, parts: Sequence[SentPart], first: Strategy = "oldest") -> FixCommand | None:
         """Return the command to continue with a smaller request: its size with notes instead of these."""
         if self.chat is not None:
             return self.afresh(self.chat, parts)
@@ -312,8 +314,8 @@ class CostSubject:
         )
         tokens = max(now - spared, 1)
         if last.agent_turn_id is None:
-            return Mend(how="fit", name=box_id, tokens=tokens, first=first)
-        return Mend(how="fit-turn", name=last.agent_turn_id, tokens=tokens, first=first)
+            return FixCommand(how="fit", name=box_id, tokens=tokens, first=first)
+        return FixCommand(how="fit-turn", name=last.agent_turn_id, tokens=tokens, first=first)
 
 
 def words(text: str) -> set[str]:

@@ -20,7 +20,7 @@ from cardbox_cli.context.cost.findings import (
     CostRules,
     CostSubject,
     Evidence,
-    Mend,
+    FixCommand,
     ToolUse,
     part_text,
     words,
@@ -46,7 +46,7 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
     """A tool's result that was sent at least three times although the model used no word of it. Such a word
     is new in the result, or the model had not written it before. A result that repeats the answer to the same
     call is unused only if that answer is."""
-    known = _Known(subject)
+    known = _KnownWords(subject)
     places = {id(part): place for place, part in enumerate(subject.parts)}
     used: set[tuple[str, str, str]] = set()
     for use in subject.uses:
@@ -67,7 +67,7 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
             )
 
 
-class _Known:
+class _KnownWords:
     """The words of the messages so far: `all`, and those `asked` with, which no tool brought."""
 
     def __init__(self, subject: CostSubject) -> None:
@@ -86,7 +86,7 @@ class _Known:
         self._read = max(self._read, place)
 
 
-def _is_used(subject: CostSubject, brought: set[str], known: _Known, place: int) -> bool:
+def _is_used(subject: CostSubject, brought: set[str], known: _KnownWords, place: int) -> bool:
     """Return whether the model later wrote a word of a result at `place` that no earlier message
     has.
 
@@ -109,9 +109,9 @@ def _is_used(subject: CostSubject, brought: set[str], known: _Known, place: int)
 @RESULTS.rule("read-again", remedy="keep the newest of the calls with its result, and leave the others out")
 def _read_again(subject: CostSubject) -> Iterator[CostHit]:
     """The same call of a tool with the same result as before: a file read again that had not changed."""
-    for uses in _alike(use for use in subject.uses if not use.failed):
+    for uses in _group_repeats(use for use in subject.uses if not use.failed):
         spare = uses[:-1]
-        waste = sum(_together(use.result, uses[-1].result) for use in spare)
+        waste = sum(_shared_tokens(use.result, uses[-1].result) for use in spare)
         if waste and uses[0].result.tokens >= _MIN_TOKENS:
             yield CostHit(
                 message=f"{uses[0].name} was called {len(uses)} times with the same arguments, and answered "
@@ -125,7 +125,7 @@ def _read_again(subject: CostSubject) -> Iterator[CostHit]:
 @RESULTS.rule("error-retried", remedy="leave all tries but the last out")
 def _retried(subject: CostSubject) -> Iterator[CostHit]:
     """A call that failed, made again word for word, and failed again in the same way."""
-    for uses in _alike(use for use in subject.uses if use.failed):
+    for uses in _group_repeats(use for use in subject.uses if use.failed):
         yield CostHit(
             message=f"{uses[0].name} failed {len(uses)} times, called in the same way, and answered the same",
             tokens=sum(use.result.total for use in uses[1:]),
@@ -137,14 +137,14 @@ def _retried(subject: CostSubject) -> Iterator[CostHit]:
 @RESULTS.rule("same-content", remedy="leave all but the last out")
 def _same(subject: CostSubject) -> Iterator[CostHit]:
     """The same long text in two messages of one request, and not as the result of the same call."""
-    again = {id(use.result) for uses in _alike(subject.uses) for use in uses}
+    again = {id(use.result) for uses in _group_repeats(subject.uses) for use in uses}
     of_text: dict[str, list[SentPart]] = defaultdict(list)
     for part in subject.parts:
         if part.tokens >= _MIN_TOKENS and id(part) not in again:
             of_text[part_text(part)].append(part)
     pairs = {id(use.result): use for use in subject.uses}
     for text, parts in of_text.items():
-        waste = sum(_together(part, parts[-1]) for part in parts[:-1])
+        waste = sum(_shared_tokens(part, parts[-1]) for part in parts[:-1])
         if text and waste:
             names = ", ".join(short_id(part.message.card_id or "") for part in parts)
             yield CostHit(
@@ -155,14 +155,16 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
             )
 
 
-def _removal_fix(subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]) -> Mend | None:
+def _removal_fix(
+    subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]
+) -> FixCommand | None:
     # A call goes with its result, and a card that calls is never left alone.
     if any(part.card is not None and part.card.tool_calls for part in parts):
         return subject.fit(parts)
     return subject.mend([pairs.get(id(part), part) for part in parts], "duplicates")
 
 
-def _alike(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
+def _group_repeats(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
     """Yield groups of two or more calls with equal arguments and results."""
     groups: dict[tuple[str, str, str], list[ToolUse]] = defaultdict(list)
     for use in uses:
@@ -170,7 +172,7 @@ def _alike(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse
     yield from (group for group in groups.values() if len(group) > 1)
 
 
-def _together(one: SentPart, other: SentPart) -> int:
+def _shared_tokens(one: SentPart, other: SentPart) -> int:
     """Return the tokens of `one` in the requests that also had `other`, which came later."""
     both = min(one.first + one.sends, other.first + other.sends) - max(one.first, other.first)
     return one.tokens * max(both, 0)
@@ -198,7 +200,7 @@ def _never_called(subject: CostSubject) -> Iterator[CostHit]:
             yield CostHit(
                 message=f"the tool {tool.name} was sent {tool.sends} times, and never called",
                 tokens=tool.tokens * tool.sends,
-                mend=None if subject.profile is None else Mend(how="profile", name=subject.profile),
+                mend=None if subject.profile is None else FixCommand(how="profile", name=subject.profile),
             )
 
 
@@ -231,7 +233,7 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
         if subject.chat is not None and steps[place].agent_turn_id != steps[place - 1].agent_turn_id
     ]
     if begun:
-        yield _lost(
+        yield _break_hit(
             subject,
             begun,
             f"{format_count(len(begun), 'run')} of the chat did not go on from the one before: "
@@ -241,7 +243,7 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
         )
     within = [place for place in broken if place not in begun]
     if within:
-        yield _lost(
+        yield _break_hit(
             subject,
             within,
             f"{len(within)} of {len(steps)} requests do not go on from the one before; the first is step "
@@ -249,26 +251,28 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
         )
 
 
-def _lost(subject: CostSubject, broken: Sequence[int], message: str, remedy: str | None = None) -> CostHit:
+def _break_hit(
+    subject: CostSubject, broken: Sequence[int], message: str, remedy: str | None = None
+) -> CostHit:
     """Return the finding about what must be read again at these places of the series."""
     steps = subject.account.steps
     return CostHit(
         message=message,
         tokens=sum(max(steps[place - 1].tokens - steps[place].kept, 0) for place in broken),
         steps=[place + 1 for place in broken],
-        mend=_compared(subject, steps[broken[0] - 1], steps[broken[0]]),
+        mend=_comparison_command(subject, steps[broken[0] - 1], steps[broken[0]]),
         remedy=remedy,
     )
 
 
-def _compared(subject: CostSubject, one: StepCost, other: StepCost) -> Mend | None:
+def _comparison_command(subject: CostSubject, one: StepCost, other: StepCost) -> FixCommand | None:
     """Return the command that shows the break; None unless both steps are of one turn or chat."""
     steps = one.step_id or "", other.step_id or ""
     if subject.chat is not None:
-        return Mend(how="compare-chat", name=subject.chat.key, steps=steps) if all(steps) else None
+        return FixCommand(how="compare-chat", name=subject.chat.key, steps=steps) if all(steps) else None
     turn_id = other.agent_turn_id
     is_of_one = turn_id is not None and one.agent_turn_id == turn_id
-    return Mend(how="compare", name=turn_id or "", steps=steps) if is_of_one else None
+    return FixCommand(how="compare", name=turn_id or "", steps=steps) if is_of_one else None
 
 
 # --- all rules

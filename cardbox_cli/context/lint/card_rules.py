@@ -226,11 +226,11 @@ def _not_expressible(subject: Subject) -> Iterator[Hit]:
     """Content that the provider's format cannot express: it is left out, or sent as mere text."""
     if subject.logged is not None:
         return  # nothing is made of it
-    for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
+    for loss in losses_of(_cards_that_may_lose(subject), subject.request, subject.provider):
         yield subject.request.places.get(loss.card_id or ""), loss.what
 
 
-def _doubtful(subject: Subject) -> Iterable[Card]:
+def _cards_that_may_lose(subject: Subject) -> Iterable[Card]:
     """Return the cards that may lose something: few, unless some types require a look at each card."""
     history = subject.history
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
@@ -324,7 +324,7 @@ def _orphans(subject: Subject) -> Iterator[tuple[RequestEntry, str | None, bool]
 )
 def _results_elsewhere(subject: Subject) -> Iterator[Hit]:
     """A tool result with other messages between it and its call."""
-    for call, entry, call_id, where in _apart(subject):
+    for call, entry, call_id, where in _separate_pairs(subject):
         if call.rule == entry.rule and call.box_id == entry.box_id:
             yield entry, f"the result of {call_id!r} is not right after its call: {where}"
 
@@ -339,12 +339,12 @@ def _split_exchanges(subject: Subject) -> Iterator[Hit]:
     for entry, answered, is_known in _orphans(subject):
         if not is_known and _is_inherited(entry):
             yield entry, f"the result of {answered!r} was inherited without its call"
-    for call, entry, call_id, where in _apart(subject):
+    for call, entry, call_id, where in _separate_pairs(subject):
         if call.rule != entry.rule or call.box_id != entry.box_id:
             yield entry, f"the result of {call_id!r} came from elsewhere than its call: {where}"
 
 
-def _apart(subject: Subject) -> Iterator[tuple[RequestEntry, RequestEntry, str | None, str]]:
+def _separate_pairs(subject: Subject) -> Iterator[tuple[RequestEntry, RequestEntry, str | None, str]]:
     """Yield the entries of calls and results that are a pair but not neighbours, and what is between them."""
     for call_place, place, between in subject.apart:
         where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"

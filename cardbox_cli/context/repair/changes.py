@@ -253,7 +253,8 @@ def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
     asked = next((place for place in reversed(range(len(cards))) if is_user(cards[place])), None)
     stay = {place for place, card in enumerate(cards) if card.role in SYSTEM_ROLES or card.card_id in keeps}
     return [
-        Unit(places, any(place == asked or place in stay for place in places)) for places in _together(cards)
+        Unit(places, any(place == asked or place in stay for place in places))
+        for places in _join_exchanges(cards)
     ]
 
 
@@ -264,7 +265,7 @@ def begins_late(cards: Sequence[Card], gone: set[int]) -> int | None:
     return None if first is None or is_user(cards[first]) else first
 
 
-def _together(cards: Sequence[Card]) -> list[list[int]]:
+def _join_exchanges(cards: Sequence[Card]) -> list[list[int]]:
     """Return the exchanges, joined if they share a message that several cards are parts of."""
     joined: list[list[int]] = []
     at: dict[str, int] = {}

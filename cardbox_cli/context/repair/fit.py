@@ -43,7 +43,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 OLDEST: Strategy = "oldest"
 
 
-class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+class FittedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that fits, its changes, and the tokens before and after. `notes` are the cards that replace
     results by a line, by the ids of the replaced cards."""
 
@@ -55,7 +55,9 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
 
 
-def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str) -> Fitted:
+def fit(
+    request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str
+) -> FittedRequest:
     """Return the request in at most `most` tokens, unchanged if it has no more.
 
     Its messages are in the format of `provider`. If a strategy is not enough, the oldest cards are left out,
@@ -173,7 +175,7 @@ class _Fitting:
                 return
             self._drop(unit_at[late], "answers what is left out")
 
-    def make_fitted(self, before: int) -> Fitted:
+    def make_fitted(self, before: int) -> FittedRequest:
         request = self._request
         now = {
             card.card_id: self._messages[place]
@@ -189,7 +191,7 @@ class _Fitting:
             left_out(request.places[self._cards[place].card_id], self._changes[place].reason)
             for place in sorted(self._gone)
         ]
-        return Fitted(
+        return FittedRequest(
             request=msgspec.structs.replace(request, messages=messages, left_out=request.left_out + gone),
             changes=[self._changes[place] for place in sorted(self._changes)],
             notes={self._cards[at].card_id: note for at, note in self._notes.items() if at not in self._gone},
@@ -253,7 +255,7 @@ class SummaryBudget(msgspec.Struct, frozen=True):
     provider: Provider
 
 
-def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> CoveredCards:
+def select_covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> CoveredCards:
     """Return the cards before the last `keep` messages that belong to none of them.
 
     System text stays, and so do what a recipe's arguments brought, what the user said last, and calls without
@@ -261,7 +263,7 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
     InvalidInput if nothing can be covered.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
-    going = _leading_units(_going(entries, cards, len(cards) - keep, awaited), cards)
+    going = _leading_units(_removable_units(entries, cards, len(cards) - keep, awaited), cards)
     if not going:
         raise InvalidInput(
             f"a summary can replace nothing before the last {keep} messages",
@@ -270,7 +272,7 @@ def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str]
     return _covered_cards(entries, cards, going)
 
 
-def covered_to_fit(
+def select_covered_to_fit(
     entries: Sequence[RequestEntry], budget: SummaryBudget, awaited: Collection[str] = ()
 ) -> CoveredCards:
     """Return the oldest cards that a summary must cover to fit the budget; none if everything fits.
@@ -287,7 +289,7 @@ def covered_to_fit(
     if left <= budget.most:
         return CoveredCards([], [])
     going: list[Unit] = []
-    for unit in _going(entries, cards, len(cards), awaited):
+    for unit in _removable_units(entries, cards, len(cards), awaited):
         going.append(unit)
         left -= sum(of_card.get(cards[place].card_id, 0) for place in unit.places)
         gone = {place for each in going for place in each.places}
@@ -300,7 +302,7 @@ def covered_to_fit(
     )
 
 
-def _going(
+def _removable_units(
     entries: Sequence[RequestEntry], cards: Sequence[Card], last: int, awaited: Collection[str]
 ) -> list[Unit]:
     """Return the units before the place `last` that can be covered, the oldest first."""
@@ -345,7 +347,7 @@ def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], auth
     return draft_card(SUMMARY, text.strip(), author_id=author_id, metadata=metadata)
 
 
-def compressed(card_ids: Sequence[str], places: Sequence[int], summary_id: str) -> list[str]:
+def insert_summary(card_ids: Sequence[str], places: Sequence[int], summary_id: str) -> list[str]:
     """Return the list with the summary at the first of the places, and without the others."""
     gone = set(places)
     return [
@@ -355,7 +357,7 @@ def compressed(card_ids: Sequence[str], places: Sequence[int], summary_id: str) 
     ]
 
 
-def summaries(slots: Sequence[Slot]) -> list[Card]:
+def find_summaries(slots: Sequence[Slot]) -> list[Card]:
     """Return the summaries of a box that name what they cover, the newest first."""
     found = [
         slot.card
@@ -365,7 +367,7 @@ def summaries(slots: Sequence[Slot]) -> list[Card]:
     return sorted(found, key=lambda card: (str(card.created_at or ""), card.card_id), reverse=True)
 
 
-def expanded(card_ids: Sequence[str], summary: Card) -> list[str]:
+def expand_summary(card_ids: Sequence[str], summary: Card) -> list[str]:
     """Return the list with the covered cards instead of a summary. All of them take the summary's place if
     the list was changed before the end of the covered places, or if another program made the summary."""
     covers = _ids(summary, COVERS)

@@ -55,7 +55,7 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
     author_id: str
 
 
-class Repaired(msgspec.Struct, frozen=True):
+class RepairOutcome(msgspec.Struct, frozen=True):
     """The places of the new box, the changes, and the errors that no change repairs."""
 
     places: list[changes.CallPlace]
@@ -63,7 +63,7 @@ class Repaired(msgspec.Struct, frozen=True):
     left: list[LintFinding]
 
 
-def repair(wanted: RepairRequest) -> Repaired:
+def repair(wanted: RepairRequest) -> RepairOutcome:
     """Return the list without errors at its cards, by the rules of all providers."""
     repairing = _Repair(wanted)
     while errors := repairing.errors():
@@ -71,7 +71,7 @@ def repair(wanted: RepairRequest) -> Repaired:
         if not here:
             break
         repairing.repair_errors(here)
-    return Repaired(repairing.places, repairing.list_changes(), errors)
+    return RepairOutcome(repairing.places, repairing.list_changes(), errors)
 
 
 class _Repair:
