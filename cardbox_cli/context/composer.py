@@ -157,51 +157,53 @@ class ContextCollector:
         self._knowledge = knowledge
         self._experience = experience
 
-    def collect(self, wanted: LayerSources) -> CollectedLayers:
+    def collect(self, sources: LayerSources) -> CollectedLayers:
         """Return the requested layers that the process can have. Raises InvalidInput for an unknown layer,
         and for a layer that the caller requests and the process cannot have."""
-        found: list[Layer] = []
+        collected: list[Layer] = []
         left_out: list[LayerLeftOut] = []
-        for name in _candidates(wanted):
-            reason = _refusal(wanted, name) or self._closed(wanted, name)
-            layer = Layer(name=name, text="") if reason else self._layer(wanted, name)
+        for name in _candidates(sources):
+            reason = _refusal(sources, name) or self._closed(sources, name)
+            layer = Layer(name=name, text="") if reason else self._layer(sources, name)
             if layer.text:
-                found.append(layer)
+                collected.append(layer)
             else:
                 left_out.append(LayerLeftOut(layer=name, reason=reason or "nothing was found"))
-        return CollectedLayers(layers=found, left_out=left_out)
+        return CollectedLayers(layers=collected, left_out=left_out)
 
-    def _layer(self, wanted: LayerSources, name: str) -> Layer:
+    def _layer(self, sources: LayerSources, name: str) -> Layer:
         """Return the layer from the nearest source: caller, profile, earlier request, cards."""
-        for asked in (wanted.here, wanted.by_profile):
+        for asked in (sources.here, sources.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
             if name in asked.names and name in layers.COLLECTIBLE_LAYERS:
-                return self._collected(wanted, name, asked.knowledge)
-        return _stored_layer(wanted.makers, name) or self._collected(wanted, name, None)
+                return self._collected(sources, name, asked.knowledge)
+        return _stored_layer(sources.makers, name) or self._collected(sources, name, None)
 
-    def _closed(self, wanted: LayerSources, name: str) -> str | None:
+    def _closed(self, sources: LayerSources, name: str) -> str | None:
         if name != layers.KNOWLEDGE or self._knowledge is None:
             return None
-        is_given = name in wanted.here.texts or name in wanted.by_profile.texts
+        is_given = name in sources.here.texts or name in sources.by_profile.texts
         return None if is_given else self._knowledge.refusal
 
-    def _collected(self, wanted: LayerSources, name: str, words: str | None) -> Layer:
+    def _collected(self, sources: LayerSources, name: str, words: str | None) -> Layer:
         cards: Sequence[Card] = []
         text = ""
-        limit = _MAX_FOUND + min(len(wanted.held), _MAX_SKIPPED)
+        limit = _MAX_FOUND + min(len(sources.held), _MAX_SKIPPED)
         if name == layers.KNOWLEDGE and words is not None and self._knowledge is not None:
-            named = [*wanted.here.knowledge_boxes, *wanted.by_profile.knowledge_boxes]
-            cards = _drop_held(self._knowledge.knowledge(words, limit, named), wanted)
+            named = [*sources.here.knowledge_boxes, *sources.by_profile.knowledge_boxes]
+            cards = _drop_held(self._knowledge.knowledge(words, limit, named), sources)
             text = knowledge_text(words, cards)
-        elif name == layers.EXPERIENCE and wanted.profile_box_id is not None and self._experience is not None:
-            cards = _drop_held(self._experience.experience(wanted.profile_box_id, limit), wanted)
+        elif (
+            name == layers.EXPERIENCE and sources.profile_box_id is not None and self._experience is not None
+        ):
+            cards = _drop_held(self._experience.experience(sources.profile_box_id, limit), sources)
             text = experience_text(cards)
         elif name == layers.TODO:
-            items = todo_items(wanted.todo)
+            items = todo_items(sources.todo)
             return Layer(name=name, text=todo_text(items), card_ids=[item.card_id for item in items])
         elif name in _JOINED:
-            cards = _cards_by_type(wanted.makers, _JOINED[name])
+            cards = _cards_by_type(sources.makers, _JOINED[name])
             text = "\n\n".join(card_text(card.content) for card in cards)
         return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
 
@@ -210,34 +212,34 @@ class ContextCollector:
 WITHOUT_PROVIDERS = ContextCollector()
 
 
-def _candidates(wanted: LayerSources) -> Iterator[str]:
+def _candidates(sources: LayerSources) -> Iterator[str]:
     """Yield the layers that are requested, or that the cards bring, in order."""
-    asked = wanted.here.names | wanted.by_profile.names
-    kept = _cards_by_type(wanted.makers, STORED_LAYER) if STORED_LAYER in wanted.types else []
+    asked = sources.here.names | sources.by_profile.names
+    kept = _cards_by_type(sources.makers, STORED_LAYER) if STORED_LAYER in sources.types else []
     brought = {name for card in kept if (name := kept_layer(card)) is not None}
-    brought.update(layer for card_type, layer in _MAKERS.items() if card_type in wanted.types)
+    brought.update(layer for card_type, layer in _MAKERS.items() if card_type in sources.types)
     for name in sorted(asked):
         layers.check_layer(name)
     known = [name for name in layers.CONTEXT_LAYERS if name in asked or name in brought]
     yield from (*known, *sorted((asked | brought).difference(layers.CONTEXT_LAYERS)))
 
 
-def _refusal(wanted: LayerSources, name: str) -> str | None:
+def _refusal(sources: LayerSources, name: str) -> str | None:
     """Return why the layer `name` is left out, or None. Raises InvalidInput if the caller requested it by
     name."""
-    process = wanted.process
+    process = sources.process
     if not process.allows(name):
-        if name in wanted.here.names:
+        if name in sources.here.names:
             may_have = " and ".join((layers.FRAMEWORK, *(process.on_request or ())))
             raise InvalidInput(
                 f"the layer {name!r} is asked for, and a {process.name} cannot have it",
                 hint=f"leave it out, or name another --process; it may have {may_have}",
             )
         return f"the process {process.name} cannot have it"
-    if name in layers.ALWAYS_INCLUDED or name in wanted.here.names:
+    if name in layers.ALWAYS_INCLUDED or name in sources.here.names:
         return None
-    shares = process.shares if wanted.share is None else wanted.share
-    is_requested = wanted.share is None and name in wanted.by_profile.names
+    shares = process.shares if sources.share is None else sources.share
+    is_requested = sources.share is None and name in sources.by_profile.names
     return None if shares or is_requested else "layers are not shared"
 
 
@@ -255,8 +257,8 @@ def kept_layer(card: Card) -> str | None:
     return name if isinstance(name, str) and layers.is_layer(name) else None
 
 
-def _drop_held(found: Sequence[Card], wanted: LayerSources) -> list[Card]:
-    return [card for card in found if card.card_id not in wanted.held][:_MAX_FOUND]
+def _drop_held(cards: Sequence[Card], sources: LayerSources) -> list[Card]:
+    return [card for card in cards if card.card_id not in sources.held][:_MAX_FOUND]
 
 
 def _cards_by_type(cards: Sequence[Card], card_type: str) -> list[Card]:

@@ -241,7 +241,6 @@ def _comparable(
 
 
 def _remove_cache_marks(value: Any) -> Any:
-    """Return a message or a tool without its cache marks."""
     if not isinstance(value, dict):
         return value
     bare = {key: each for key, each in value.items() if key != "cache_control"}

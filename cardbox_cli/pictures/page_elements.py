@@ -109,7 +109,7 @@ def scroll_area(label: str, wide: Element) -> Element:
     return element("div", wide, class_="wide", role="region", aria_label=label, tabindex=0)
 
 
-def svg(label: str, width: float, height: float, *content: Child) -> Element:
+def svg(label: str, width: float, height: float, *content: Child, class_: str = "drawing") -> Element:
     """Make a drawing of `width` × `height` units, as wide as the page."""
     return element(
         "svg",
@@ -118,7 +118,7 @@ def svg(label: str, width: float, height: float, *content: Child) -> Element:
         role="img",
         aria_label=label,
         preserveAspectRatio="none",
-        class_="drawing",
+        class_=class_,
     )
 
 

@@ -93,9 +93,8 @@ def draw_growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Eleme
             y -= height
             tip = f"{step.name}, {layer}: {tokens:,} of {step.tokens:,} tokens"
             boxes.append(box(index * wide, y, wide * 0.9, height, colours[layer], tip))
-    drawn = svg(f"Tokens of {len(steps)} steps by layer, up to {most:,}", _STEPS_WIDTH, high, *boxes)
-    drawn.set("class", "drawing tall")
-    return drawn
+    label = f"Tokens of {len(steps)} steps by layer, up to {most:,}"
+    return svg(label, _STEPS_WIDTH, high, *boxes, class_="drawing tall")
 
 
 def _numbers(steps: Sequence[DrawnStep]) -> Element:
@@ -120,8 +119,8 @@ def draw_heat_map(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Ele
             tip = f"card {short_id(card_id)}, {card.about}, {steps[index].name}: {card.tokens:,} tokens"
             boxes.append(box(index * wide, row * 2, wide, 2, class_, tip))
     about = f"{len(shown)} of {len(seen)} cards: solid if a card is new, pale if it is sent again."
-    drawn = svg("Which cards were sent in which step", _STEPS_WIDTH, max(2 * len(shown), 2), *boxes)
-    drawn.set("class", "drawing tall")
+    label, height = "Which cards were sent in which step", max(2 * len(shown), 2)
+    drawn = svg(label, _STEPS_WIDTH, height, *boxes, class_="drawing tall")
     return element("div", element("p", about, class_="about"), drawn)
 
 

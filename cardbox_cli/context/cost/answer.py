@@ -47,9 +47,9 @@ def first_break(account: Account) -> Break | None:
     for place, step in enumerate(account.steps):
         if step.breaks:
             one, other = account.series[place - 1], account.series[place]
-            found = diff(one.request, other.request, other.provider)
-            if found.difference is not None:
-                return _break(place, found.difference.a, found.difference.b, found.a_after.tokens)
+            parted = diff(one.request, other.request, other.provider)
+            if parted.difference is not None:
+                return _break(place, parted.difference.a, parted.difference.b, parted.a_after.tokens)
     return None
 
 
@@ -226,10 +226,7 @@ def cost_answer(
         breaks=[step.number for step in steps if step.breaks],
         first_break=costs.broken,
         findings=[
-            {
-                **msgspec.structs.asdict(each),
-                "fix": None if each.mend is None else each.mend.line(*project_option),
-            }
+            {**msgspec.structs.asdict(each), "fix": each.mend and each.mend.line(*project_option)}
             for each in costs.findings
         ],
         money=costs.money,

@@ -210,14 +210,11 @@ class CostSubject:
     @cached_property
     def parts(self) -> list[SentPart]:
         """The messages that cards make, each once, in the order in which they were first sent."""
-        seen: set[str] = set()
-        found = []
+        parts: dict[str, SentPart] = {}
         for part in self.account.parts:
-            card_id = part.message.card_id
-            if card_id is not None and part.card is not None and card_id not in seen:
-                seen.add(card_id)
-                found.append(part)
-        return found
+            if part.message.card_id is not None and part.card is not None:
+                parts.setdefault(part.message.card_id, part)
+        return list(parts.values())
 
     @cached_property
     def uses(self) -> list[ToolUse]:
@@ -250,13 +247,13 @@ class CostSubject:
     @cached_property
     def written_words(self) -> dict[str, tuple[int, int]]:
         """The words in the model's texts and arguments, each with its first and last place in `parts`."""
-        found: dict[str, tuple[int, int]] = {}
+        places: dict[str, tuple[int, int]] = {}
         for place, part in enumerate(self.parts):
             if part.message.body.get("role") == "assistant" and part.card is not None:
                 calls = exact_json.encode(part.card.tool_calls).decode() if part.card.tool_calls else ""
                 for word in words(f"{part_text(part)} {calls}"):
-                    found[word] = (found[word][0] if word in found else place, place)
-        return found
+                    places[word] = (places[word][0] if word in places else place, place)
+        return places
 
     def mend(
         self, uses_or_parts: Sequence[ToolUse | SentPart], first: Strategy = "oldest"

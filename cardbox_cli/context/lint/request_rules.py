@@ -69,7 +69,6 @@ def image_format(data: str) -> str | None:
 
 
 def is_base64(data: str) -> bool:
-    """Return whether a text is base64, with its padding."""
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -291,7 +290,6 @@ class NamePattern:
         return self._pattern.fullmatch(name) is not None
 
     def problem(self, name: str | None, what: str) -> str | None:
-        """Return what is wrong with the name of `what`, or None."""
         return _name_problem(self, name, what)
 
 
@@ -343,7 +341,6 @@ def invalid_tool_names(
 def repeated_tools(
     names: Iterable[str | None], what: str = "the tool {} is defined {} times"
 ) -> Iterator[Hit]:
-    """Yield the names that several tools have."""
     for name, number in Counter(name for name in names if name is not None).items():
         if number > 1:
             yield None, what.format(repr(name), number)
@@ -459,9 +456,8 @@ def _volatile_texts(subject: Subject) -> Iterator[Hit]:
         if card is not None and card_type(card.type).names_others:
             continue
         for name, pattern in _VOLATILE.items():
-            found = pattern.search(texts_in(message.body.get("content")))
-            if found:
-                yield entry, f"{name} ({found[0]!r}) is in system text before the history"
+            if match := pattern.search(texts_in(message.body.get("content"))):
+                yield entry, f"{name} ({match[0]!r}) is in system text before the history"
 
 
 @CACHING.warning("tool-order", remedy="put the tools on one card, or in the order of their names")

@@ -206,15 +206,15 @@ def exchanges_of(places: Sequence[CallPlace]) -> Exchanges:
 
 
 def _first_messages(places: Sequence[CallPlace]) -> dict[int, Card]:
-    found: dict[int, Card] = {}
+    messages: dict[int, Card] = {}
     seen: set[str] = set()
     for number, place in enumerate(places):
         card = place.card
         if card is not None and card.card_id not in seen:
             seen.add(card.card_id)
             if never_a_message(card) is None:
-                found[number] = card
-    return found
+                messages[number] = card
+    return messages
 
 
 def _indexes(card: Card, ids: Sequence[str]) -> list[int]:
@@ -292,10 +292,10 @@ _BEGINNING = "(What was said before is not kept.)"
 def rewrite(card: Card, author_id: str, *, content: Content | None = None, **fields: Any) -> CardDraft | None:
     """Draft the card with other content, or with its own fields only; None for content that cbx cannot
     write."""
-    wanted = content or card.content
-    if wanted is None or isinstance(wanted, dict):
+    new_content = content or card.content
+    if new_content is None or isinstance(new_content, dict):
         return None
-    return msgspec.structs.replace(edited_card(card, wanted, author_id=author_id), **fields)
+    return msgspec.structs.replace(edited_card(card, new_content, author_id=author_id), **fields)
 
 
 def drop_original(card: Card, author_id: str) -> CardDraft | None:
@@ -355,7 +355,6 @@ def interrupted_result(call: Any, author_id: str) -> CardDraft:
 
 
 def beginning_card(author_id: str) -> CardDraft:
-    """Draft the user's message for a conversation that begins with an answer."""
     return draft_card(INSTRUCTION, _BEGINNING, author_id=author_id)
 
 

@@ -88,8 +88,6 @@ def fit(
 
 
 class _Fitting:
-    """The history of a request, what of it is gone, and the notes that replace results."""
-
     def __init__(self, request: Request, provider: Provider, author_id: str) -> None:
         self._request = request
         self._encode = provider.encode
@@ -126,17 +124,17 @@ class _Fitting:
     def repeated(self) -> Iterator[tuple[int, str]]:
         """Yield the places of the results that a later one repeats, the oldest first, and their notes."""
         later: dict[str, int] = {}
-        found: list[tuple[int, str]] = []
+        notes: list[tuple[int, str]] = []
         for place in reversed(self._results()):
             text = card_text(self._cards[place].content)
             if len(text) < MIN_LONG_TEXT:
                 continue
             if text in later:
                 again = self._cards[later[text]].card_id
-                found.append((place, f"[left out: said again below, by card {again}]"))
+                notes.append((place, f"[left out: said again below, by card {again}]"))
             else:
                 later[text] = place
-        yield from reversed(found)
+        yield from reversed(notes)
 
     def note(self, place: int, text: str, strategy: Strategy) -> None:
         """Replace a result by a note if that is shorter."""
@@ -228,7 +226,6 @@ class _Fitting:
 
 
 def _card_of_message(request: Request, message: Message) -> Card | None:
-    """Return the card of a message of the history."""
     entry = request.places.get(message.card_id or "") if message.layer == CHECKPOINT else None
     return None if entry is None else entry.slot.card
 
@@ -359,12 +356,9 @@ def insert_summary(card_ids: Sequence[str], places: Sequence[int], summary_id: s
 
 def find_summaries(slots: Sequence[Slot]) -> list[Card]:
     """Return the summaries of a box that name what they cover, the newest first."""
-    found = [
-        slot.card
-        for slot in slots
-        if slot.card is not None and slot.card.type == SUMMARY and _ids(slot.card, COVERS)
-    ]
-    return sorted(found, key=lambda card: (str(card.created_at or ""), card.card_id), reverse=True)
+    cards = [slot.card for slot in slots if slot.card is not None and slot.card.type == SUMMARY]
+    named = [card for card in cards if _ids(card, COVERS)]
+    return sorted(named, key=lambda card: (str(card.created_at or ""), card.card_id), reverse=True)
 
 
 def expand_summary(card_ids: Sequence[str], summary: Card) -> list[str]:
@@ -391,15 +385,11 @@ def _places_fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], a
 
 
 def _conversation_cards(slots: Iterable[Slot]) -> list[Card]:
-    """Return the cards of the conversation, each once."""
-    seen: set[str] = set()
-    cards: list[Card] = []
+    cards: dict[str, Card] = {}
     for slot in slots:
-        card = slot.card if slot.state == "present" else None
-        if card is not None and card.card_id not in seen and never_a_message(card) is None:
-            seen.add(card.card_id)
-            cards.append(card)
-    return cards
+        if slot.state == "present" and slot.card is not None and never_a_message(slot.card) is None:
+            cards.setdefault(slot.card_id, slot.card)
+    return list(cards.values())
 
 
 def _unit_stays(unit: Unit, cards: Sequence[Card], last: int, awaited: Collection[str]) -> bool:

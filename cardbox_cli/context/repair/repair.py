@@ -63,11 +63,11 @@ class RepairOutcome(msgspec.Struct, frozen=True):
     left: list[LintFinding]
 
 
-def repair(wanted: RepairRequest) -> RepairOutcome:
+def repair(request: RepairRequest) -> RepairOutcome:
     """Return the list without errors at its cards, by the rules of all providers."""
-    repairing = _Repair(wanted)
+    repairing = _Repair(request)
     while errors := repairing.errors():
-        here = [found for found in errors if repairing.is_here(found)]
+        here = [finding for finding in errors if repairing.is_here(finding)]
         if not here:
             break
         repairing.repair_errors(here)
@@ -77,91 +77,93 @@ def repair(wanted: RepairRequest) -> RepairOutcome:
 class _Repair:
     """The list after some passes."""
 
-    def __init__(self, wanted: RepairRequest) -> None:
-        self._wanted = wanted
-        self._author = wanted.author_id
-        self.places = changes.places_of(wanted.entries)
-        self._found: dict[int | str, LintFinding] = {}
+    def __init__(self, request: RepairRequest) -> None:
+        self._request = request
+        self._author = request.author_id
+        self.places = changes.places_of(request.entries)
+        self._findings: dict[int | str, LintFinding] = {}
 
     def errors(self) -> list[LintFinding]:
         """Return the errors of the rules, except at cards of other boxes."""
-        wanted = self._wanted
-        entries = [*wanted.before, *changes.entries_of(self.places, wanted.box_id)]
+        request = self._request
+        entries = [*request.before, *changes.entries_of(self.places, request.box_id)]
         findings = (
-            found
-            for provider in wanted.providers
-            for request in [request_of(entries, encode=provider.encode)]
-            for found in lint(entries, request, provider, awaited=wanted.awaited)
+            finding
+            for provider in request.providers
+            for made in [request_of(entries, encode=provider.encode)]
+            for finding in lint(entries, made, provider, awaited=request.awaited)
         )
         return [
-            found
-            for found in findings
-            if found.severity == "error" and (found.card_id is None or self.is_here(found))
+            finding
+            for finding in findings
+            if finding.severity == "error" and (finding.card_id is None or self.is_here(finding))
         ]
 
-    def is_here(self, found: LintFinding) -> bool:
-        return found.card_id is not None and found.box_id == self._wanted.box_id
+    def is_here(self, finding: LintFinding) -> bool:
+        return finding.card_id is not None and finding.box_id == self._request.box_id
 
     def repair_errors(self, errors: Sequence[LintFinding]) -> None:
         """Repair the errors of one type: missing cards and rewritable errors come before broken exchanges."""
         for repair_step in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
             if repair_step(errors):
                 return
-        self._give_up([found for found in errors if found.rule == errors[0].rule])
+        self._give_up([finding for finding in errors if finding.rule == errors[0].rule])
 
     def _drop_gone(self, errors: Sequence[LintFinding]) -> bool:
-        gone = [found for found in errors if self._place(found).card is None]
-        return self._drop({found.position or 0: found for found in gone})
+        gone = [finding for finding in errors if self._place(finding).card is None]
+        return self._drop({finding.position or 0: finding for finding in gone})
 
     def _rewrite(self, errors: Sequence[LintFinding]) -> bool:
         done: set[int] = set()
-        for found in errors:
-            card, at = self._place(found).card, found.position or 0
-            write = _REWRITES.get(found.rule)
+        for finding in errors:
+            card, at = self._place(finding).card, finding.position or 0
+            write = _REWRITES.get(finding.rule)
             if write is not None and card is not None and at not in done:
                 draft = write(card, self._author)
                 if draft is not None:
-                    self._put(at, draft, found)
+                    self._put(at, draft, finding)
                     done.add(at)
         return bool(done)
 
     def _rename(self, errors: Sequence[LintFinding]) -> bool:
         """Give calls ids of their own, and their results the same."""
-        found = next((found for found in errors if found.rule in _IDS), None)
-        if found is None:
+        finding = next((finding for finding in errors if finding.rule in _IDS), None)
+        if finding is None:
             return False
-        at = found.position or 0
+        at = finding.position or 0
         known = changes.exchanges_of(self.places)
         answers = [place for place, caller in known.results.items() if caller == at]
         ids = [text_at(call, "id") for call in list_of(known.messages[at].tool_calls)]
-        renamed = [self._rename_call(at, index, old, answers, found) for index, old in enumerate(ids) if old]
+        renamed = [
+            self._rename_call(at, index, old, answers, finding) for index, old in enumerate(ids) if old
+        ]
         return any(renamed)
 
-    def _rename_call(self, at: int, index: int, old: str, answers: list[int], found: LintFinding) -> bool:
+    def _rename_call(self, at: int, index: int, old: str, answers: list[int], finding: LintFinding) -> bool:
         """Give a call another id, and its answer too; return whether that was possible. The answer, the first
         of `answers` with the old id, is then removed from them."""
         card = self.places[at].card
         draft = None if card is None else changes.replace_call_id(card, index, new_id("tc"), self._author)
         if draft is None or draft.tool_calls is None:
             return False
-        self._put(at, draft, found)
+        self._put(at, draft, finding)
         for place in answers:
             result = self.places[place].card
             if result is not None and result.tool_call_id == old:
                 answer = changes.rewrite(result, self._author, tool_call_id=draft.tool_calls[index]["id"])
                 if answer is not None:
-                    self._put(place, answer, found)
+                    self._put(place, answer, finding)
                 answers.remove(place)
                 break
         return True
 
     def _join(self, errors: Sequence[LintFinding]) -> bool:
         """Make exchanges whole: the last places first, so that the earlier ones keep their numbers."""
-        torn = {found.position or 0: found for found in errors if found.rule in _TORN}
+        torn = {finding.position or 0: finding for finding in errors if finding.rule in _TORN}
         known = changes.exchanges_of(self.places)
         orphans = {
-            at: found
-            for at, found in torn.items()
+            at: finding
+            for at, finding in torn.items()
             if at in known.messages and known.messages[at].type == TOOL_RESULT and at not in known.results
         }
         if self._drop(orphans):
@@ -179,57 +181,57 @@ class _Repair:
                 moved |= self._move(at, caller, torn[at])
         return moved
 
-    def _close(self, at: int, known: changes.Exchanges, found: LintFinding) -> bool:
+    def _close(self, at: int, known: changes.Exchanges, finding: LintFinding) -> bool:
         """End the open calls of a card, except awaited ones."""
-        card, awaited = known.messages[at], self._wanted.awaited
+        card, awaited = known.messages[at], self._request.awaited
         calls = list_of(card.tool_calls)
         indexes = [index for index in known.open[at] if calls[index]["id"] not in awaited]
         if not indexes:
             return False
-        if not self._wanted.synthesizes:
+        if not self._request.synthesizes:
             draft = changes.drop_calls(card, indexes, self._author)
             if draft is None:
-                return self._drop({at: found})
-            self._put(at, draft, found)
+                return self._drop({at: finding})
+            self._put(at, draft, finding)
             return True
         end = known.end_of(at)
         for number, index in enumerate(indexes):
-            self._insert(end + number, changes.interrupted_result(calls[index], self._author), at, found)
+            self._insert(end + number, changes.interrupted_result(calls[index], self._author), at, finding)
         return True
 
-    def _move(self, at: int, caller: int, found: LintFinding) -> bool:
+    def _move(self, at: int, caller: int, finding: LintFinding) -> bool:
         place = self.places.pop(at)
         end = changes.exchanges_of(self.places).end_of(caller)
         self.places.insert(end, place)
         if end != at and place.origin is not None:
-            self._note(place, found)
+            self._note(place, finding)
         return end != at
 
     def _begin(self, errors: Sequence[LintFinding]) -> bool:
         """Let the conversation begin with the user."""
-        found = next((found for found in errors if found.rule == _BEGINNING), None)
-        if found is None:
+        finding = next((finding for finding in errors if finding.rule == _BEGINNING), None)
+        if finding is None:
             return False
-        at = found.position or 0
-        if self._wanted.synthesizes:
-            self._insert(at, changes.beginning_card(self._author), at, found)
+        at = finding.position or 0
+        if self._request.synthesizes:
+            self._insert(at, changes.beginning_card(self._author), at, finding)
             return True
         known = changes.exchanges_of(self.places)
         users = (place for place, card in known.messages.items() if place > at and is_user(card))
         end = next(users, len(self.places))
         early = (place for place in known.messages if at <= place < end)
-        return self._drop(dict.fromkeys(early, found))
+        return self._drop(dict.fromkeys(early, finding))
 
     def _give_up(self, errors: Sequence[LintFinding]) -> None:
         """Drop the imported originals of the cards; a card without one is dropped itself."""
         lost: dict[int, LintFinding] = {}
-        for found in {found.position or 0: found for found in errors}.values():
-            card = self._place(found).card
+        for finding in {finding.position or 0: finding for finding in errors}.values():
+            card = self._place(finding).card
             draft = None if card is None else changes.drop_original(card, self._author)
             if draft is None:
-                lost[found.position or 0] = found
+                lost[finding.position or 0] = finding
             else:
-                self._put(found.position or 0, draft, found)
+                self._put(finding.position or 0, draft, finding)
         self._drop(lost)
 
     # --- the list
@@ -237,10 +239,10 @@ class _Repair:
     def list_changes(self) -> list[changes.Change]:
         """Return the changes in the order of the old list; added cards come last."""
         now = {place.origin: place for place in self.places}
-        before = changes.places_of(self._wanted.entries)
+        before = changes.places_of(self._request.entries)
         changed = [self._change(place, now.get(place.origin)) for place in before]
         added = [
-            self._make_change("added", place, self._found[place.slot.card_id])
+            self._make_change("added", place, self._findings[place.slot.card_id])
             for place in self.places
             if place.origin is None
         ]
@@ -248,35 +250,35 @@ class _Repair:
 
     def _change(self, place: changes.CallPlace, now: changes.CallPlace | None) -> changes.Change | None:
         assert place.origin is not None
-        found = self._found.get(place.origin)
-        if found is None:
+        finding = self._findings.get(place.origin)
+        if finding is None:
             return None
         if now is None or now.draft is None:
-            return self._make_change("dropped" if now is None else "moved", place, found)
-        return self._make_change("rewritten", place, found, new=now.slot.card_id)
+            return self._make_change("dropped" if now is None else "moved", place, finding)
+        return self._make_change("rewritten", place, finding, new=now.slot.card_id)
 
     def _make_change(
-        self, kind: changes.ChangeKind, place: changes.CallPlace, found: LintFinding, new: str | None = None
+        self, kind: changes.ChangeKind, place: changes.CallPlace, finding: LintFinding, new: str | None = None
     ) -> changes.Change:
         return changes.Change(
             kind=kind,
             position=place.origin,
             card_id=place.slot.card_id,
             new_card_id=new,
-            rule=found.rule,
-            reason=found.message,
+            rule=finding.rule,
+            reason=finding.message,
         )
 
-    def _place(self, found: LintFinding) -> changes.CallPlace:
-        return self.places[found.position or 0]
+    def _place(self, finding: LintFinding) -> changes.CallPlace:
+        return self.places[finding.position or 0]
 
     def _drop(self, dropped: dict[int, LintFinding]) -> bool:
-        for at, found in dropped.items():
-            self._note(self.places[at], found)
+        for at, finding in dropped.items():
+            self._note(self.places[at], finding)
         self.places = [place for at, place in enumerate(self.places) if at not in dropped]
         return bool(dropped)
 
-    def _put(self, at: int, draft: CardDraft, found: LintFinding) -> None:
+    def _put(self, at: int, draft: CardDraft, finding: LintFinding) -> None:
         old = self.places[at]
         if old.draft is not None:
             # The card that it replaces is the stored one.
@@ -285,20 +287,20 @@ class _Repair:
             }
             kept = {key: value for key, value in draft.metadata.items() if key != changes.EDITED_FROM}
             draft = msgspec.structs.replace(draft, metadata={**kept, **origin})
-        self._note(old, found)
-        place = changes.new_place(draft, self._wanted.project_id, origin=old.origin, rule=_new_rule(old))
+        self._note(old, finding)
+        place = changes.new_place(draft, self._request.project_id, origin=old.origin, rule=_new_rule(old))
         if place.origin is None:
-            self._found[place.slot.card_id] = found
+            self._findings[place.slot.card_id] = finding
         self.places[at] = place
 
-    def _insert(self, at: int, draft: CardDraft, beside: int, found: LintFinding) -> None:
+    def _insert(self, at: int, draft: CardDraft, beside: int, finding: LintFinding) -> None:
         rule = _new_rule(self.places[beside])
-        place = changes.new_place(draft, self._wanted.project_id, origin=None, rule=rule)
+        place = changes.new_place(draft, self._request.project_id, origin=None, rule=rule)
         self.places.insert(at, place)
-        self._note(place, found)
+        self._note(place, finding)
 
-    def _note(self, place: changes.CallPlace, found: LintFinding) -> None:
-        self._found[place.slot.card_id if place.origin is None else place.origin] = found
+    def _note(self, place: changes.CallPlace, finding: LintFinding) -> None:
+        self._findings[place.slot.card_id if place.origin is None else place.origin] = finding
 
 
 def _new_rule(place: changes.CallPlace) -> str | None:
