@@ -13,7 +13,7 @@ from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair import fit as compressing
 from cardbox_cli.context.repair.changes import Change, ChangeKind, card_ids_of, drafts_of
 from cardbox_cli.context.repair.repair import RepairRequest, repair
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
 from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -46,13 +46,13 @@ class ActiveUser(msgspec.Struct, frozen=True):
 def active_users(database: Database, project_id: str, box_ids: Sequence[str]) -> list[ActiveUser]:
     """Return the active turns of agents that read or write one of these boxes."""
     heads = HeadStore(database, project_id)
-    found = []
+    users = []
     for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_ids):
         head = heads.get(agent_id)
         if head is not None and head.active_agent_turn_id == turn_id:
             waits = head.status in (DISPATCHED, SUSPENDED)
-            found.append(ActiveUser(turn_id, use, head.turn_epoch, waits))
-    return found
+            users.append(ActiveUser(turn_id, use, head.turn_epoch, waits))
+    return users
 
 
 def find_ancestors(database: Database, project_id: str, box_id: str) -> list[str]:
@@ -184,11 +184,11 @@ def read_covering(database: Database, project_id: str, box_id: str, *, keep: int
         awaited = awaited_calls(database, project_id, box.box_id, slots)
         entries = _entries(boxes, box.box_id, slots)
         if isinstance(keep, int):
-            found = compressing.select_covered(entries, keep, awaited)
+            selected = compressing.select_covered(entries, keep, awaited)
         else:
             budget = compressing.SummaryBudget(keep.tokens, keep.model, provider_named(DEFAULT))
-            found = compressing.select_covered_to_fit(entries, budget, awaited)
-    return CoveredBox(box=box, places=found.places, cards=found.cards)
+            selected = compressing.select_covered_to_fit(entries, budget, awaited)
+    return CoveredBox(box=box, places=selected.places, cards=selected.cards)
 
 
 def compress_box(
@@ -333,7 +333,6 @@ def _summary_change(card_id: str, reason: str, rule: str, position: int | None =
 
 def format_cards(project_id: str, cards: Collection[Card | CardDraft]) -> str:
     """Return the messages of these cards as people read them, for a command that writes the summary."""
-    from cardbox_cli.context.request import request_of
     from cardbox_cli.providers.formats import TEXT, encoder_of, text
 
     read = [card if isinstance(card, Card) else draft_as_card(card, project_id) for card in cards]

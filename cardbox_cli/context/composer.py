@@ -189,15 +189,14 @@ class ContextCollector:
     def _collected(self, sources: LayerSources, name: str, words: str | None) -> Layer:
         cards: Sequence[Card] = []
         text = ""
+        box_id = sources.profile_box_id
         limit = _MAX_FOUND + min(len(sources.held), _MAX_SKIPPED)
         if name == layers.KNOWLEDGE and words is not None and self._knowledge is not None:
             named = [*sources.here.knowledge_boxes, *sources.by_profile.knowledge_boxes]
             cards = _drop_held(self._knowledge.knowledge(words, limit, named), sources)
             text = knowledge_text(words, cards)
-        elif (
-            name == layers.EXPERIENCE and sources.profile_box_id is not None and self._experience is not None
-        ):
-            cards = _drop_held(self._experience.experience(sources.profile_box_id, limit), sources)
+        elif name == layers.EXPERIENCE and box_id is not None and self._experience is not None:
+            cards = _drop_held(self._experience.experience(box_id, limit), sources)
             text = experience_text(cards)
         elif name == layers.TODO:
             items = todo_items(sources.todo)

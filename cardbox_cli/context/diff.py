@@ -128,7 +128,6 @@ def _restore_lost_layers(request: Request, other: Request) -> Request:
 
 
 def _explain_known_texts(request: Request, provider: Provider) -> Explanation:
-    """Return the account of a request; an unknown text counts nothing."""
     account, lost = explain(request, provider), request.lost_layers
     if not any(line.layer in lost for line in account.messages):
         return account
@@ -140,7 +139,7 @@ def _explain_known_texts(request: Request, provider: Provider) -> Explanation:
     return msgspec.structs.replace(account, messages=lines, tokens=tokens, tokens_exact=False)
 
 
-class _ComparablePiece(NamedTuple):
+class _SentPiece(NamedTuple):
     """A part of a request, the rank of its section, and its value and bytes without cache marks."""
 
     piece: Piece
@@ -149,7 +148,7 @@ class _ComparablePiece(NamedTuple):
     sent: bytes
 
 
-def _difference(ones: Sequence[_ComparablePiece], others: Sequence[_ComparablePiece]) -> Difference:
+def _difference(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Difference:
     """Return the first piece of each, or only that of the earlier section, which the other request has no
     more of."""
     ranks = [rest[0].rank for rest in (ones, others) if rest]
@@ -160,9 +159,7 @@ def _difference(ones: Sequence[_ComparablePiece], others: Sequence[_ComparablePi
     return Difference(a=_show_differing_keys(b, a), b=_show_differing_keys(a, b))
 
 
-def _added_prefix(
-    ones: Sequence[_ComparablePiece], others: Sequence[_ComparablePiece]
-) -> Sequence[_ComparablePiece]:
+def _added_prefix(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Sequence[_SentPiece]:
     """Return the messages that `others` begin with, if `ones` have only parameters and the rest is equal."""
     more = len(others) - len(ones)
     if more <= 0 or any(each.rank != _REST for each in ones):
@@ -172,7 +169,7 @@ def _added_prefix(
     return added if is_pure and [each.sent for each in rest] == [each.sent for each in ones] else ()
 
 
-def _show_differing_keys(other: _ComparablePiece, one: _ComparablePiece) -> Piece:
+def _show_differing_keys(other: _SentPiece, one: _SentPiece) -> Piece:
     """Return the piece `one` with the keys that differ from those of another with the same text, even in
     order only."""
     if not isinstance(one.value, dict) or not isinstance(other.value, dict):
@@ -183,7 +180,7 @@ def _show_differing_keys(other: _ComparablePiece, one: _ComparablePiece) -> Piec
     return msgspec.structs.replace(one.piece, differing=differing)
 
 
-def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_ComparablePiece]:
+def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_SentPiece]:
     """Yield all pieces in the order of the cache; parameters that it does not depend on come last."""
     body, before = provider.body(request), provider.cached_parameters
     yield _comparable("model", _MODEL, body.get("model"))
@@ -201,7 +198,7 @@ def _pieces(request: Request, account: Explanation, provider: Provider) -> Itera
     yield from (_comparable(name, _REST, besides[name]) for name in rest)
 
 
-def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _ComparablePiece:
+def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _SentPiece:
     section, number, body, places = sent
     lines = [account.messages[place] for place in places]
     return _comparable(
@@ -225,7 +222,7 @@ def _comparable(
     number: int = 1,
     lines: Sequence[MessageLine | ToolLine] = (),
     **known: Any,
-) -> _ComparablePiece:
+) -> _SentPiece:
     """Return the piece of a value of the body; `known` has fields of it that its JSON lacks."""
     piece = Piece(
         section=section,
@@ -237,7 +234,7 @@ def _comparable(
     bare = _remove_cache_marks(value)
     # A text that is a hash is not the one that has it.
     kind = section if piece.sha256 is None else f"{section} by hash"
-    return _ComparablePiece(piece, rank, bare, kind.encode() + exact_json.encode(bare))
+    return _SentPiece(piece, rank, bare, kind.encode() + exact_json.encode(bare))
 
 
 def _remove_cache_marks(value: Any) -> Any:
@@ -249,7 +246,7 @@ def _remove_cache_marks(value: Any) -> Any:
     return bare
 
 
-def _extent(pieces: Sequence[_ComparablePiece]) -> Extent:
+def _extent(pieces: Sequence[_SentPiece]) -> Extent:
     messages = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
     return Extent(
         messages=len(messages),

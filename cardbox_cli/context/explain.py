@@ -108,8 +108,6 @@ class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolLine(msgspec.Struct, frozen=True):
-    """The account of a tool, as its definition is stored."""
-
     name: str | None
     characters: int
     tokens: int

@@ -188,14 +188,13 @@ def unsent_of_message(body: Mapping[str, Any], sent: Collection[str] = ()) -> It
 
 _SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
-_PART_KEYS = {"text": ("text",), "image_url": ("image_url",), "input_audio": ("input_audio",)}
-_PART_KEYS |= {"file": ("file",), "refusal": ("refusal",)}
+# The types of parts; the content of each is at the key with its name.
+_PART_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
 
 
 def unsent_keys(part: Any) -> Iterator[str]:
     """Yield the keys of a part that its type does not have, in words."""
-    known = _PART_KEYS.get(kind(part))
-    for key in sorted(part.keys() - {"type", *known}) if known is not None else ():
+    for key in sorted(part.keys() - {"type", kind(part)}) if kind(part) in _PART_TYPES else ():
         yield f"the key {key!r} of a part of type {kind(part)!r} is not sent"
 
 

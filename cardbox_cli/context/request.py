@@ -100,9 +100,7 @@ class BoxContents(msgspec.Struct):
 
 
 def read_contents(
-    entries: Iterable[RequestEntry],
-    conversation: "WholeHistory | PackedHistory",
-    own: Container[str] = (),
+    entries: Iterable[RequestEntry], conversation: "WholeHistory | PackedHistory", own: Container[str] = ()
 ) -> BoxContents:
     """Read each card once, at its first place. `own` has the ids of cards that the turn itself wrote."""
     held: set[str] = set()

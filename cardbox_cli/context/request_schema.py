@@ -31,12 +31,7 @@ from cardbox_cli.text.error_messages import json_type
 # The mistakes: in the request's own keys, in keys within it, in the type of a value, in a choice of values,
 # or in a bound.
 Sort: TypeAlias = Literal[
-    "parameter-unknown",
-    "key-unknown",
-    "key-missing",
-    "value-invalid",
-    "value-unknown",
-    "value-out-of-range",
+    "parameter-unknown", "key-unknown", "key-missing", "value-invalid", "value-unknown", "value-out-of-range"
 ]
 # The mistakes that a newer version of the package may allow.
 UNKNOWN = ("parameter-unknown", "key-unknown", "value-unknown")

@@ -44,8 +44,6 @@ _MAX_CARDS = 60
 
 
 class DrawnCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A card in a request: its layer, its tokens, and a note `about` it."""
-
     card_id: str
     about: str
     layer: str

@@ -313,11 +313,9 @@ class _Ledger:
         if before is None or not length:
             return 0
         length = min(length, kept_before_lost(before.request, request))
-        return (
-            sum(part.tokens for part in self._now[:length])
-            if length < len(self._now)
-            else self._present["layer"].total()
-        )
+        if length == len(self._now):
+            return self._present["layer"].total()
+        return sum(part.tokens for part in self._now[:length])
 
     def _dropped_parts(self, length: int) -> list[SentPart]:
         """Remove the messages behind the first `length`, which the next request lacks, and return them."""

@@ -151,8 +151,6 @@ def money(steps: Sequence[StepCost], prices: Prices) -> Money:
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """An account and its conclusions: the shares of cards, findings, the first break, money."""
-
     account: Account
     cards: list[CardShare]
     findings: list[CostFinding]

@@ -133,8 +133,6 @@ class CostRules:
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A card that proves a finding: its place, its tokens, and the number of requests with it."""
-
     card_id: str | None
     box_id: str | None
     position: int | None

@@ -345,7 +345,6 @@ def _split_exchanges(subject: Subject) -> Iterator[Hit]:
 
 
 def _separate_pairs(subject: Subject) -> Iterator[tuple[RequestEntry, RequestEntry, str | None, str]]:
-    """Yield the entries of calls and results that are a pair but not neighbours, and what is between them."""
     for call_place, place, between in subject.apart:
         where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
         entry, card, _ = subject.history.messages[place]

@@ -526,9 +526,7 @@ _enter_rule(
     "add what is missing",
 )
 _enter_rule(
-    "value-invalid",
-    "A value of another kind than the provider takes there.",
-    "write what is wanted there",
+    "value-invalid", "A value of another kind than the provider takes there.", "write what is wanted there"
 )
 _enter_rule(
     "value-out-of-range",

@@ -89,18 +89,15 @@ class History:
             if call.id:
                 self._pairer.add_call(len(self.messages), call.id)
         if card.type == TOOL_RESULT:
-            self._note_answer(entry, card)
+            if is_named_result(card):
+                self.named_results.append(card)
+            if card.tool_call_id:
+                self._pairer.add_result(len(self.messages), card.tool_call_id)
+            else:
+                self.unaddressed.append((entry, card))
         text = content.text if type(content) is TextContent else _result_text(content)
         if len(text) >= MIN_LONG_TEXT:
             self.long_texts.append((entry, text))
-
-    def _note_answer(self, entry: RequestEntry, card: Card) -> None:
-        if is_named_result(card):
-            self.named_results.append(card)
-        if card.tool_call_id:
-            self._pairer.add_result(len(self.messages), card.tool_call_id)
-        else:
-            self.unaddressed.append((entry, card))
 
     def _note_message(self, noted: CardMessage) -> None:
         _, card, message = noted
