@@ -34,8 +34,7 @@ from cardbox_cli.store.in_use import BoxUseStore
 
 
 class ActiveUser(msgspec.Struct, frozen=True):
-    """A turn whose head points to a box: its use, its epoch, and whether the turn waits and can get another
-    box."""
+    """A turn whose head points to a box: its use, its epoch, and whether it waits and can get another box."""
 
     agent_turn_id: str
     use: str
@@ -56,8 +55,7 @@ def active_users(database: Database, project_id: str, box_ids: Sequence[str]) ->
 
 
 def find_ancestors(database: Database, project_id: str, box_id: str) -> list[str]:
-    """Return the box and its ancestors, the nearest first, at most `_MAX_SUMMARIES`: a repair can follow a
-    repair."""
+    """Return the box and its ancestors, the nearest first, at most `_MAX_SUMMARIES` boxes."""
     boxes = BoxStore(database, project_id)
     found, level = list[str](), [box_id]
     while level and len(found) < _MAX_SUMMARIES:
@@ -73,8 +71,7 @@ _MAX_SUMMARIES = 20
 
 
 def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
-    """Return the calls of the box whose results are still to come: those of the active turn that writes
-    it."""
+    """Return the calls of the box whose results the active turn that writes it still awaits."""
     writers = {
         user.agent_turn_id for user in active_users(database, project_id, [box_id]) if user.use == "output"
     }
@@ -132,10 +129,10 @@ def repair_box(
     turn: Mapping[str, str] = {},
     dry_run: bool = False,
 ) -> tuple[RepairedBox, list[LintFinding]]:
-    """Write a new box that none of these providers refuses; return it with the errors that no
-    change repairs.
+    """Write a new box that none of these providers refuses; return it with the errors that are
+    left.
 
-    If such an error is left, nothing is written. The boxes `before` precede it in the request; `turn` is the
+    If an error is left, nothing is written. The boxes `before` precede it in the request; `turn` is the
     metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
     """
     with database.snapshot() if dry_run else database.transaction():
@@ -171,11 +168,11 @@ class MaxTokens(msgspec.Struct, frozen=True):
 
 
 def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> CoveredBox:
-    """Return what a summary of the box would replace: all but the last `keep` messages, or all but so few
+    """Return what a summary of the box would replace: all but `keep` messages, or enough to fit the
     tokens.
 
-    Nothing is covered if there are no more tokens than that. Raises NotFound for an unknown box, InvalidInput
-    if nothing can be covered.
+    Nothing is covered if the tokens fit. Raises NotFound for an unknown box, InvalidInput if nothing can be
+    covered.
     """
     with database.snapshot():
         boxes = BoxStore(database, project_id)
@@ -233,8 +230,7 @@ def skip_compression(covering: CoveredBox) -> CompressedBox:
 
 
 def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> RepairedBox:
-    """Write a new box with the covered cards instead of all summaries, as the compressed boxes had
-    them.
+    """Write a new box with the covered cards instead of all summaries, in their old order.
 
     Ids of cards that are gone meanwhile are included. Raises InvalidInput if no summary names what it covers,
     or if one covers itself.

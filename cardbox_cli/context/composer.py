@@ -133,8 +133,8 @@ class LayerSources(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the collector.
 
     `todo` are the slots of todo items, `makers` the cards of layers, `held` the ids of all cards. `here` is
-    what the caller requests, `by_profile` what the profile requests. `share` is the switch of sharing, None
-    if not set.
+    what the caller requests, `by_profile` what the profile requests. `share` is the switch of sharing, if
+    set.
     """
 
     todo: Sequence[Slot]
@@ -224,8 +224,7 @@ def _candidates(sources: LayerSources) -> Iterator[str]:
 
 
 def _refusal(sources: LayerSources, name: str) -> str | None:
-    """Return why the layer `name` is left out, or None. Raises InvalidInput if the caller requested it by
-    name."""
+    """Return why the layer `name` is left out, or None. Raises InvalidInput if the caller requested it."""
     process = sources.process
     if not process.allows(name):
         if name in sources.here.names:
@@ -279,13 +278,14 @@ def compose(
     layout: layers.Layout = "default",
     compression: Literal["before", "after"] = "before",
 ) -> _Messages:
-    """Return the messages of one LLM call. Empty layers make none; unknown ones follow the known, sorted.
+    """Return the messages of one LLM call. Empty layers make none; unknown ones follow the known,
+    sorted.
 
     The layout "cache" puts layers that change with each call behind the history, next to the query, to keep
     the cached prefix long. `compression` puts the summary before or after the history.
 
-    Raises InvalidInput for a layer whose name does not end in `__context`, and DuplicateQuery for a query
-    that ends the history.
+    Raises InvalidInput for a layer without the ending `__context`, DuplicateQuery for a query that ends the
+    history.
     """
     for name in contexts:
         layers.check_layer(name)

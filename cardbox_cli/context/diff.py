@@ -149,8 +149,7 @@ class _SentPiece(NamedTuple):
 
 
 def _difference(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Difference:
-    """Return the first piece of each, or only that of the earlier section, which the other request has no
-    more of."""
+    """Return the first piece of each; only that of the earlier section if the sections differ."""
     ranks = [rest[0].rank for rest in (ones, others) if rest]
     a, b = (rest[0] if rest and rest[0].rank == min(ranks) else None for rest in (ones, others))
     is_known = not any(each is not None and each.piece.sha256 for each in (a, b))
@@ -170,8 +169,7 @@ def _added_prefix(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> S
 
 
 def _show_differing_keys(other: _SentPiece, one: _SentPiece) -> Piece:
-    """Return the piece `one` with the keys that differ from those of another with the same text, even in
-    order only."""
+    """Return the piece `one` with the keys that differ from those of another, even if only in order."""
     if not isinstance(one.value, dict) or not isinstance(other.value, dict):
         return one.piece
     sides = [{key: exact_json.encode(each) for key, each in side.value.items()} for side in (one, other)]

@@ -46,8 +46,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 def losses(request: Request, provider: Provider) -> list[Loss]:
-    """Return the losses of the request's cards in their order, and of its config, in the body for
-    `provider`."""
+    """Return what the body for `provider` lacks of the request's cards, in their order, and of its config."""
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
     moved = [Loss(card_id, what) for card_id, what in provider.losses_in_request(request)]
     return moved + losses_of(filter(may_lose, answering(cards)), request, provider)
@@ -92,8 +91,7 @@ def may_lose(card: Card) -> bool:
 
 
 def is_looked_at(card: Card) -> bool:
-    """Return whether a request's losses may depend on this card: without the others, `losses` are the
-    same."""
+    """Return whether a request's losses may depend on this card, so that `losses` needs it."""
     return may_lose(card) or card_type(card.type).is_late
 
 

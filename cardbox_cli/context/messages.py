@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of a request in its format, with its layer and its card. Neighbours with the same `group`
-    are parts of one message."""
+    """A message of a request, with its layer and its card. Neighbours of one `group` are parts of one
+    message."""
 
     layer: str
     body: dict[str, Any]

@@ -49,8 +49,7 @@ class SentMessage(NamedTuple):
 
 
 class ExchangedIds(NamedTuple):
-    """The ids of the calls that a sent message makes, and of the calls that it answers; "" for a missing
-    id."""
+    """The ids of the calls that a sent message makes, and of those that it answers; "" for a missing id."""
 
     calls: Sequence[str] = ()
     answers: Sequence[str] = ()
@@ -251,7 +250,7 @@ class Provider(ABC):
         return self.format
 
     def own_facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about one of its models; none about another provider's, which a gateway may serve
+        """Return the facts about one of its models; none about others, which a gateway may serve
         differently."""
         is_own = self._registry.model_provider(model) in (None, self.models_of)
         return self.facts(model) if is_own else UNKNOWN_MODEL
@@ -326,10 +325,10 @@ class MessageFiles(ABC):
     """A reader and writer of files with a list of a provider's messages.
 
     `roles` are those of messages. `system_keys` hold a system prompt outside of the messages, the usual key
-    first. `request_keys` occur only in requests to this provider; the lint examines the `parameters` of a
-    request; `endpoints` are the ends of the addresses of requests. An llm_config keeps only those
+    first. `request_keys` occur only in requests to this provider; `endpoints` are the ends of the addresses
+    of requests. The lint examines the `parameters` of a request. An llm_config keeps only those
     `nested_parameters` that no other format has. `checks_roles`: only `problem` decides whether a value is a
-    message, in any role.
+    message.
     """
 
     shape: MessageShape = CHAT_SHAPE
@@ -426,8 +425,7 @@ class AnswerReader(ABC):
         return response.get("usage")
 
     def error(self, value: Body) -> str | None:
-        """Return the error that a value reports as only this provider does; None for others, such as
-        `{"error": …}`."""
+        """Return the error that a value reports as only this provider does; None for `{"error": …}`."""
         return None
 
     def is_own(self, message: Body) -> bool:
@@ -439,5 +437,4 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
-        """Return the cards of a message, its calls under the ids that `own_ids` returns. Raises
-        MalformedAnswer."""
+        """Return the cards of a message, with the ids of `own_ids` for its calls. Raises MalformedAnswer."""

@@ -144,10 +144,8 @@ class WholeHistory:
         return entry
 
     def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
-        """Return the messages of the cards, and the cards that make none.
-
-        With a reason `left_out_as`, only cards that were packed for the turn, and its own, make messages.
-        """
+        """Return the messages of the cards, and the cards that make none. With a reason `left_out_as`, only
+        cards that were packed for the turn, and its own, make messages."""
         messages: list[Message] = []
         without: list[Omitted] = []
         calls = OtherCalls()
@@ -277,8 +275,8 @@ def request_of(
     own: Container[str] = (),
     takes_all: bool = False,
 ) -> Request:
-    """Return the request that the cards of boxes make, in their order; a card counts once, at its first
-    place.
+    """Return the request that the cards of boxes make, in order; a card counts at its first place
+    only.
 
     `encode` makes the message of a card. A process without history gets only what was packed for it and the
     cards of `own`, which the turn itself wrote; `takes_all` sends everything. A card that a turn wrote is

@@ -144,8 +144,8 @@ class Schema:
                 yield from self._check(item, others, (*place, key))
 
     def _check_alternatives(self, value: Any, wanted: Sequence[_Type], place: Place) -> Iterator[Misfit]:
-        """Yield the misfits by the alternative that an object names by its type or role, or else by the
-        nearest."""
+        """Yield the misfits by the alternative that an object's type or role names, else by the nearest
+        one."""
         fitting = [each for each in wanted if self._fits(value, each)]
         if not fitting:
             yield self._type_misfit(value, wanted, place)

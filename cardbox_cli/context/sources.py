@@ -67,8 +67,7 @@ def mark_failed(card: CardDraft) -> CardDraft:
 
 
 def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, Any] | None:
-    """Return the original without its content, under `key`, if this card comes from that format and begins
-    it."""
+    """Return the original without its content, under `key`, if this card begins it and has this format."""
     source = card.metadata.get(key)
     if not isinstance(source, dict):
         return None
@@ -82,8 +81,7 @@ def group(card: Card | CardDraft) -> str | None:
 
 
 def is_named_result(card: Card | CardDraft) -> bool:
-    """Return whether the original of a tool's result has the tool's name; cbx itself adds it to all
-    results."""
+    """Return whether an imported tool's result has a tool's name; cbx itself adds one to all results."""
     return FUNCTION_NAME in card.metadata and card.metadata.get("author_id") == AUTHOR
 
 

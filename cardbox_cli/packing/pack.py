@@ -43,8 +43,7 @@ Fit: TypeAlias = Callable[["list[RequestEntry]"], "FittedRequest"]
 
 
 class PackResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A packed context box; after a dry run, `context_box_id` is None. `fitted` has the changes for a token
-    limit."""
+    """A packed context box; `context_box_id` is None after a dry run, `fitted` None without a token limit."""
 
     context_box_id: str | None
     profile_box_id: str
@@ -82,9 +81,9 @@ class Packing(msgspec.Struct, frozen=True):
 
         Without a digest, inherited cards are only read if the recipe's limits need them; `verify` then cannot
         detect changed contents. `look` gets every position when its card is read for the digest; few are in
-        memory at a time. `check` gets the lint findings of the profile's box and the new context box, which
-        has no id yet; an error that it raises stops the pack. `fit` fits the request into a token limit; the
-        plan lists what it leaves out.
+        memory at a time. `check` gets the lint findings of the profile's box and the new box, which has no id
+        yet; an error that it raises stops the pack. `fit` fits the request into a token limit; the plan lists
+        what it leaves out.
 
         Raises BadRequest for arguments that break the recipe's rules, NotFound for an unknown profile or box;
         no row remains then.
@@ -226,8 +225,8 @@ def pack_context(
     *,
     with_digest: bool = True,
 ) -> tuple[str, str, list[str]]:
-    """Pack a context box; return (context_box_id, profile_box_id, card_ids), the latter in the order of the
-    box.
+    """Pack a context box; return (context_box_id, profile_box_id, card_ids), the ids in the box's
+    order.
 
     `handover` is a recipe as a mapping, validated like a file. With `conn`, everything joins the caller's
     transaction; otherwise it is a transaction on the database of the environment.

@@ -1,10 +1,10 @@
-"""The costs of a series of requests by step, layer, card type, tool and card, and the savings of a prefix
-cache.
+"""The costs of a series of requests by step, layer, card type, tool and card, and what a cache
+saves.
 
 Pure. A source of requests (a turn, an agent, the answers in a box) passes a list of `Sent`. Requests of one
 source share their message objects, so that each message is examined once. `context/explain` counts the
-tokens: the sums over the steps are the tokens of the requests. A cache keeps the beginning that a request
-shares with the one before, tools first.
+tokens: the sums over the steps are the tokens of the requests. A prefix cache keeps the beginning that a
+request shares with the one before, tools first.
 """
 
 from collections import Counter
@@ -37,12 +37,11 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The change from one request of a series to the next. `kept` counts the shared messages at the
+    """The change from one request of a series to the next. `kept` counts the messages at the shared
     beginning.
 
     `gone` are the later messages of the earlier request, `added` those of the later one. `same_frame`: model,
-    tools and parameters are the same. `breaks`: a prefix cache loses more than texts that always come after
-    the history.
+    tools and parameters are the same. `breaks`: a cache loses more than texts that always follow the history.
     """
 
     kept: int
@@ -61,12 +60,8 @@ def series_changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
 
 
 def answered_requests(request: Request, provider: Provider) -> Sequence[Sent]:
-    """Return the requests that the answers of a request's history answered, each with the layers of the
-    request.
-
-    An answer is a run of messages of the model. The request itself is the last unless its history ends with
-    an answer.
-    """
+    """Return the requests that the answers in a request's history answered, all with its layers. An answer is
+    a run of messages of the model. The request is the last one unless an answer ends its history."""
     start, end = history_of(request.messages)
     roles = [message.body.get("role") for message in request.messages[start:end]]
     # The places at which an answer begins.
@@ -140,8 +135,7 @@ def count_common(ones: Sequence[Message], others: Sequence[Message]) -> int:
 
 
 def kept_before_lost(before: Request, request: Request) -> int:
-    """Return the number of messages before the first layer whose hashes differ and whose texts are
-    unknown."""
+    """Return the number of messages before the first layer with an unknown text and different hashes."""
     start, _ = history_of(request.messages)
     names = before.lost_layers.keys() | request.lost_layers.keys()
     texts = {name: "" for name in names if before.lost_layers.get(name) != request.lost_layers.get(name)}
@@ -194,7 +188,7 @@ class SentTool(msgspec.Struct, kw_only=True):
 
 
 class StepCost(msgspec.Struct, frozen=True, kw_only=True):
-    """One request: its tokens as `render --explain` counts them; `estimated` of them are an
+    """One request: its tokens as `render --explain` counts them, `estimated` of them by an
     estimate.
 
     A prefix cache with the request before it keeps `kept` of them, and `new` must be read. `layers` has the
@@ -299,20 +293,19 @@ class _Ledger:
             change = SeriesChange(kept=0, gone=gone, added=added, same_frame=False, breaks=True)
         for part in self._dropped_parts(len(self._now) - len(change.gone)):
             self._count(part, -1)
-        beginning = len(self._now)
-        kept_of = self._beginning(beginning, change, before, request)
+        cached_tokens = self._cached_tokens(before, request)
         for message in change.added:
             part = self._part(message, costs.message_cost(message), request)
             self._parts.append(part)
             self._now.append(part)
             self._count(part, 1)
-        self._close(sent, change, costs, kept_of)
+        self._close(sent, change, costs, cached_tokens)
 
-    def _beginning(self, length: int, change: SeriesChange, before: Sent | None, request: Request) -> int:
+    def _cached_tokens(self, before: Sent | None, request: Request) -> int:
         """Return the tokens of the messages that a prefix cache holds."""
-        if before is None or not length:
+        if before is None:
             return 0
-        length = min(length, kept_before_lost(before.request, request))
+        length = min(len(self._now), kept_before_lost(before.request, request))
         if length == len(self._now):
             return self._present["layer"].total()
         return sum(part.tokens for part in self._now[:length])
@@ -348,13 +341,13 @@ class _Ledger:
             first=len(self.steps),
         )
 
-    def _close(self, sent: Sent, change: SeriesChange, costs: TokenCosts, kept_of_messages: int) -> None:
+    def _close(self, sent: Sent, change: SeriesChange, costs: TokenCosts, cached_tokens: int) -> None:
         request = sent.request
         of_tools = [(tool_name(tool) or NONE, costs.tool_cost(tool)) for tool in request.tools]
         reply = costs.reply if request.messages else Cost("", 0, 0)
         tool_tokens = sum(cost.tokens for _, cost in of_tools)
         tokens = self._present["layer"].total() + tool_tokens + reply.tokens
-        kept = kept_of_messages + tool_tokens if self.steps and change.same_frame else 0
+        kept = cached_tokens + tool_tokens if self.steps and change.same_frame else 0
         beside = self._other_counts(of_tools, reply)
         for name, present in self._present.items():
             self._sums[name].update(present)
@@ -377,8 +370,7 @@ class _Ledger:
         )
 
     def _other_counts(self, of_tools: Iterable[tuple[str, Cost]], reply: Cost) -> dict[str, Counter[str]]:
-        """Return the tokens of everything but messages: the tools' definitions and the beginning of the
-        reply."""
+        """Return the tokens of everything but messages: tool definitions and the beginning of the reply."""
         beside: dict[str, Counter[str]] = {name: Counter() for name in self._present}
         for name, cost in of_tools:
             known = self.tools.setdefault(name, SentTool(name=name, tokens=cost.tokens))
@@ -408,8 +400,7 @@ class _Ledger:
 
 
 class CardShare(msgspec.Struct, frozen=True, kw_only=True):
-    """The share of a card: its `tokens` once, the number of requests with it, and the tokens in all of
-    them."""
+    """The share of a card: its `tokens` once, the requests with it, and the tokens in all of them."""
 
     card_id: str | None
     box_id: str | None

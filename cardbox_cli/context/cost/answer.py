@@ -20,13 +20,11 @@ _BEFORE, _AFTER = 40, 80
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
-    """The first request that does not continue the one before; `a_step` and `b_step` are numbers in the
-    series.
+    """The first request that does not continue the one before; steps are numbers in the series.
 
     `section`, `number`, `layer` and `card_id` name the piece that differs. Both texts share `character`
     characters; `before` is the end of these, `a` and `b` are the continuations. If only a text's hash is
-    known, `character` is None, as is a missing side. `lost` counts the tokens of the earlier request from
-    there on.
+    known, `character` is None, as is a missing side. `lost` counts the later tokens of the earlier request.
     """
 
     a_step: int
@@ -113,11 +111,8 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Money(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of requests: `amount` with a prefix cache, `without_cache` otherwise.
-
-    `unpriced` are the models without a known price: their requests are not included. Both amounts are None if
-    no request has a price.
-    """
+    """The cost of requests: `amount` with a prefix cache, `without_cache` otherwise. Both are None if no
+    request has a price. They do not include requests of the `unpriced` models."""
 
     currency: str
     amount: Decimal | None

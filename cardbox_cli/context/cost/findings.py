@@ -11,7 +11,6 @@ from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.explain import TokenCosts
 from cardbox_cli.context.messages import is_user
 from cardbox_cli.context.parts import arguments_of, arguments_text, called_function, list_of, text_at
-from cardbox_cli.context.repair.fit import Strategy
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import card_text
@@ -19,6 +18,10 @@ from cardbox_cli.model.pairing import pair_calls
 from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 # --- commands
+
+
+# The strategies of `cbx render --fit`.
+Strategy = Literal["oldest", "largest-results", "duplicates"]
 
 
 class FixCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +89,8 @@ _LINES = {
 
 
 class CostHit(msgspec.Struct, frozen=True, kw_only=True):
-    """A hit of a rule: a message, the messages of the series that prove it, and the wasted
-    `tokens`.
-
-    `mend` is a command that helps, if any. `steps` are the steps of the finding, from 1. `remedy` replaces
-    the rule's own.
-    """
+    """A hit of a rule: a message, the messages that prove it, and the wasted `tokens`. `mend` is a command
+    that helps, `steps` are numbers from 1, `remedy` replaces the rule's own."""
 
     message: str
     tokens: int

@@ -1,9 +1,7 @@
-"""The rules about costs, and the function that runs all. Pure: the same account gives the same
-findings.
+"""The rules about costs, and the function that runs all. Pure.
 
 Only what the model wrote later shows what it needed of a result. So a result counts as used if the model
-writes words that only the result has: ids and numbers, such as names of flights, orders or files, show it
-best.
+writes words that only the result has. Ids and numbers, such as names of flights or files, show it best.
 """
 
 import re
@@ -87,12 +85,8 @@ class _KnownWords:
 
 
 def _is_used(subject: CostSubject, brought: set[str], known: _KnownWords, place: int) -> bool:
-    """Return whether the model later wrote a word of a result at `place` that no earlier message
-    has.
-
-    Also true if it soon wrote several words that it had not written itself, or one name with a number that
-    was not in what it was asked.
-    """
+    """Return whether the model later wrote a word of a result at `place` that no earlier message has. Also
+    true if it soon wrote several words that were new to it, or a name with a number that it was not given."""
     of_model = subject.written_words
     soon = 0
     for word in brought:

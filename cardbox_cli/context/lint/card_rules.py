@@ -306,8 +306,7 @@ def _repeated_results(subject: Subject) -> Iterator[Hit]:
 
 
 def _orphans(subject: Subject) -> Iterator[tuple[RequestEntry, str | None, bool]]:
-    """Yield the results that answer no call, and whether an earlier call with their id is already
-    answered."""
+    """Yield the results that answer no call, and whether an earlier call has their id and its answer."""
     called: set[str] = set()
     orphans = set(subject.history.pairing.orphans)
     if not orphans:

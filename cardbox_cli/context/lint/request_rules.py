@@ -462,7 +462,7 @@ def _volatile_texts(subject: Subject) -> Iterator[Hit]:
 
 @CACHING.warning("tool-order", remedy="put the tools on one card, or in the order of their names")
 def _tool_order(subject: Subject) -> Iterator[Hit]:
-    """Tools from several cards, not in the order of their names: another order of the cards is another
+    """Tools from several cards, not in the order of their names: other orders of the cards change the
     prefix."""
     if len(subject.offered) < 2:
         return

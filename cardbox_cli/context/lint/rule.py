@@ -165,8 +165,7 @@ class Subject:
     _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def view(self, make: "Callable[[Subject], _View]") -> _View:
-        """Return what `make` makes of the subject, made once. A provider's own rules share values like
-        this."""
+        """Return what `make` makes of the subject, made once: a provider's own rules share such values."""
         if make not in self._views:
             self._views[make] = make(self)
         view: _View = self._views[make]
@@ -380,12 +379,11 @@ def lint(
     logged: Logged | None = None,
     warned: Container[str] = (),
 ) -> list[LintFinding]:
-    """Return what the rules of `provider` find, in the order of the boxes; findings about the whole request
-    last.
+    """Return what the rules of `provider` find, in the order of the boxes, then about the whole
+    request.
 
     `request` was made of these very `entries`, and is in the provider's format. Calls that are `awaited` need
-    no result yet. `logged` is the request as a file has it. Errors of the rules in `warned` are only
-    warnings.
+    no result yet. `logged` is the request as a file has it. Errors of the rules in `warned` become warnings.
     """
     subject = Subject(provider, entries, request, awaited, logged)
     hits = [(rule, entry, words) for rule in provider.rules() for entry, words in rule.find(subject)]

@@ -49,8 +49,7 @@ _OWN = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
 
 def editable_text(card: Card) -> str:
-    """Return the text of a card, or else its content as JSON. Raises InvalidCard for content of a class that
-    cbx cannot write."""
+    """Return the text of a card, or else its content as JSON. Raises InvalidCard for an unknown class."""
     content = card.content
     if isinstance(content, TextContent):
         return content.text
@@ -218,8 +217,7 @@ def _first_messages(places: Sequence[CallPlace]) -> dict[int, Card]:
 
 
 def _indexes(card: Card, ids: Sequence[str]) -> list[int]:
-    """Return the indexes of the last calls with these ids: a result answers the first of two calls with its
-    id."""
+    """Return the indexes of the last calls with these ids: a result answers the first of two with its id."""
     left, indexes = list(ids), []
     for index, call in reversed(list(enumerate(list_of(card.tool_calls)))):
         call_id = text_at(call, "id")
@@ -290,8 +288,8 @@ _BEGINNING = "(What was said before is not kept.)"
 
 
 def rewrite(card: Card, author_id: str, *, content: Content | None = None, **fields: Any) -> CardDraft | None:
-    """Draft the card with other content, or with its own fields only; None for content that cbx cannot
-    write."""
+    """Draft the card with other content, or with its own fields only; None for content of an unknown
+    class."""
     new_content = content or card.content
     if new_content is None or isinstance(new_content, dict):
         return None
@@ -313,8 +311,8 @@ def drop_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft 
 
 
 def wrap_arguments(card: Card, author_id: str) -> CardDraft | None:
-    """Draft the card with an object as the arguments of each call: others become its `_raw`. None if all of
-    them are objects."""
+    """Draft the card with objects as arguments of all calls: others become `_raw`. None if all are
+    objects."""
     calls = [_wrap_call_arguments(call) for call in list_of(card.tool_calls)]
     return rewrite(card, author_id, tool_calls=calls) if calls != card.tool_calls else None
 

@@ -113,8 +113,8 @@ class _Fitting:
         return bool(self._cards) and len(self._gone) == len(self._request.messages)
 
     def largest(self) -> Iterator[tuple[int, str]]:
-        """Yield the places of the results, the largest first, and their notes; not those that the model is
-        about to read."""
+        """Yield the places of the results, the largest first, and their notes; not those that are still to be
+        read."""
         last = self._last_answers()
         results = [place for place in self._results() if place not in last]
         for place in sorted(results, key=lambda place: (-self._tokens[place], place)):
@@ -274,8 +274,8 @@ def select_covered_to_fit(
 ) -> CoveredCards:
     """Return the oldest cards that a summary must cover to fit the budget; none if everything fits.
 
-    What stays is as with `covered`, except that no number of messages stays. Raises InvalidInput if that is
-    more.
+    Except for the last messages, the same cards stay as with `select_covered`. Raises InvalidInput if they
+    exceed the budget.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
     provider = budget.provider

@@ -38,11 +38,11 @@ _BEGINNING = "first-message-not-user"
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of a repair. `box_id` is the box of `entries`; the entries `before` precede it and never
-    change.
+    """The input of a repair. `box_id` is the box of `entries`; the entries `before` precede it,
+    unchanged.
 
     `synthesizes`: what is missing is added; otherwise cards that lack something are dropped. `awaited` are
-    the calls whose results are still to come.
+    calls whose results are still to come.
     """
 
     project_id: str
