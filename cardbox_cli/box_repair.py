@@ -1,8 +1,7 @@
-"""Repaired, compressed and expanded boxes: each is a new one, whose parent is the box that it was made of.
+"""Repaired, compressed and expanded boxes: each is a new one, whose parent is the old box.
 
-One transaction each, whole or not at all: reads the box and the calls that turns wait for, lets
-`context/repair` decide, writes the new cards and the new box. The old box and its cards stay as they are, and
-whoever points to them keeps them.
+Each takes one transaction: it reads the box and the calls that turns wait for, lets `context/repair` decide,
+and writes the new cards and the new box. The old box and its cards never change, nor do pointers to them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,9 +11,9 @@ import msgspec
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair import fit as compressing
-from cardbox_cli.context.repair.changes import Change, card_ids_of, drafts_of
+from cardbox_cli.context.repair.changes import Change, ChangeKind, card_ids_of, drafts_of
 from cardbox_cli.context.repair.repair import RepairRequest, repair
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import BoxConflict, CardConflict, InvalidInput
 from cardbox_cli.model.boxes import Box, Slot
 from cardbox_cli.model.card_types import TOOL_RESULT
@@ -35,7 +34,7 @@ from cardbox_cli.store.in_use import BoxUseStore
 
 
 class ActiveUser(msgspec.Struct, frozen=True):
-    """A turn whose head points to a box: as what, at which epoch, and whether it can get another."""
+    """A turn whose head points to a box: its use, its epoch, and whether it waits and can get another box."""
 
     agent_turn_id: str
     use: str
@@ -44,19 +43,19 @@ class ActiveUser(msgspec.Struct, frozen=True):
 
 
 def active_users(database: Database, project_id: str, box_ids: Sequence[str]) -> list[ActiveUser]:
-    """The turns that agents are at, and that read or write one of these boxes."""
+    """Return the active turns of agents that read or write one of these boxes."""
     heads = HeadStore(database, project_id)
-    found = []
+    users = []
     for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_ids):
         head = heads.get(agent_id)
         if head is not None and head.active_agent_turn_id == turn_id:
             waits = head.status in (DISPATCHED, SUSPENDED)
-            found.append(ActiveUser(turn_id, use, head.turn_epoch, waits))
-    return found
+            users.append(ActiveUser(turn_id, use, head.turn_epoch, waits))
+    return users
 
 
-def line_of(database: Database, project_id: str, box_id: str) -> list[str]:
-    """The box and those that it came of, the nearest first, 20 at most: mending goes on from box to box."""
+def find_ancestors(database: Database, project_id: str, box_id: str) -> list[str]:
+    """Return the box and its ancestors, the nearest first, at most `_MAX_SUMMARIES` boxes."""
     boxes = BoxStore(database, project_id)
     found, level = list[str](), [box_id]
     while level and len(found) < _MAX_SUMMARIES:
@@ -72,7 +71,7 @@ _MAX_SUMMARIES = 20
 
 
 def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
-    """The calls of the box whose results are to come: those of the active turn that writes it."""
+    """Return the calls of the box whose results the active turn that writes it still awaits."""
     writers = {
         user.agent_turn_id for user in active_users(database, project_id, [box_id]) if user.use == "output"
     }
@@ -93,27 +92,25 @@ def awaited_calls(database: Database, project_id: str, box_id: str, slots: Seque
 # --- boxes
 
 
-class Mended(msgspec.Struct, frozen=True, kw_only=True):
-    """What mending a box came to. `box_id` is the new box's: None after a dry run, and `from_box_id` itself
-    where nothing was to be changed."""
+class RepairedBox(msgspec.Struct, frozen=True, kw_only=True):
+    """A repaired box. `box_id` is the new box: None after a dry run, and `from_box_id` if nothing changed."""
 
     box_id: str | None
     from_box_id: str
-    changes: list[Change]
+    changes: list[Change] = []
 
 
-class Summed(Mended, frozen=True, kw_only=True):
-    """A compressed box. `covers` are the cards that the summary stands for, tokens estimated, those of the
-    covered cards and of the summary."""
+class CompressedBox(RepairedBox, frozen=True, kw_only=True):
+    """A compressed box. `covers` are the cards that the summary replaces; the token counts are estimates."""
 
-    summary_card_id: str | None
-    covers: list[str]
-    tokens_covered: int
-    tokens_summary: int
+    summary_card_id: str | None = None
+    covers: list[str] = []
+    tokens_covered: int = 0
+    tokens_summary: int = 0
 
 
-class Covering(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summary is to stand for: the box as it was read, and the places and cards of it."""
+class CoveredBox(msgspec.Struct, frozen=True, kw_only=True):
+    """A box as it was read, and the places and cards of it that a summary replaces."""
 
     box: Box
     places: list[int]
@@ -131,11 +128,12 @@ def repair_box(
     author_id: str,
     turn: Mapping[str, str] = {},
     dry_run: bool = False,
-) -> tuple[Mended, list[LintFinding]]:
-    """A new box that none of these providers refuses, and what no change of the box mends.
+) -> tuple[RepairedBox, list[LintFinding]]:
+    """Write a new box that none of these providers refuses; return it with the errors that are
+    left.
 
-    Where something is left nothing is written. `before` are the boxes that stand before it in the request,
-    `turn` is the metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
+    If an error is left, nothing is written. The boxes `before` precede it in the request; `turn` is the
+    metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
     """
     with database.snapshot() if dry_run else database.transaction():
         boxes = BoxStore(database, project_id)
@@ -159,21 +157,22 @@ def repair_box(
         elif not dry_run and not repaired.left:
             drafts = [attribute_to_turn(draft, turn) for draft in drafts_of(repaired.places)]
             made = _write(database, boxes, box, drafts, card_ids_of(repaired.places)).box_id
-    return Mended(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
+    return RepairedBox(box_id=made, from_box_id=box.box_id, changes=repaired.changes), repaired.left
 
 
 class MaxTokens(msgspec.Struct, frozen=True):
-    """At most so many tokens of a box's request are to be left beside its summary, as a model counts them."""
+    """The most tokens of a box's request that may be left next to its summary, as a model counts them."""
 
     tokens: int
     model: str | None = None
 
 
-def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> Covering:
-    """What a summary of the box would stand for: all but the last `keep` messages, or but for so many tokens.
-    With tokens it is nothing where there are no more of them.
+def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> CoveredBox:
+    """Return what a summary of the box would replace: all but `keep` messages, or enough to fit the
+    tokens.
 
-    Raises NotFound for an unknown box, InvalidInput where nothing could be covered.
+    Nothing is covered if the tokens fit. Raises NotFound for an unknown box, InvalidInput if nothing can be
+    covered.
     """
     with database.snapshot():
         boxes = BoxStore(database, project_id)
@@ -182,25 +181,25 @@ def read_covering(database: Database, project_id: str, box_id: str, *, keep: int
         awaited = awaited_calls(database, project_id, box.box_id, slots)
         entries = _entries(boxes, box.box_id, slots)
         if isinstance(keep, int):
-            found = compressing.covered(entries, keep, awaited)
+            selected = compressing.select_covered(entries, keep, awaited)
         else:
             budget = compressing.SummaryBudget(keep.tokens, keep.model, provider_named(DEFAULT))
-            found = compressing.covered_to_fit(entries, budget, awaited)
-    return Covering(box=box, places=found.places, cards=found.cards)
+            selected = compressing.select_covered_to_fit(entries, budget, awaited)
+    return CoveredBox(box=box, places=selected.places, cards=selected.cards)
 
 
 def compress_box(
     database: Database,
     project_id: str,
-    covering: Covering,
+    covering: CoveredBox,
     text: str,
     *,
     author_id: str,
     dry_run: bool = False,
-) -> Summed:
-    """A new box with a summary of this text in the place of what it covers.
+) -> CompressedBox:
+    """Write a new box with a summary instead of the cards that it covers.
 
-    What was appended to the box since it was read is behind it. Raises BoxConflict where the box was changed
+    Cards that were appended since the box was read come after it. Raises BoxConflict if the box was changed
     in another way, and InvalidInput for a blank summary.
     """
     old = covering.box
@@ -212,9 +211,9 @@ def compress_box(
             now = _read(boxes, old.box_id, dry_run=False)
             if now.card_ids[: len(old.card_ids)] != old.card_ids:
                 raise BoxConflict(f"box {old.box_id} has changed since it was read", hint="compress it again")
-            ids = compressing.compressed(now.card_ids, covering.places, draft.card_id)
+            ids = compressing.insert_summary(now.card_ids, covering.places, draft.card_id)
             made = _write(database, boxes, now, [draft], ids).box_id
-    return Summed(
+    return CompressedBox(
         box_id=made,
         from_box_id=old.box_id,
         changes=_covering_changes(covering, draft),
@@ -225,25 +224,16 @@ def compress_box(
     )
 
 
-def unchanged(covering: Covering) -> Summed:
-    """What compressing came to where nothing is to be summed up."""
-    box_id = covering.box.box_id
-    return Summed(
-        box_id=box_id,
-        from_box_id=box_id,
-        changes=[],
-        summary_card_id=None,
-        covers=[],
-        tokens_covered=0,
-        tokens_summary=0,
-    )
+def skip_compression(covering: CoveredBox) -> CompressedBox:
+    """Return the outcome of a compression that has nothing to cover."""
+    return CompressedBox(box_id=covering.box.box_id, from_box_id=covering.box.box_id)
 
 
-def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> Mended:
-    """A new box with everything in its place that summaries of the box stand for, and the ids of cards that
-    are gone meanwhile, as the box has them that was compressed.
+def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> RepairedBox:
+    """Write a new box with the covered cards instead of all summaries, in their old order.
 
-    Raises InvalidInput where no summary names what it covers, or one stands for itself.
+    Ids of cards that are gone meanwhile are included. Raises InvalidInput if no summary names what it covers,
+    or if one covers itself.
     """
     with database.snapshot() if dry_run else database.transaction():
         boxes = BoxStore(database, project_id)
@@ -252,18 +242,14 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
         if not found:
             raise InvalidInput(
                 f"box {box.box_id} holds no summary that names what it covers",
-                hint="`cbx box compress` makes such; `cbx box show` tells which boxes it came from",
+                hint="`cbx box compress` writes one; `cbx box show` prints which boxes a box came from",
             )
         made = None if dry_run else boxes.derive(box, card_ids, may_be_gone=card_ids).box_id
-    return Mended(
-        box_id=made,
-        from_box_id=box.box_id,
-        changes=_expanding_changes(box, found, card_ids),
-    )
+    return RepairedBox(box_id=made, from_box_id=box.box_id, changes=_expanding_changes(box, found, card_ids))
 
 
 def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
-    """The list without summaries, those within summaries too, and the summaries, the last made first."""
+    """Return the list without summaries, nested ones too, and the summaries, the newest first."""
     card_ids, known = list(box.card_ids), boxes.cards_with_states(box.card_ids)
     found: list[Card] = []
     while True:
@@ -271,23 +257,23 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
             Slot(place, card_id, *known.get(card_id, (None, "dangling")))
             for place, card_id in enumerate(card_ids)
         ]
-        summaries = compressing.summaries(slots)
+        summaries = compressing.find_summaries(slots)
         if not summaries:
             return card_ids, found
         summary = summaries[0]
         if summary in found:
             raise InvalidInput(
-                f"the summary {summary.card_id!r} of box {box.box_id} stands for itself",
-                hint="cbx writes no such; `cbx card show` shows what its metadata says that it covers",
+                f"the summary {summary.card_id!r} of box {box.box_id} covers itself",
+                hint="another program wrote it; `cbx card show` shows the cards that its metadata covers",
             )
         before = set(card_ids)
-        card_ids = compressing.expanded(card_ids, summary)
+        card_ids = compressing.expand_summary(card_ids, summary)
         known |= boxes.cards_with_states(card_id for card_id in card_ids if card_id not in before)
         found.append(summary)
 
 
 def _read(boxes: BoxStore, box_id: str, *, dry_run: bool) -> Box:
-    """The box, kept from changes until the end of the transaction where something will be written."""
+    """Return the box, locked against changes until the transaction ends unless it is a dry run."""
     if not dry_run:
         boxes.lock_shared(box_id)
     return boxes.get(box_id)
@@ -304,7 +290,7 @@ def _entries(boxes: BoxStore, box_id: str, slots: Sequence[Slot]) -> list[Reques
 def _write(
     database: Database, boxes: BoxStore, box: Box, drafts: Sequence[CardDraft], card_ids: Sequence[str]
 ) -> Box:
-    """The new cards, and the box of the list. Raises CardConflict for a second result, where none may be."""
+    """Write the new cards, and the box of the list. Raises CardConflict for a forbidden second result."""
     cards = CardStore(database, boxes.project_id)
     for draft in drafts:
         if draft.type == TOOL_RESULT and database.unique_tool_results and draft.metadata.get("edited_from"):
@@ -316,45 +302,33 @@ def _write(
     return boxes.derive(box, card_ids)
 
 
-def _covering_changes(covering: Covering, draft: CardDraft) -> list[Change]:
-    reason = "the summary stands for it"
+def _covering_changes(covering: CoveredBox, draft: CardDraft) -> list[Change]:
+    reason = "the summary replaces it"
     dropped = [
-        Change(
-            kind="dropped",
-            position=place,
-            card_id=covering.box.card_ids[place],
-            rule="compress",
-            reason=reason,
-        )
-        for place in covering.places
+        _summary_change(covering.box.card_ids[place], reason, "compress", place) for place in covering.places
     ]
     return [*dropped, _summary_change(draft.card_id, f"sums up {len(dropped)} cards", "compress")]
 
 
 def _expanding_changes(box: Box, found: Sequence[Card], card_ids: Sequence[str]) -> list[Change]:
     held = set(box.card_ids)
+    reason = "the cards that it covers are back"
     dropped = [
-        Change(
-            kind="dropped",
-            position=box.card_ids.index(card.card_id),
-            card_id=card.card_id,
-            rule="expand",
-            reason="what it stands for is back",
-        )
+        _summary_change(card.card_id, reason, "expand", box.card_ids.index(card.card_id))
         for card in found
         if card.card_id in held
     ]
     back = [card_id for card_id in card_ids if card_id not in held]
-    return [*dropped, *(_summary_change(card_id, "a summary stood for it", "expand") for card_id in back)]
+    return [*dropped, *(_summary_change(card_id, "a summary covered it", "expand") for card_id in back)]
 
 
-def _summary_change(card_id: str, reason: str, rule: str) -> Change:
-    return Change(kind="added", position=None, card_id=card_id, rule=rule, reason=reason)
+def _summary_change(card_id: str, reason: str, rule: str, position: int | None = None) -> Change:
+    kind: ChangeKind = "added" if position is None else "dropped"
+    return Change(kind=kind, position=position, card_id=card_id, rule=rule, reason=reason)
 
 
-def text_of(project_id: str, cards: Collection[Card | CardDraft]) -> str:
-    """The messages of these cards as people read them: what a command is to sum up."""
-    from cardbox_cli.context.request import request_of
+def format_cards(project_id: str, cards: Collection[Card | CardDraft]) -> str:
+    """Return the messages of these cards as people read them, for a command that writes the summary."""
     from cardbox_cli.providers.formats import TEXT, encoder_of, text
 
     read = [card if isinstance(card, Card) else draft_as_card(card, project_id) for card in cards]

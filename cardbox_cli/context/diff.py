@@ -1,9 +1,8 @@
-"""Where two requests part: the first thing that differs in what is sent, and what a prefix cache loses by it.
+"""The first difference between two requests as they are sent, and the tokens that a prefix cache loses by it.
 
-Pure. Providers find the longest beginning again that they have seen, which goes through the tools and the
-system text to the messages; the provider says which parameters come before these, and how messages are sent.
-Another model has another cache. What is compared are messages as they are sent,
-joined and sorted; a layer whose text cannot be had is compared by its hash, and its tokens are not counted.
+Pure. A prefix cache of a model covers the longest known beginning of a request: tools, system text, messages.
+The provider says which parameters come before these. Messages are compared as they are sent, joined and
+sorted. A layer without a known text is compared by its hash, and its tokens are not counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +23,13 @@ _COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
 
 
 def piece_name(section: str, number: int) -> str:
-    """What a piece of a request is called: "message 3", or the parameter's name."""
+    """Return the name of a piece of a request: "message 3", or the parameter's name."""
     return f"{_COUNTED[section]} {number}" if section in _COUNTED else section
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a request: messages, texts of a system prompt among them, and the tokens of all but
-    `uncounted` of them, whose texts are not known."""
+    """The size of a part of a request: its messages, texts of a system prompt included, and their tokens.
+    `uncounted` of the messages have no known text, and add no tokens."""
 
     messages: int
     tokens: int
@@ -41,9 +40,9 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is sent: a message or a part of one, a tool, a text of the system prompt, a parameter.
 
-    `number` counts those of its section from 1; parts of one message share theirs. `text` is its text.
-    `differing` are the keys of what is sent that the other piece lacks or has otherwise, where both have
-    one text; else None. `sha256` is the hash of a text that is not known, and then empty here.
+    `number` counts those of its section from 1; parts of one message share theirs. `differing` has the keys
+    that the other piece lacks or has with another value, if both have the same `text`; else None. `sha256` is
+    the hash of an unknown text, and None for a known one.
     """
 
     section: str
@@ -59,19 +58,19 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """The first pieces that differ; None where a request has no more of the other's section."""
+    """The first pieces that differ; None if a request has no more pieces of the other's section."""
 
     a: Piece | None
     b: Piece | None
 
 
 class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """Where request `b` parts from request `a`.
+    """The first difference between the requests `a` and `b`.
 
-    `kept` is what both begin with; of equal ones all, with the beginning of the reply that no cache holds.
-    From the difference on, itself included, `a_after` is what of the cache of `a` is lost, and `b_after` what
-    is read anew. `new` are the messages by which `b` goes on where those of `a` end, if nothing else tells
-    the two apart. `a_lost` and `b_lost` are the layers whose texts neither request has.
+    `kept` is the beginning that both share; for equal requests all of it, the beginning of the reply
+    included. From the difference on, `a_after` is what the cache of `a` loses, and `b_after` what must be
+    read. `new` are the messages that `b` appends to `a`, if nothing else differs. `a_lost` and `b_lost` are
+    layers without a known text.
     """
 
     equal: bool
@@ -85,15 +84,18 @@ class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def continues(self) -> bool:
-        """Whether `b` says all that `a` says, and then some messages more."""
+        """True if `b` is `a` with more messages at the end."""
         return bool(self.new)
 
 
 def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
-    """Compare two requests as `provider` gets them; both are in its format."""
-    a, b = _completed(a, b), _completed(b, a)
-    account = _explained(a, provider)
-    ones, others = list(_pieces(a, account, provider)), list(_pieces(b, _explained(b, provider), provider))
+    """Compare two requests to `provider`, both in its format."""
+    a, b = _restore_lost_layers(a, b), _restore_lost_layers(b, a)
+    account = _explain_known_texts(a, provider)
+    ones, others = (
+        list(_pieces(a, account, provider)),
+        list(_pieces(b, _explain_known_texts(b, provider), provider)),
+    )
     shorter = min(len(ones), len(others))
     parting = next((place for place in range(shorter) if ones[place].sent != others[place].sent), shorter)
     is_equal = parting == len(ones) == len(others)
@@ -112,7 +114,7 @@ def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
     )
 
 
-def _completed(request: Request, other: Request) -> Request:
+def _restore_lost_layers(request: Request, other: Request) -> Request:
     """Return the request with its lost layers: the text of the same hash in `other`, or else the hash."""
     if not request.lost_layers:
         return request
@@ -125,8 +127,7 @@ def _completed(request: Request, other: Request) -> Request:
     )
 
 
-def _explained(request: Request, provider: Provider) -> Explanation:
-    """The account of a request; of a text that is not known it counts nothing."""
+def _explain_known_texts(request: Request, provider: Provider) -> Explanation:
     account, lost = explain(request, provider), request.lost_layers
     if not any(line.layer in lost for line in account.messages):
         return account
@@ -138,7 +139,7 @@ def _explained(request: Request, provider: Provider) -> Explanation:
     return msgspec.structs.replace(account, messages=lines, tokens=tokens, tokens_exact=False)
 
 
-class _Compared(NamedTuple):
+class _SentPiece(NamedTuple):
     """A part of a request, the rank of its section, and its value and bytes without cache marks."""
 
     piece: Piece
@@ -147,18 +148,18 @@ class _Compared(NamedTuple):
     sent: bytes
 
 
-def _difference(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Difference:
-    """The first of each; of two sections the earlier one, which the other request has no more of."""
+def _difference(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Difference:
+    """Return the first piece of each; only that of the earlier section if the sections differ."""
     ranks = [rest[0].rank for rest in (ones, others) if rest]
     a, b = (rest[0] if rest and rest[0].rank == min(ranks) else None for rest in (ones, others))
     is_known = not any(each is not None and each.piece.sha256 for each in (a, b))
     if a is None or b is None or not is_known or a.piece.text != b.piece.text:
         return Difference(a=a and a.piece, b=b and b.piece)
-    return Difference(a=_contrasted(b, a), b=_contrasted(a, b))
+    return Difference(a=_show_differing_keys(b, a), b=_show_differing_keys(a, b))
 
 
-def _added_prefix(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Sequence[_Compared]:
-    """The messages that the others begin with, where they then go on as the ones do, which have none."""
+def _added_prefix(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Sequence[_SentPiece]:
+    """Return the messages that `others` begin with, if `ones` have only parameters and the rest is equal."""
     more = len(others) - len(ones)
     if more <= 0 or any(each.rank != _REST for each in ones):
         return ()
@@ -167,8 +168,8 @@ def _added_prefix(ones: Sequence[_Compared], others: Sequence[_Compared]) -> Seq
     return added if is_pure and [each.sent for each in rest] == [each.sent for each in ones] else ()
 
 
-def _contrasted(other: _Compared, one: _Compared) -> Piece:
-    """The piece `one` with what tells it from another of the same text, be it the order of keys."""
+def _show_differing_keys(other: _SentPiece, one: _SentPiece) -> Piece:
+    """Return the piece `one` with the keys that differ from those of another, even if only in order."""
     if not isinstance(one.value, dict) or not isinstance(other.value, dict):
         return one.piece
     sides = [{key: exact_json.encode(each) for key, each in side.value.items()} for side in (one, other)]
@@ -177,28 +178,28 @@ def _contrasted(other: _Compared, one: _Compared) -> Piece:
     return msgspec.structs.replace(one.piece, differing=differing)
 
 
-def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_Compared]:
-    """All that is sent, in the order of the cache; parameters that it does not depend on come last."""
+def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_SentPiece]:
+    """Yield all pieces in the order of the cache; parameters that it does not depend on come last."""
     body, before = provider.body(request), provider.cached_parameters
-    yield _compared("model", _MODEL, body.get("model"))
+    yield _comparable("model", _MODEL, body.get("model"))
     tools, besides = provider.split_tools(body)
     offered = provider.offered_tools(request)
     lines = [line for tool, line in zip(request.tools, account.tools, strict=True) if tool in offered]
     for number, (tool, line) in enumerate(zip(tools, lines, strict=True), 1):
-        yield _compared("tools", _TOOLS, tool, number, [line])
+        yield _comparable("tools", _TOOLS, tool, number, [line])
     sent = list(provider.sent_messages(request))
     lost = request.lost_layers
     yield from (_message(each, _SYSTEM, account, lost) for each in sent if each.section == "system")
-    yield from (_compared(name, _CHOICES, besides.get(name)) for name in before)
+    yield from (_comparable(name, _CHOICES, besides.get(name)) for name in before)
     yield from (_message(each, _MESSAGES, account, lost) for each in sent if each.section == "messages")
     rest = sorted(besides.keys() - {"model", *before, *provider.message_keys})
-    yield from (_compared(name, _REST, besides[name]) for name in rest)
+    yield from (_comparable(name, _REST, besides[name]) for name in rest)
 
 
-def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _Compared:
+def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[str, str]) -> _SentPiece:
     section, number, body, places = sent
     lines = [account.messages[place] for place in places]
-    return _compared(
+    return _comparable(
         section,
         rank,
         body,
@@ -212,15 +213,15 @@ def _message(sent: SentMessage, rank: int, account: Explanation, lost: Mapping[s
     )
 
 
-def _compared(
+def _comparable(
     section: str,
     rank: int,
     value: Any,
     number: int = 1,
     lines: Sequence[MessageLine | ToolLine] = (),
     **known: Any,
-) -> _Compared:
-    """The piece that a value of the body is, with what is `known` of it beside its JSON."""
+) -> _SentPiece:
+    """Return the piece of a value of the body; `known` has fields of it that its JSON lacks."""
     piece = Piece(
         section=section,
         number=number,
@@ -228,23 +229,22 @@ def _compared(
         tokens_exact=all(line.tokens_exact for line in lines),
         **{"text": exact_json.encode(value).decode(), **known},
     )
-    bare = _unmarked(value)
+    bare = _remove_cache_marks(value)
     # A text that is a hash is not the one that has it.
     kind = section if piece.sha256 is None else f"{section} by hash"
-    return _Compared(piece, rank, bare, kind.encode() + exact_json.encode(bare))
+    return _SentPiece(piece, rank, bare, kind.encode() + exact_json.encode(bare))
 
 
-def _unmarked(value: Any) -> Any:
-    """A message or a tool without the marks of what shall be cached."""
+def _remove_cache_marks(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     bare = {key: each for key, each in value.items() if key != "cache_control"}
     if isinstance(bare.get("content"), list):
-        bare["content"] = [_unmarked(block) for block in bare["content"]]
+        bare["content"] = [_remove_cache_marks(block) for block in bare["content"]]
     return bare
 
 
-def _extent(pieces: Sequence[_Compared]) -> Extent:
+def _extent(pieces: Sequence[_SentPiece]) -> Extent:
     messages = {(each.rank, each.piece.number) for each in pieces if each.rank in (_SYSTEM, _MESSAGES)}
     return Extent(
         messages=len(messages),

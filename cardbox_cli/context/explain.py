@@ -1,8 +1,8 @@
-"""Explaining a request: where each message comes from, what it costs in tokens, and what was left out.
+"""The account of a request: the source and the tokens of each message, and what was left out.
 
-Texts are counted by the model's tokenizer if it is installed. Some models document what a plain message costs
-beside its text. How others wrap theirs, and in which form any model gets tool calls, results, parts and
-definitions, nobody documents: that is an estimate, whatever counts it.
+The model's tokenizer counts texts if it is installed. Some models document the overhead of a plain message.
+The format of tool calls, results, parts and definitions in a prompt is not documented, so their tokens are
+always an estimate.
 """
 
 import re
@@ -13,24 +13,23 @@ import msgspec
 
 from cardbox_cli.context.composer import LayerLeftOut
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import tool_name
+from cardbox_cli.context.parts import json_text, tool_name
 from cardbox_cli.context.provider import ModelFacts, Provider
 from cardbox_cli.context.request import Omitted, Request
-from cardbox_cli.model import exact_json
 
-# OpenAI Cookbook, How to count tokens with tiktoken: what is counted for a message, for its name if it has
-# one, and for the beginning of the reply. For models of which nobody says it, it is an estimate.
+# OpenAI Cookbook, How to count tokens with tiktoken: the tokens added for a message, for a name, and for the
+# beginning of the reply. For models without such a document they are an estimate.
 _PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
-# An image or a file that is sent as base64 costs by its size in pixels or pages, which nobody decodes here:
-# about this much (OpenAI docs, Images and vision: 765 for 1024 x 1024; Anthropic docs, Vision: up to 1,600).
-_PER_MEDIUM = 1_000
+# The estimate for an image or a file in base64. Providers count pixels or pages, which cbx does not decode.
+# OpenAI docs, Images and vision: 765 for 1024 x 1024. Anthropic docs, Vision: up to 1,600.
+_TOKENS_PER_MEDIUM = 1_000
 _MEDIUM = re.compile(r'"data:[^",]*;base64,[^"]*"|(?<="data":)"[A-Za-z0-9+/=]{100,}"')
 _PLAIN_ROLES = ("system", "user", "assistant")
 _PLAIN_KEYS = frozenset({"role", "content", "name"})
 
 
 class Cost(NamedTuple):
-    """The text of a part, and its tokens; how many of them are an estimate."""
+    """The text of a part and its tokens; `estimated` of them are an estimate."""
 
     text: str
     tokens: int
@@ -38,10 +37,7 @@ class Cost(NamedTuple):
 
 
 class TokenCosts:
-    """The costs of the parts of requests to a model, by the facts about it.
-
-    `tokenizer` is the name of what counts them.
-    """
+    """The costs of the parts of requests to a model. `tokenizer` is the name of its tokenizer."""
 
     def __init__(self, facts: ModelFacts) -> None:
         self._tokenizer = facts.counter
@@ -51,23 +47,22 @@ class TokenCosts:
 
     @property
     def reply(self) -> Cost:
-        """The beginning of the reply, which is counted with the request."""
+        """The beginning of the reply, which counts as part of the request."""
         return Cost("", _REPLY, 0 if self._documented else _REPLY)
 
     def message_cost(self, message: Message) -> Cost:
-        """A message: its text, or else its parts as JSON, its tool calls, and what it is wrapped in.
-
-        One of a group is sent as a part of a message: how that is wrapped is an estimate.
-        """
+        """Return the cost of a message: its text, or else its parts as JSON, its tool calls, and its
+        overhead. A member of a group is sent as a part of a message, so its overhead is an estimate."""
         body = message.body
         count = self._tokenizer.count
         role, name, content = body.get("role"), body.get("name"), body.get("content")
         text = content if isinstance(content, str) else ""
         others = [content if content != text else None, body.get("tool_calls"), body.get("function_call")]
-        rest = "".join(_json_text(value) for value in others if value)
+        rest = "".join(json_text(value) for value in others if value)
         of_text = count(text)
         named = _PER_NAME + count(name) if isinstance(name, str) else 0
-        of_rest = self._json_tokens(rest) if rest else 0
+        words, media = _MEDIUM.subn('""', rest)
+        of_rest = count(words) + media * _TOKENS_PER_MEDIUM
         tokens = _PER_MESSAGE + self._role_tokens(str(role)) + named + of_text + of_rest
         if not self._tokenizer.exact or role not in _PLAIN_ROLES:
             estimated = tokens
@@ -82,18 +77,10 @@ class TokenCosts:
             self._of_roles[role] = self._tokenizer.count(role)
         return self._of_roles[role]
 
-    def _json_tokens(self, text: str) -> int:
-        words, media = _MEDIUM.subn('""', text)
-        return self._tokenizer.count(words) + media * _PER_MEDIUM
-
     def tool_cost(self, tool: dict[str, Any]) -> Cost:
-        text = _json_text(tool)
+        text = json_text(tool)
         tokens = self._tokenizer.count(text)
         return Cost(text, tokens, tokens)
-
-
-def _json_text(value: Any) -> str:
-    return exact_json.encode(value).decode()
 
 
 # --- the account of a request
@@ -104,10 +91,8 @@ TOOLS, REPLY = "tools", "reply"
 
 
 class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One message's account. `characters` counts its content and tool calls, `tokens` all that it costs.
-
-    A message of the history is one card; `made_of` are the cards that the text of a layer was made of.
-    """
+    """The account of a message. `characters` counts its content and tool calls; `tokens` includes the
+    overhead. A message of the history has one card; `made_of` are the cards of a layer's text."""
 
     layer: str
     role: str
@@ -123,8 +108,6 @@ class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolLine(msgspec.Struct, frozen=True):
-    """One tool's account, as its definition is stored."""
-
     name: str | None
     characters: int
     tokens: int
@@ -132,10 +115,8 @@ class ToolLine(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a request. `tokens` counts its tools and the beginning of the reply too.
-
-    `tokens_estimated` of them are an estimate, `tokenizer` is what counted them.
-    """
+    """The account of a request. `tokens` includes the tools and the beginning of the reply.
+    `tokens_estimated` of them are an estimate."""
 
     process: str
     layout: str
@@ -150,10 +131,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a layer takes of a request: `share` of its tokens, `of_window` of those that the model holds.
-
-    The tools are the last layer, `messages` of them. `of_window` is None where nobody knows the model.
-    """
+    """A layer's part of a request: `share` of its tokens, and `of_window` of the model's context window. The
+    tools are the last layer, `messages` of them. `of_window` is None if the window is unknown."""
 
     layer: str
     messages: int
@@ -165,10 +144,8 @@ class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(request: Request, provider: Provider) -> Explanation:
-    """Account for every message of `request`, in order, and for every card and layer that made none.
-
-    Its messages are in the format of `provider`.
-    """
+    """Account for every message of `request` in order, and for every card and layer that made none. Its
+    messages are in the format of `provider`."""
     costs = TokenCosts(provider.facts(request.model))
     of_messages = [costs.message_cost(message) for message in request.messages]
     of_tools = [costs.tool_cost(tool) for tool in request.tools]
@@ -195,10 +172,8 @@ def explain(request: Request, provider: Provider) -> Explanation:
 
 
 def shares(account: Explanation, window: int | None) -> list[LayerShare]:
-    """What each layer takes, in the order of their first messages, the tools last.
-
-    `window` is how many tokens the model holds, None where that is not known.
-    """
+    """Return the share of each layer in the order of their first messages, the tools last. `window` is the
+    model's context window in tokens, None if unknown."""
     groups: dict[str, list[MessageLine | ToolLine]] = {}
     for line in account.messages:
         groups.setdefault(line.layer, []).append(line)
@@ -208,7 +183,7 @@ def shares(account: Explanation, window: int | None) -> list[LayerShare]:
 
 
 def whole_shares(account: Explanation, window: int | None) -> list[LayerShare]:
-    """`shares`, and behind them the beginning of the reply: together all that the request costs."""
+    """Return `shares`, and the beginning of the reply: together the tokens of the whole request."""
     found = shares(account, window)
     reply = account.tokens - sum(share.tokens for share in found)
     # It is estimated where all is.

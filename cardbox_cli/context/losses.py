@@ -1,7 +1,7 @@
-"""What a format leaves out of a request: what is not in its body, or is sent as mere text.
+"""Losses of a request in a format: what its body lacks, or has only as text.
 
-Pure, and no more than an account: how something is sent is decided by the providers' formats, which also say
-what they lose. Here stand the files and the parameters that none of them can send.
+Pure, and only an account: the providers' formats decide how something is sent, and report their own losses.
+This module knows the files and the parameters that no format can send.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -10,17 +10,24 @@ from typing import Any, get_args
 import msgspec
 
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
-from cardbox_cli.context.parts import answered_call, answering, are_functions, is_nothing, kind, tool_name
+from cardbox_cli.context.parts import (
+    answered_call,
+    answering,
+    are_functions,
+    is_nothing,
+    json_text,
+    kind,
+    tool_name,
+)
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.sources import BLOCKS, FAILED, MESSAGE, is_named_result
-from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT, card_type
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import find_process
 
-# Keys of an llm_config that steer who sends the request, and are no loss; the model is sent by its own rules.
+# Keys of an llm_config for the sender of the request, which are not a loss; the model has rules of its own.
 _STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
 # How long an answer may be: some formats have one name for it, and some send it in any case.
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -32,21 +39,21 @@ FILES = frozenset({*get_args(AnyFile), MultiFileContent})
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """What is lost of a card, in words; `card_id` is None for a parameter of the profile's llm_config."""
+    """A loss of a card in words; `card_id` is None for a parameter of the profile's llm_config."""
 
     card_id: str | None
     what: str
 
 
 def losses(request: Request, provider: Provider) -> list[Loss]:
-    """What the body for `provider` does not say of the request's cards, in their order, and of its config."""
+    """Return what the body for `provider` lacks of the request's cards, in their order, and of its config."""
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
     moved = [Loss(card_id, what) for card_id, what in provider.losses_in_request(request)]
     return moved + losses_of(filter(may_lose, answering(cards)), request, provider)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
-    """The same where only these cards of the request may lose something."""
+    """Return the losses of a request if only these of its cards can lose something."""
     if not find_process(request.process).takes_history:
         sent = {message.card_id for message in request.messages}
         cards = [card for card in cards if card.card_id in sent]
@@ -69,7 +76,7 @@ def _card_losses(card: Card, provider: Provider) -> Iterator[str]:
 
 
 def may_lose(card: Card) -> bool:
-    """Whether some format may be unable to say all of a card."""
+    """Return whether some format may be unable to send all of a card."""
     return (
         BLOCKS in card.metadata
         or MESSAGE in card.metadata
@@ -84,7 +91,7 @@ def may_lose(card: Card) -> bool:
 
 
 def is_looked_at(card: Card) -> bool:
-    """Whether what is lost of a request may depend on this card: without the others `losses` are the same."""
+    """Return whether a request's losses may depend on this card, so that `losses` needs it."""
     return may_lose(card) or card_type(card.type).is_late
 
 
@@ -97,16 +104,16 @@ def _file_losses(card: Card) -> Iterator[str]:
 
 
 def _tool_losses(request: Request, provider: Provider) -> Iterator[str]:
-    """The tools that are not sent, and what of the others is not: each is tried."""
+    """Yield the tools that are not sent, and the unsent keys of the others; each tool is tried."""
     bare = msgspec.structs.replace(request, messages=[], tools=[])
     for tool in request.tools:
         body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
         if not provider.split_tools(body)[0]:
             yield f"the tool {tool_name(tool) or kind(tool) or next(iter(tool), '')!r} is not sent"
             continue
-        sent = _json(body)
+        sent = json_text(body)
         for key, value in tool.items():
-            if value not in (None, False, [], {}) and key not in _TOOL_KEYS and _json(key) not in sent:
+            if value not in (None, False, [], {}) and key not in _TOOL_KEYS and json_text(key) not in sent:
                 yield f"the {key!r} of the tool {tool_name(tool)!r} is not sent"
 
 
@@ -115,7 +122,7 @@ _TOOL_KEYS = ("type", "function", "name", "description", "parameters", "input_sc
 
 
 def _lost_parameters(request: Request, provider: Provider) -> Iterator[str]:
-    """The keys of the config that are not sent: without them the body would be the same."""
+    """Yield the keys of the config that do not change the body."""
     bare = msgspec.structs.replace(request, messages=[])
     body = provider.body
     whole = body(bare) if request.config else {}
@@ -135,14 +142,14 @@ def _lost_parameters(request: Request, provider: Provider) -> Iterator[str]:
 
 
 def _unsent_names(name: str, value: Any, provider: Provider) -> list[str]:
-    """A parameter that is not sent, by its keys where these are what was left of it."""
+    """Return the name of an unsent parameter, or of each of its keys if it is nested."""
     nested = (each.files.nested_parameters for each in provider.peers())
     is_left = isinstance(value, dict) and any(name in names for names in nested)
     return [f"{name}.{key}" for key in value] if is_left and value else [name]
 
 
 def _lost_keys(name: str, value: Any, request: Request, provider: Provider) -> Iterator[str]:
-    """The keys of a parameter that is sent without them: the body would be the same."""
+    """Yield the keys of a sent parameter that do not change the body."""
     for key, each in value.items() if isinstance(value, dict) else ():
         if key == "type" or each is False or is_nothing(each):
             continue
@@ -152,32 +159,23 @@ def _lost_keys(name: str, value: Any, request: Request, provider: Provider) -> I
 
 
 def _lost_schema_name(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
-    """What a schema is called, where the format has no place for it."""
+    """Yield the labels of a schema that the format has no place for."""
     schema = value.get("json_schema") if isinstance(value, dict) else None
     if not isinstance(schema, dict):
         return
-    sent = _json(body)
-    for key in _LABELS:
+    sent = json_text(body)
+    for key in ("name", "description"):
         label = schema.get(key)
-        if isinstance(label, str) and _json(label) not in sent:
+        if isinstance(label, str) and json_text(label) not in sent:
             yield f"the {key!r} of the parameter {name!r} is not sent"
-
-
-_LABELS = ("name", "description")
-
-
-def _json(value: Any) -> str:
-    return exact_json.encode(value).decode()
 
 
 # --- what only the chat form sends of a message, and of a content part
 
 
 def unsent_of_message(body: Mapping[str, Any], sent: Collection[str] = ()) -> Iterator[str]:
-    """Yield the keys of a message in the chat form that a format sends as text, or leaves out.
-
-    Each format sends the keys of `_SENT_KEYS`; this one also those of `sent`.
-    """
+    """Yield the keys of a message in the chat form that a format sends as text, or leaves out. Each format
+    sends the keys of `_SENT_KEYS`; this one also those of `sent`."""
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             if key not in sent:
@@ -188,19 +186,17 @@ def unsent_of_message(body: Mapping[str, Any], sent: Collection[str] = ()) -> It
 
 _SENT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
-_PART_KEYS = {"text": ("text",), "image_url": ("image_url",), "input_audio": ("input_audio",)}
-_PART_KEYS |= {"file": ("file",), "refusal": ("refusal",)}
+# The types of parts; the content of each is at the key with its name.
+_PART_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
 
 
 def unsent_keys(part: Any) -> Iterator[str]:
-    """The keys of a part that it does not have by its type, in words."""
-    known = _PART_KEYS.get(kind(part))
-    for key in sorted(part.keys() - {"type", *known}) if known is not None else ():
+    """Yield the keys of a part that its type does not have, in words."""
+    for key in sorted(part.keys() - {"type", kind(part)}) if kind(part) in _PART_TYPES else ():
         yield f"the key {key!r} of a part of type {kind(part)!r} is not sent"
 
 
 def unsent_detail(part: Any) -> Iterator[str]:
-    """How closely an image is to be looked at, where a part says so."""
     image = part.get("image_url") if kind(part) == "image_url" else None
     if isinstance(image, dict) and image.get("detail") not in (None, "auto"):
         yield "the 'detail' of an image is not sent"

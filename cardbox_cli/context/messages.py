@@ -1,7 +1,7 @@
-"""From cards to messages: which cards make one, whose it is, and what a card's own fields put into it.
+"""Messages made of cards: which cards make one, their role, and their fields in the chat form.
 
-Pure. The form of messages here is the chat form, which cards are near to: a role, a text or parts, tool calls
-as cards hold them. Every provider's format is made of it (`providers/`).
+Pure. The chat form, close to what cards hold, has a role, a string or parts, and tool calls. Every provider
+converts it to its own format (`providers/`).
 """
 
 import zlib
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One message of a request in its format, with the layer and the card that it comes from.
-
-    Neighbours of one `group` are parts of one message.
-    """
+    """A message of a request, with its layer and its card. Neighbours of one `group` are parts of one
+    message."""
 
     layer: str
     body: dict[str, Any]
@@ -36,8 +34,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class NoMessage(msgspec.Struct, frozen=True):
-    """Why a card is no message."""
-
     reason: str
 
 
@@ -50,17 +46,17 @@ NOT_IN_CHAT = {**_NEVER, **OF_ONE_FORMAT}
 
 
 def never_a_message(card: Card | CardDraft) -> NoMessage | None:
-    """Why a card is no message in any format; None for one that may be."""
+    """Return why a card makes no message in any format; None for other cards."""
     return _NEVER.get(card.type)
 
 
 def is_user(card: Card | CardDraft) -> bool:
-    """Return whether the user says it, and no tool."""
+    """Return whether the user wrote the card; tool results do not count."""
     return card.role == "user" and card.type != TOOL_RESULT
 
 
 def standard_body(card: Card | CardDraft) -> dict[str, Any]:
-    """The message in the chat form that the card's own fields make."""
+    """Return the message in the chat form that the card's own fields make."""
     if card.type == TOOL_RESULT:
         body = {"role": "tool", "tool_call_id": card.tool_call_id, "content": card_text(card.content)}
         name = card.metadata.get(FUNCTION_NAME)
@@ -78,13 +74,9 @@ def _content_of(card: Card | CardDraft) -> str | list[dict[str, Any]]:
     if isinstance(content, FileContent):
         return [_file_part(content)]
     if isinstance(content, FieldsSchemaContent):
-        return _fields_text(content)
+        lines = [f"- {field.name}: {field.description}".rstrip(": ") for field in content.fields]
+        return "\n".join(["The result must contain these fields:", *lines])
     return card_text(content)
-
-
-def _fields_text(content: FieldsSchemaContent) -> str:
-    lines = [f"- {field.name}: {field.description}".rstrip(": ") for field in content.fields]
-    return "\n".join(["The result must contain these fields:", *lines])
 
 
 def _file_part(file: FileContent) -> dict[str, Any]:
@@ -97,17 +89,15 @@ def _file_part(file: FileContent) -> dict[str, Any]:
 # --- the messages of a long history, held small
 
 
-# So many are packed together: fewer pack less well, and of more there is more to unpack at a time.
+# The number of messages that are compressed together: fewer compress less well, more take longer to read.
 PACK_SIZE = 100
 # zlib's fastest level: messages take a fifth of their size.
 _LEVEL = 1
 
 
 class PackedMessages(Sequence[Message]):
-    """Messages that are made anew, equal and never the same, each time that they are read.
-
-    The last that were added, up to AT_ONCE, are held as they are; so are those around them.
-    """
+    """A compressed list of messages. Each read returns equal, but new objects. The last ones that were added,
+    up to PACK_SIZE, are not compressed, nor are those that surround them."""
 
     def __init__(self) -> None:
         self._before: Sequence[Message] = ()
@@ -167,17 +157,15 @@ def _unpack(packed: bytes) -> list[Message]:
 
 
 def role_of(card: Card | CardDraft) -> str:
-    """Return whose message a card is: system, assistant or user, who also brings the tools' results."""
+    """Return the role of a card's message: system, assistant or user, who also brings the tools' results."""
     if card.role in SYSTEM_ROLES:
         return "system"
     return "assistant" if card.role == "assistant" else "user"
 
 
 def gather(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[list[Card]]:
-    """Yield lists of the cards that are one message: neighbours of one group and speaker.
-
-    A card that `begins` a message never continues one.
-    """
+    """Yield lists of the cards that make one message: neighbours with the same group and role. A card for
+    which `begins` is true never continues a message."""
 
     def are_one(before: Card, card: Card) -> bool:
         group = sources.group(card)
@@ -191,7 +179,7 @@ _Item = TypeVar("_Item")
 
 
 def neighbours(items: Iterable[_Item], are_one: Callable[[_Item, _Item], bool]) -> Iterator[list[_Item]]:
-    """Yield lists of neighbouring items, each of which is one with the item before it."""
+    """Yield lists of neighbouring items; `are_one` joins an item to the one before it."""
     run: list[_Item] = []
     for item in items:
         if run and not are_one(run[-1], item):
@@ -203,7 +191,7 @@ def neighbours(items: Iterable[_Item], are_one: Callable[[_Item, _Item], bool]) 
 
 
 def demote_late_layers(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield the messages, layers behind the history as the user's: system text has no place there."""
+    """Yield the messages. System text of layers after the history becomes the user's."""
     is_behind = False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
@@ -213,7 +201,7 @@ def demote_late_layers(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def moved_texts(request: "Request", moved: Iterable[Message]) -> Iterator[tuple[str | None, str]]:
-    """Yield what messages lose that are sent at the top: their places, unless their type has none."""
+    """Yield the losses of messages that are sent at the top, unless their type is allowed in the history."""
     for message in moved:
         place = request.places.get(message.card_id or "")
         card = None if place is None else place.slot.card
@@ -222,7 +210,7 @@ def moved_texts(request: "Request", moved: Iterable[Message]) -> Iterator[tuple[
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """Yield lists of neighbours of one role, which are sent as one; each system text is its own."""
+    """Yield lists of neighbours with one role, which become one message; each system text is separate."""
     for role, run in groupby(messages, key=lambda message: message.body["role"]):
         together = list(run)
         yield from ([message] for message in together) if role == "system" else [together]

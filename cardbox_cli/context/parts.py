@@ -1,8 +1,7 @@
-"""Content parts and tool calls, what messages are made of: their types, the text, files and arguments in
-them.
+"""Content parts and tool calls of messages: their types, texts, files and arguments.
 
-Pure functions of single values, which may be anything. The providers' formats decide what their own parts
-mean, and how they become those of another.
+Pure functions of single values of any type. The providers' formats decide what their own parts mean, and how
+they convert them to another format.
 """
 
 import re
@@ -15,7 +14,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 
-# Keys of a part that name things or hold bytes: no text for a reader.
+# Keys of a part that name things or hold bytes, and not text for a reader.
 _NO_TEXT = frozenset(
     {"type", "id", "tool_use_id", "file_id", "media_type", "signature", "cache_control", "caller"}
     | {"encrypted_content", "encrypted_index", "encrypted_stdout", "citations", "page_age"}
@@ -28,53 +27,51 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def kind(part: Any) -> str:
-    """A part's type; "" for what is no part."""
+    """Return a part's type; "" if the value is not a part."""
     name = part.get("type") if isinstance(part, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def is_text(part: Any) -> bool:
-    """Whether it is a text part that holds text."""
     return kind(part) == "text" and isinstance(part.get("text"), str)
 
 
 def is_nothing(value: Any) -> bool:
-    """Whether a value says no more than a key that is missing: null or empty. 0 and false do."""
+    """Return whether a value means the same as a missing key: null or empty. 0 and false do not."""
     return value is None or (isinstance(value, str | list | dict) and not value)
 
 
 def text_at(value: Any, key: str) -> str | None:
-    """The text that an object has under `key`; None where it has none, or is no object."""
+    """Return the string that an object has under `key`; None if there is none."""
     text = value.get(key) if isinstance(value, dict) else None
     return text if isinstance(text, str) else None
 
 
 def list_at(value: Any, key: str) -> list[Any]:
-    """Return the list that an object has under `key`; an empty one if it has none, or is no object."""
+    """Return the list that an object has under `key`; an empty one if there is none."""
     items = value.get(key) if isinstance(value, dict) else None
     return items if isinstance(items, list) else []
 
 
 def dict_at(value: Any, key: str) -> dict[str, Any]:
-    """Return the object that another has under `key`; an empty one if it has none, or is no object."""
+    """Return the object that another has under `key`; an empty one if there is none."""
     inner = value.get(key) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict) else {}
 
 
 def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    """Return the call of a function as cards hold it."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def texts_in(content: Any) -> str:
-    """A message's content where it is a text, else the texts of its parts, a line each."""
+    """Return a message's content if it is a string, else the texts of its parts, a line each."""
     if isinstance(content, str):
         return content
     return "\n".join(text for part in list_of(content) if (text := text_at(part, "text")) is not None)
 
 
 def tool_name(value: Any) -> str | None:
-    """The name of a tool, in a definition or a call: of a function, a custom tool, or neither."""
+    """Return the name of a tool in a definition or a call: of a function, a custom tool, or neither."""
     inner = [value.get(key) for key in ("function", "custom")] if isinstance(value, dict) else []
     return text_at(next((each for each in inner if isinstance(each, dict)), value), "name")
 
@@ -84,12 +81,11 @@ def list_of(value: Any) -> list[Any]:
 
 
 def ensure_list(content: Any) -> list[Any]:
-    """Content as a list, whatever it is."""
     return content if isinstance(content, list) else [] if content is None else [content]
 
 
 def text_of(parts: Iterable[Any]) -> str:
-    """All text that parts hold, a line each; the pieces of a cited sentence stay one line."""
+    """Return all text in the parts, a line each; the parts of a cited sentence stay on one line."""
     text = ""
     in_sentence = True
     for part in parts:
@@ -102,14 +98,14 @@ def text_of(parts: Iterable[Any]) -> str:
 
 
 def words_of(value: Any) -> str:
-    """Every string in a value that is meant to be read, a line each."""
+    """Return every string in a value that is meant to be read, a line each."""
     lines: list[str] = []
     _collect_words(value, lines)
     return "\n".join(lines)
 
 
 def _collect_words(value: Any, lines: list[str]) -> None:
-    """Names and titles come first, the rest by key."""
+    """Collect names and titles first, the rest by key."""
     if isinstance(value, str):
         if value:
             lines.append(value)
@@ -132,12 +128,12 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", 
 
 
 def data_url(media_type: str, data: str) -> str:
-    """The URL that holds these bytes, which are base64."""
+    """Return the URL that holds these bytes, which are base64."""
     return f"data:{media_type};base64,{data}"
 
 
 def media_of(url: Any) -> tuple[str, str] | None:
-    """The media type and the bytes, as base64, that a URL holds; None for one that holds none."""
+    """Return the media type and the base64 data of a `data:` URL; None for other values."""
     if not isinstance(url, str):
         return None
     head, marked, data = url.partition(";base64,")
@@ -149,7 +145,6 @@ def media_of(url: Any) -> tuple[str, str] | None:
 
 
 def file_part(media_type: str, data: str, name: str | None = None) -> dict[str, Any]:
-    """The content part in the chat form that holds a file."""
     if media_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": data_url(media_type, data)}}
     if media_type in _AUDIO_FORMATS:
@@ -159,7 +154,7 @@ def file_part(media_type: str, data: str, name: str | None = None) -> dict[str, 
 
 
 def file_of(part: Any) -> tuple[str, str, str | None] | None:
-    """The media type, the bytes and the name of the file that a content part in the chat form holds."""
+    """Return the media type, the base64 data and the name of the file in a content part of the chat form."""
     value = part.get(kind(part)) if isinstance(part, dict) and kind(part) else None
     if kind(part) == "image_url":
         media = media_of(address_of(part))
@@ -172,24 +167,23 @@ def file_of(part: Any) -> tuple[str, str, str | None] | None:
 
 
 def address_of(part: Any) -> str | None:
-    """The URL of an image in the chat form."""
     value = part.get("image_url") if kind(part) == "image_url" else None
     return value if isinstance(value, str) else text_at(value, "url")
 
 
-# --- tool calls as cards hold them: functions with an id and arguments, which are JSON in a text
+# --- tool calls as cards hold them: functions with an id and arguments, which are JSON in a string
 
 
-# Where the input of a call has arguments that are no JSON object.
+# The key of arguments that are not a JSON object, in the input of a call.
 RAW = "_raw"
 
 
 class MalformedAnswer(ValueError):
-    """What a model answered that is no message, or holds a tool call that is none."""
+    """A model's answer that is not a message, or that has a malformed tool call."""
 
 
 def arguments_of(arguments: Any) -> dict[str, Any] | None:
-    """The object that a call's arguments are, {} where there are none; None for what is no JSON object."""
+    """Return a call's arguments as an object, {} if there are none; None if they are not a JSON object."""
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}
     try:
@@ -201,16 +195,19 @@ def arguments_of(arguments: Any) -> dict[str, Any] | None:
 
 
 def input_of(arguments: Any) -> dict[str, Any]:
-    """The input that a call's arguments are; those that are no JSON object stand in it as `_raw`."""
+    """Return a call's arguments as an object; arguments that are not a JSON object are its `_raw`."""
     value = arguments_of(arguments)
     return {RAW: arguments_text(arguments)} if value is None else value
 
 
 def arguments_text(arguments: Any) -> str:
-    """Arguments as text, as cards hold them."""
     if isinstance(arguments, str):
         return arguments
-    return "{}" if arguments is None else exact_json.encode(arguments).decode()
+    return "{}" if arguments is None else json_text(arguments)
+
+
+def json_text(value: Any) -> str:
+    return exact_json.encode(value).decode()
 
 
 def called_function(call: Any) -> dict[str, Any] | None:
@@ -220,7 +217,6 @@ def called_function(call: Any) -> dict[str, Any] | None:
 
 
 def are_functions(calls: Any) -> bool:
-    """Return whether no tool call is of another type than a function's."""
     return all(called_function(call) is not None for call in list_of(calls))
 
 
@@ -229,10 +225,8 @@ def other_calls(calls: Any) -> Iterator[Any]:
 
 
 def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
-    """Calls as cards hold them: each with an id, maybe "", and arguments as text.
-
-    Raises MalformedAnswer for one that names no function.
-    """
+    """Return calls as cards hold them: each with an id, maybe "", and arguments as a string. Raises
+    MalformedAnswer for a call that names no function."""
     return [_normalized(call, index) for index, call in enumerate(calls)]
 
 
@@ -248,23 +242,22 @@ def _normalized(call: Any, index: int) -> dict[str, Any]:
     }
 
 
-# --- results of calls that are no function's
+# --- results of calls of other types than functions
 
-# A result follows its call: a format that sends such a call as text sends its result as text, too. Only the
-# cards before a result show that it is one, so formats get it with the call in its metadata; no stored card
-# has that key.
+# A format that sends such a call as text sends its result as text, too. Only the cards before a result show
+# the type of its call, so formats get the result with the call in its metadata; no stored card has that key.
 
 _ANSWERED = "answered_call"
 
 
 class OtherCalls:
-    """The calls that are no function's, of cards that are asked in their order."""
+    """The calls of other types than functions, while cards are read in order."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Any] = {}
 
     def answering(self, card: Card) -> Card:
-        """The card; the result of such a call with this beside it."""
+        """Return the card, with the call in its metadata if it is the result of such a call."""
         if card.tool_calls and (self._calls or not are_functions(card.tool_calls)):
             for call in list_of(card.tool_calls):
                 if call_id := text_at(call, "id"):
@@ -278,23 +271,22 @@ class OtherCalls:
 
 
 def answering(cards: Iterable[Card]) -> Iterator[Card]:
-    """The cards in their order, results of calls that are no function's with what they answer."""
+    """Yield the cards in order, as `OtherCalls.answering` returns them."""
     calls = OtherCalls()
     return map(calls.answering, cards)
 
 
 def answered_call(card: Card | CardDraft) -> Any:
-    """The call that is no function's and that a card is the result of; None for another card."""
+    """Return the call of another type than a function that a card answers; None for other cards."""
     return card.metadata.get(_ANSWERED)
 
 
 def result_text(body: dict[str, Any], *, failed: bool = False) -> str:
-    """The text that a result in the chat form is sent as, where a format has no other place for it."""
+    """Return the text that replaces a result in the chat form, for formats without a place for it."""
     whose = text_at(body, "tool_call_id") or text_at(body, "name") or "a tool"
     return f"[result of {whose}{', which failed' if failed else ''}: {texts_in(body.get('content'))}]"
 
 
 def lost_result(card: Card) -> str:
-    """What is lost of a result that is sent as text."""
     what = "function without an id" if answered_call(card) is None else "call that is no function's"
     return f"the result of a {what} is sent as text"

@@ -1,9 +1,7 @@
-"""Base classes of providers: what the context asks of a provider's format to send, check, compare and read
-it.
+"""Base classes of providers: what cbx needs of a provider's format to send, check, compare and read it.
 
-A provider's package (`providers/<name>/`) overrides what it does differently. The form between cards and
-formats is the chat form (`context/messages`). Knows no provider by name: each is given the others when it is
-made.
+A provider's package (`providers/<name>/`) overrides what differs. Cards and formats are converted by way of
+the chat form (`context/messages`). Knows no provider by name: the registry passes the others.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from cardbox_cli.context.request_schema import Schema
 
 Body: TypeAlias = dict[str, Any]
-# The keys of a body with their values. An iterator as a value stands for a list.
+# The keys of a body with their values. An iterator as a value means a list.
 Members: TypeAlias = Iterable[tuple[str, Any]]
 AnyCard: TypeAlias = Card | CardDraft
 # Takes the ids of the calls of a message, "" for none, and returns the ids to store them under.
@@ -33,7 +31,7 @@ OwnIds: TypeAlias = Callable[[Sequence[str]], list[str]]
 
 
 class RenamedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call that is sent under another id than its message has, and the card that makes it."""
+    """A tool call that is sent under another id than its card has."""
 
     card_id: str | None
     old: str
@@ -41,10 +39,8 @@ class RenamedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentMessage(NamedTuple):
-    """A message, or a part of one, as it is sent.
-
-    `number` counts the messages of its section from 1; `places` are those of the messages that make it.
-    """
+    """A message, or a part of one, as it is sent. `number` counts the messages of its section from 1;
+    `places` are the indexes of the messages that it consists of."""
 
     section: Literal["system", "messages"]
     number: int
@@ -53,17 +49,14 @@ class SentMessage(NamedTuple):
 
 
 class ExchangedIds(NamedTuple):
-    """The ids of the calls that a sent message makes, and of the calls that it answers; "" for none."""
+    """The ids of the calls that a sent message makes, and of those that it answers; "" for a missing id."""
 
     calls: Sequence[str] = ()
     answers: Sequence[str] = ()
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Facts about a model. None means unknown; nothing is claimed then.
-
-    Keys of `providers/models.toml`, whose head explains each.
-    """
+    """Facts about a model; None is unknown. The head of `providers/models.toml` explains each key."""
 
     window: int | None = None
     max_output: int | None = None
@@ -88,16 +81,15 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def is_known(self) -> bool:
-        """True if anything is known of the model."""
         return self != UNKNOWN_MODEL
 
     @property
     def counter(self) -> Tokenizer:
-        """The model's tokenizer if it is known and installed, else the estimate."""
+        """The model's tokenizer if it is known and installed, else an estimate."""
         return ESTIMATING_TOKENIZER if self.tokenizer is None else encoding_tokenizer(self.tokenizer)
 
     def reasons(self, effort: Any) -> bool:
-        """Return whether the model is known to reason at this effort; None stands for no effort asked for."""
+        """Return whether the model is known to reason at this effort; None if no effort is requested."""
         return self.reasoning == "always" or (self.reasoning == "optional" and effort not in (None, "none"))
 
 
@@ -105,8 +97,6 @@ UNKNOWN_MODEL = ModelFacts()
 
 
 class Registry(Protocol):
-    """All providers, and the facts about models."""
-
     def providers(self) -> Iterable["Provider"]: ...
 
     def facts(self, model: str | None) -> ModelFacts: ...
@@ -117,15 +107,12 @@ class Registry(Protocol):
 class Provider(ABC):
     """A provider's format.
 
-    `title` is the provider's name in sentences, `sends` names the body of a request. `format` is the name of
-    the format that it takes, which a host shares with its provider.
-
-    Requests: `message_keys` are the keys of the body that hold the messages, the list last;
-    `cached_parameters` come before the messages in a prefix cache. `max_temperature` is the highest that it
-    takes, `temperature_path` the dotted name that the temperature is sent under. `schema_package` holds
-    `request_schema.json`, the table of what a request may hold; None if none is published. `has_failures`:
-    the results of tools say whether the tool failed. `keeps_late_system`: system text within a history stays
-    there for models that take it.
+    `title` is the provider's name in sentences, `sends` names the body of a request. `message_keys` are the
+    keys of the body that hold the messages, the list last; `cached_parameters` precede the messages in a
+    prefix cache. `temperature_path` is the dotted name of the temperature, at most `max_temperature`.
+    `schema_package` contains `request_schema.json`, the table of a request's fields; None if none is
+    published. `has_failures`: results say whether the tool failed. `keeps_late_system`: system text stays
+    within a history if the model allows that.
     """
 
     name: str
@@ -146,25 +133,25 @@ class Provider(ABC):
 
     @property
     def format(self) -> str:
-        """The name of the format of its requests."""
+        """The format of its requests, which a host shares with the provider that it hosts."""
         return self.name
 
     # --- cards
 
     @abstractmethod
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the message that a card is sent as, or the reason why it is none."""
+        """Return the message of a card, or the reason why it makes none."""
 
     def chat_original(self, card: AnyCard) -> Body | None:
-        """Return the chat message that a card imported from this format keeps; None for other cards."""
+        """Return the chat message that a card imported from this format stores; None for other cards."""
         return None
 
     def keeps_failure(self, card: AnyCard) -> bool:
-        """Return whether a card keeps an original of this format which says that the tool failed."""
+        """Return whether a card stores an original of this format which says that the tool failed."""
         return False
 
     def losses_to_chat(self, card: Card) -> Iterable[str]:
-        """Yield what the chat form leaves out of a card that keeps an original of this format."""
+        """Yield what the chat form leaves out of a card that stores an original of this format."""
         return ()
 
     def losses_from_chat(self, card: Card) -> Iterable[str]:
@@ -177,33 +164,28 @@ class Provider(ABC):
     def members(self, request: "Request") -> Members:
         """Yield the JSON body of a request key by key, without a model if none is known.
 
-        `encode` made its messages. An iterator among the values makes a list as it is read: a long history is
-        never held as a whole.
+        The messages come from `encode`. An iterator among the values is read as a list, so that a long
+        history is never in memory as a whole.
         """
 
     def body(self, request: "Request") -> Body:
-        """Return the JSON body of a request."""
         return {
             key: list(value) if isinstance(value, Iterator) else value for key, value in self.members(request)
         }
 
     def losses_in_request(self, request: "Request") -> Iterable[tuple[str | None, str]]:
-        """Yield what a request's messages lose besides, with the ids of the cards that they come from."""
+        """Yield further losses of a request's messages, each with the id of its card."""
         return ()
 
     def renamed_calls(self, messages: Sequence[Message]) -> Sequence[RenamedCall]:
         return ()
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
-        """Return the ids of the calls that a message makes and answers."""
         return ExchangedIds()
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the number of the step that each message belongs to, -1 for none.
-
-        Calls and their results must be in neighbouring steps. Neighbours of one role share a step; system
-        text, which moves, has none.
-        """
+        """Return the number of the step of each message, -1 for none. A result must be in the step after its
+        call. Neighbours of one role share a step; system text, which moves, has none."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -216,7 +198,7 @@ class Provider(ABC):
 
     @abstractmethod
     def sent_messages(self, request: "Request") -> Iterable[SentMessage]:
-        """Yield the messages of a request in the order in which a prefix cache finds them."""
+        """Yield the messages of a request in the order of a prefix cache."""
 
     # --- tools
 
@@ -225,7 +207,7 @@ class Provider(ABC):
         return False
 
     def offered_tools(self, request: "Request") -> list[dict[str, Any]]:
-        """Return the tools of a request for this provider: all but those that only another one runs."""
+        """Return the tools of a request, without those that only another provider runs."""
         others = [each for each in self._registry.providers() if each.format != self.format]
         return [
             tool
@@ -251,11 +233,11 @@ class Provider(ABC):
 
     @abstractmethod
     def rules(self) -> "Sequence[LintRule]":
-        """Return the rules of the lint for its requests."""
+        """Return the lint rules for its requests."""
 
     @property
     def schema(self) -> "Schema | None":
-        """The table of what its requests may hold; None if none is published."""
+        """The table of its requests' fields; None if none is published."""
         from cardbox_cli.context.request_schema import schema_of
 
         return None if self.schema_package is None else schema_of(self.schema_package)
@@ -265,29 +247,25 @@ class Provider(ABC):
 
     @property
     def models_of(self) -> str:
-        """The name of the provider whose models it serves."""
         return self.format
 
     def own_facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about a model for its rules: none if the model is another provider's.
-
-        A gateway may serve that one in a different way.
-        """
+        """Return the facts about one of its models; none about others, which a gateway may serve
+        differently."""
         is_own = self._registry.model_provider(model) in (None, self.models_of)
         return self.facts(model) if is_own else UNKNOWN_MODEL
 
     # --- the chat form of any card
 
     def peers(self) -> Iterable["Provider"]:
-        """Return all providers, itself among them."""
         return self._registry.providers()
 
     def chat_message(self, card: Card) -> Body | NoMessage:
-        """Return the message in the chat form that a card is, or why it is none."""
+        """Return the message of a card in the chat form, or the reason why it makes none."""
         return NOT_IN_CHAT.get(card.type) or self.chat_body(card)
 
     def chat_body(self, card: AnyCard) -> Body:
-        """Return the chat message of a card that makes one: its original, or what its fields hold."""
+        """Return the chat message of a card that makes one: its original, or one made of its fields."""
         metadata = card.metadata
         if MESSAGE in metadata or BLOCKS in metadata:
             for each in self.peers():
@@ -297,7 +275,6 @@ class Provider(ABC):
         return standard_body(card)
 
     def is_failed(self, card: AnyCard) -> bool:
-        """Return whether a card is the result of a tool that failed."""
         content = card.content
         if type(content) is ToolResultContent:
             return content.status != "success"
@@ -313,30 +290,21 @@ class Provider(ABC):
 # --- files and answers
 
 
-class MessageShape:
-    """How the messages of a format differ from other values, and the key that they have in a request.
+class MessageShape(msgspec.Struct, frozen=True):
+    """A test that recognizes the messages of a format, and their key in a request.
 
-    `is_own`: no other format's messages look like these, so that one of them identifies the format.
-    `takes_text`: one string may replace the messages. `takes_one`: one message may replace the list.
+    `is_own`: no other format has such messages, so one of them identifies the format. `takes_text`: a string
+    can replace the list of messages. `takes_one`: one message can replace the list.
     """
 
-    def __init__(
-        self,
-        key: str,
-        is_message: Callable[[Any], bool],
-        *,
-        is_own: bool = False,
-        takes_text: bool = False,
-        takes_one: bool = False,
-    ) -> None:
-        self.key = key
-        self.is_message = is_message
-        self.is_own = is_own
-        self.takes_text = takes_text
-        self.takes_one = takes_one
+    key: str
+    is_message: Callable[[Any], bool]
+    is_own: bool = False
+    takes_text: bool = False
+    takes_one: bool = False
 
     def alone(self, key: str, value: Any) -> list[Any] | None:
-        """Return the messages if one text or one message replaces them; None otherwise."""
+        """Return the messages if one string or one message replaces the list; None otherwise."""
         if key != self.key:
             return None
         if self.takes_text and isinstance(value, str):
@@ -346,7 +314,7 @@ class MessageShape:
 
 
 def has_role(value: Any) -> bool:
-    """Return whether a value is a message of most formats: an object that says who speaks."""
+    """Return whether a value is a message of most formats: an object with a role."""
     return isinstance(value, dict) and isinstance(value.get("role"), str)
 
 
@@ -354,13 +322,13 @@ CHAT_SHAPE = MessageShape("messages", has_role)
 
 
 class MessageFiles(ABC):
-    """How files with a list of a provider's messages are read as cards, and written.
+    """A reader and writer of files with a list of a provider's messages.
 
-    `roles` are those that messages may have. `system_keys` hold a system prompt beside the messages, the
-    usual one first. `request_keys` exist only beside the messages of a request to this provider; `parameters`
-    are the parameters of a request that the lint looks at; `endpoints` are the ends of the addresses that
-    requests go to. Of the `nested_parameters` an llm_config keeps only what no other format has.
-    `checks_roles`: only `problem` decides what is a message, whatever its role.
+    `roles` are those of messages. `system_keys` hold a system prompt outside of the messages, the usual key
+    first. `request_keys` occur only in requests to this provider; `endpoints` are the ends of the addresses
+    of requests. The lint examines the `parameters` of a request. An llm_config keeps only those
+    `nested_parameters` that no other format has. `checks_roles`: only `problem` decides whether a value is a
+    message.
     """
 
     shape: MessageShape = CHAT_SHAPE
@@ -377,21 +345,21 @@ class MessageFiles(ABC):
 
     @property
     def keyspace(self) -> tuple[str, ...]:
-        """The beginning of the keys of conversations: one file read as two formats makes two boxes."""
+        """The prefix of conversation keys: one file read in two formats makes two boxes."""
         return (self.provider.format,)
 
     # --- recognition
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say what beside the messages belongs to this format alone; None if nothing does."""
+        """Return the key outside of the messages that only this format has, or None."""
         return None
 
     def marks_message(self, message: Any) -> str | None:
-        """Say by what a message is in this format and no other; None if nothing tells."""
+        """Return the property of a message that only this format has, or None."""
         return None
 
     def problem(self, message: Any) -> str | None:
-        """Say what keeps a value from being a message, besides its role; None for a message."""
+        """Return why a value is not a message, apart from its role; None for a message."""
         return None
 
     def is_exchange(self, part: Any) -> bool:
@@ -401,16 +369,16 @@ class MessageFiles(ABC):
     # --- reading
 
     def gather(self, messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Join messages that are stored as one, each with the number of its first."""
+        """Join messages that are stored as one, each with the index of its first."""
         return iter(enumerate(messages))
 
     def separate(self, message: Any) -> Sequence[Any]:
-        """Return the messages that `gather` joined to one."""
+        """Return the messages that `gather` joined."""
         return (message,)
 
     @abstractmethod
     def draft(self, message: Any) -> list[CardDraft]:
-        """Return the cards of a message, their ids left open."""
+        """Return the cards of a message, without ids."""
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
         """Return the card of a system prompt that one of `system_keys` holds."""
@@ -418,10 +386,10 @@ class MessageFiles(ABC):
 
     @abstractmethod
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
-        """Return the first card with what `export` needs to give back the second."""
+        """Return `changed` with what `export` needs to restore `original`."""
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the llm_config and the tools of a request, as every provider's `members` takes them."""
+        """Return the llm_config and the tools of a request, as every provider's `members` needs them."""
         tools = beside.get("tools")
         config = {key: value for key, value in beside.items() if key != "tools"}
         return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
@@ -430,11 +398,11 @@ class MessageFiles(ABC):
 
     @abstractmethod
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Any]]:
-        """Return what is written beside the messages, and the messages."""
+        """Return the other keys of the file, and the messages."""
 
 
 class AnswerReader(ABC):
-    """The reader of models' answers. `limits` are the reasons to cut an answer that are a limit of tokens."""
+    """A reader of models' answers. `limits` are the finish reasons that mean a limit of tokens."""
 
     limits: Collection[str] = ()
 
@@ -451,30 +419,22 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def cut_off(self, response: Body) -> str | None:
-        """Say why a response is not whole; None for a whole one."""
+        """Return why a response is incomplete; None for a complete one."""
 
     def usage(self, response: Body) -> Any:
-        """Return what the provider counted."""
         return response.get("usage")
 
     def error(self, value: Body) -> str | None:
-        """Say what went wrong, as only this provider reports it; None for other values.
-
-        `{"error": …}` is everybody's.
-        """
+        """Return the error that a value reports as only this provider does; None for `{"error": …}`."""
         return None
 
     def is_own(self, message: Body) -> bool:
-        """Return whether a message without its response is in this format and no other."""
+        """Return whether only this format has such a message without its response."""
         return False
 
     def parts(self, message: Body) -> Any:
-        """Return the parts of a message's content."""
         return message.get("content")
 
     @abstractmethod
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
-        """Return the cards of a message, its calls under the ids that `own_ids` returns.
-
-        Raises MalformedAnswer.
-        """
+        """Return the cards of a message, with the ids of `own_ids` for its calls. Raises MalformedAnswer."""

@@ -1,25 +1,24 @@
-"""From the cards of boxes to one LLM request: system prompt, tools, layers and history.
+"""Requests made of the cards of boxes: system prompt, tools, layers and history.
 
-The cards are asked once for what they bring, since boxes are long. The history is built in one of two ways:
-every card is held, to look into cards, or only the messages are, packed, to send them. The composer gets the
-texts of layers and puts all in order; the provider's format decides the form of messages. Pure if the
-collector has no providers.
+Boxes are long, so each card is examined once. `WholeHistory` holds every card, for readers of cards;
+`PackedHistory` holds only packed messages, to send them. The composer collects the texts of layers and orders
+the messages; the provider's format decides their form. Pure if the collector has no providers.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from cardbox_cli.context.composer import (
     LAYER_KEY,
     WITHOUT_PROVIDERS,
-    Collecting,
     ContextCollector,
     Layer,
     LayerLeftOut,
+    LayerSources,
     compose,
 )
 from cardbox_cli.context.messages import Message, NoMessage, PackedMessages
@@ -58,22 +57,17 @@ Encode = Callable[[Card], dict[str, Any] | NoMessage]
 
 # The key in the metadata of a card that names the turn that wrote it.
 TURN = "agent_turn_id"
-# What stands in the place of a recipe's rule for cards that turns wrote.
+# The rule of cards that turns wrote, instead of a recipe's rule.
 OUTPUT = "output"
-# What is asked and handed over, whoever put it into a box: no conversation.
+# The types of input that is handed over. They are never conversation, no matter who put them into a box.
 _HANDED_OVER = frozenset({INSTRUCTION, RESULT_FIELDS, DELIVERABLE, PARENT_POINTER})
 
-# What is system text by its type, and whoever wrote it.
+# The types of system text, no matter who wrote it.
 _LAYERS = frozenset({SUMMARY, STORED_LAYER, CHAT_PERSONA, CHAT_MEMORY})
-# The types of cards that are looked into for more than a message.
-_EXAMINED_PARTS = _LAYERS | {PROFILE, TODO_ITEM}
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A place of a box as rendering takes it in: its slot, its box, and the rule that brought it if known.
-
-    `box_id` is empty where the box does not exist (yet).
-    """
+    """A slot, its box ("" if it is not stored yet), and the packing rule that brought its card, if known."""
 
     slot: Slot
     box_id: str
@@ -81,32 +75,18 @@ class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Omitted(msgspec.Struct, frozen=True):
-    """A card that is no message, and why."""
-
     card_id: str
     box_id: str
     position: int
     reason: str
 
 
-class HistoryBuilder(Protocol):
-    """The cards that may be messages, in order."""
-
-    def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
-        """Take a card in; its place, if that shall be kept."""
-
-    def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
-        """The messages that the cards make, and why others make none.
-
-        Where there is a reason `left_out_as` only what was packed for the turn, and its own, is taken.
-        """
-
-
 class BoxContents(msgspec.Struct):
-    """What was taken in: `held` are the ids of its cards, `places` where they stand, as far as that is kept.
+    """The cards of boxes, sorted by their use.
 
-    `makers` are the cards that layers are made of, `todo` the places of all items of todo lists, `tools` the
-    definitions that cards bring; the place of the first profile, and this; and why other places are not.
+    `held` has the ids of all present cards, `places` the entries that the history keeps, `makers` the cards
+    of layers. `todo` has the slots of all todo items, `tools` the definitions on cards. `profile` is the
+    entry and the data of the first profile. `left_out` has the entries without a readable card.
     """
 
     held: AbstractSet[str]
@@ -120,44 +100,38 @@ class BoxContents(msgspec.Struct):
 
 
 def read_contents(
-    entries: Iterable[RequestEntry], conversation: HistoryBuilder, own: Container[str] = ()
+    entries: Iterable[RequestEntry], conversation: "WholeHistory | PackedHistory", own: Container[str] = ()
 ) -> BoxContents:
-    """What these places bring; a card counts once, at its first place. `own` are cards of the turn itself."""
+    """Read each card once, at its first place. `own` has the ids of cards that the turn itself wrote."""
     held: set[str] = set()
-    taken = BoxContents(held, {}, set(), [], [], [], None, [])
+    contents = BoxContents(held, {}, set(), [], [], [], None, [])
     for entry in entries:
         slot = entry.slot
         card = slot.card
         if card is not None and card.type == TODO_ITEM:
-            taken.todo.append(slot)  # one that is gone still says what it replaced
+            contents.todo.append(slot)  # one that is gone still says what it replaced
         if card is None or slot.state != "present":
-            taken.left_out.append(left_out(entry, f"{slot.state} card"))
+            contents.left_out.append(left_out(entry, f"{slot.state} card"))
         elif slot.card_id in held:
-            taken.left_out.append(left_out(entry, "stands at an earlier place already"))
+            contents.left_out.append(left_out(entry, "is already at an earlier place"))
         else:
             held.add(slot.card_id)
-            taken.types.add(card.type)
+            contents.types.add(card.type)
             if (kept := conversation.add(entry, card)) is not None:
-                taken.places[slot.card_id] = kept
-            if card.type in _EXAMINED_PARTS:
-                _look_into(entry, card, taken, own)
+                contents.places[slot.card_id] = kept
+            if card.type in _LAYERS and TURN not in card.metadata:
+                # A layer that a turn wrote is not system text.
+                contents.makers.append(card)
+            elif card.type == PROFILE and contents.profile is None and not _is_by_a_turn(card, own):
+                data = profile_in(card)
+                contents.profile = None if data is None else (entry, data)
             if type(card.content) is ToolContent and TURN not in card.metadata:
-                taken.tools += card.content.tools
-    return taken
-
-
-def _look_into(entry: RequestEntry, card: Card, taken: BoxContents, own: Container[str]) -> None:
-    if card.type in _LAYERS:
-        # What a turn wrote is no system text in the shape of a layer.
-        if TURN not in card.metadata:
-            taken.makers.append(card)
-    elif card.type == PROFILE and taken.profile is None and not _is_by_a_turn(card, own):
-        data = profile_in(card)
-        taken.profile = None if data is None else (entry, data)
+                contents.tools += card.content.tools
+    return contents
 
 
 class WholeHistory:
-    """Every card and its place are held, for whoever looks into them; messages are made of them."""
+    """A history that holds every card with its entry, and makes messages at the end."""
 
     def __init__(self, encode: Encode, own: Container[str] = ()) -> None:
         self._encode = encode
@@ -165,10 +139,13 @@ class WholeHistory:
         self._entries: list[RequestEntry] = []
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
+        """Add a card; return its entry if the request must keep it."""
         self._entries.append(entry)
         return entry
 
     def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
+        """Return the messages of the cards, and the cards that make none. With a reason `left_out_as`, only
+        cards that were packed for the turn, and its own, make messages."""
         messages: list[Message] = []
         without: list[Omitted] = []
         calls = OtherCalls()
@@ -186,17 +163,15 @@ class WholeHistory:
 
 
 class PackedHistory:
-    """Of the cards their messages alone are held, packed, and the places of those that `keep` tells.
-
-    Why a card makes no message is not.
-    """
+    """A history that holds packed messages, and the entries of the cards for which `keep` is true. It does
+    not record why a card makes no message."""
 
     def __init__(self, encode: Encode, keep: Callable[[Card], bool]) -> None:
         self._encode = encode
         self._keep = keep
         self._calls = OtherCalls()
         self._messages = PackedMessages()
-        # A 1 for each message that was packed for the turn, and is no history.
+        # A 1 for each message that was packed for the turn, and is not history.
         self._are_packed = bytearray()
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
@@ -217,21 +192,19 @@ class PackedHistory:
 
 
 def _message(card: Card, body: dict[str, Any], own: Container[str] = ()) -> Message:
-    """The message of the history that a card is; what a turn wrote instructs no model."""
+    """Return the message of a card. System text that a turn wrote is sent as the user's."""
     if body.get("role") in SYSTEM_ROLES and _is_by_a_turn(card, own):
         body = {**body, "role": "user"}
     return Message(CHECKPOINT, body, card.card_id, group(card) if GROUP in card.metadata else None)
 
 
 def _is_by_a_turn(card: Card, own: Container[str]) -> bool:
-    """Whether a turn wrote the card: `own` has those of this turn."""
     return TURN in card.metadata or card.card_id in own
 
 
 def is_packed(entry: RequestEntry) -> bool:
-    """Whether the place holds input and no conversation: a recipe brought it, or it is what is asked or
-    handed over. What turns wrote is conversation to those that go on with their box.
-    """
+    """Return whether an entry holds input, and not conversation: a recipe brought it, or its type is handed
+    over. Cards that turns wrote are conversation for the turns that continue their box."""
     if entry.rule is None or entry.rule == REPLACED:
         return entry.slot.card is not None and entry.slot.card.type in _HANDED_OVER
     return entry.rule != OUTPUT
@@ -242,7 +215,7 @@ def left_out(entry: RequestEntry, reason: str) -> Omitted:
 
 
 def profile_in(card: Card) -> dict[str, Any] | None:
-    """The profile that a card holds; other programs may have left no object in one."""
+    """Return the profile that a card holds; None for other cards, and for a profile that is not an object."""
     data = card.content.data if card.type == PROFILE and isinstance(card.content, JsonContent) else None
     return data if isinstance(data, dict) else None
 
@@ -251,10 +224,7 @@ def profile_in(card: Card) -> dict[str, Any] | None:
 
 
 class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a request shall be composed, as far as somebody asks for it; the profile is asked for the rest.
-
-    `share` is the switch of sharing, as the caller or else the project sets it.
-    """
+    """Options of a request; the profile decides those that are None. `share` is the switch of sharing."""
 
     model: str | None = None
     process: ProcessName | None = None
@@ -268,14 +238,12 @@ DEFAULT_OPTIONS = ComposeOptions()
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM request before a provider's body is made of it: its messages are in a format, no more.
+    """One LLM request before the provider's body is made of it; its messages are in the provider's format.
 
-    `tools` are as they are stored, `config` is the profile's llm_config. `layers` are the texts that were
-    composed, `places` has the place of each card that was taken in, `profile_id` names that of the profile.
-    A request that was made to be sent, of boxes too long to hold, keeps few of the places, and of what is
-    `left_out` only what is no card.
-    `lost_layers` are texts that were sent and cannot be had, by their layers: their SHA-256. No message is
-    made of them.
+    `tools` are as stored, `config` is the profile's llm_config. `layers` are the composed texts, `places` has
+    the entry of each card by its id, `profile_id` is the card of the profile. `lost_layers` maps layers whose
+    sent texts are gone to their SHA-256; they make no message. A request from `request_to_send` has few
+    `places`, and `left_out` lacks the cards that make no message.
     """
 
     messages: Sequence[Message]
@@ -293,7 +261,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def makers(self) -> dict[str, list[str]]:
-        """The cards that each layer, and the system prompt, was made of."""
+        """The ids of the cards that made each layer, and the system prompt."""
         of_prompt = [] if self.profile_id is None else [self.profile_id]
         return {SYSTEM_PROMPT: of_prompt} | {layer.name: layer.card_ids for layer in self.layers}
 
@@ -307,19 +275,19 @@ def request_of(
     own: Container[str] = (),
     takes_all: bool = False,
 ) -> Request:
-    """The request that the cards of boxes make, in their order; a card counts once, at its first place.
+    """Return the request that the cards of boxes make, in order; a card counts at its first place
+    only.
 
-    `encode` makes a card a message in some format. A process that takes no history gets what was packed for
-    it, and the cards of `own`: what the turn has done itself; `takes_all` gives it all there is. System texts
-    come from the profile, the layers and what was put into the boxes: a card that a turn wrote is the user's
-    where it would be one.
+    `encode` makes the message of a card. A process without history gets only what was packed for it and the
+    cards of `own`, which the turn itself wrote; `takes_all` sends everything. A card that a turn wrote is
+    never system text.
 
-    Raises InvalidInput for layers that are asked for and cannot be had, DuplicateQuery for a query that the
-    history ends with.
+    Raises InvalidInput for requested layers that the process cannot have, DuplicateQuery for a query that
+    ends the history.
     """
     conversation = WholeHistory(encode, own)
-    taken = read_contents(entries, conversation, own)
-    return _composed(taken, conversation, options, collector, takes_all)
+    contents = read_contents(entries, conversation, own)
+    return _compose_request(contents, conversation, options, collector, takes_all)
 
 
 def request_to_send(
@@ -330,38 +298,37 @@ def request_to_send(
     collector: ContextCollector = WITHOUT_PROVIDERS,
     keep: Callable[[Card], bool],
 ) -> Request:
-    """`request_of` of places that are read one by one and not held: its messages are packed.
-
-    Of its places those are left whose cards `keep` tells. Raises as `request_of`.
-    """
+    """Return the request of entries that are read one by one and not held: its messages are packed. It keeps
+    the entries of cards for which `keep` is true. Raises as `request_of`."""
     conversation = PackedHistory(encode, keep)
-    return _composed(read_contents(entries, conversation), conversation, options, collector, takes_all=False)
+    contents = read_contents(entries, conversation)
+    return _compose_request(contents, conversation, options, collector, takes_all=False)
 
 
-def _composed(
-    taken: BoxContents,
-    conversation: HistoryBuilder,
+def _compose_request(
+    contents: BoxContents,
+    conversation: WholeHistory | PackedHistory,
     options: ComposeOptions,
     collector: ContextCollector,
     takes_all: bool,
 ) -> Request:
-    by, profile = taken.profile or (None, {})
+    profile_entry, profile = contents.profile or (None, {})
     process = find_process(options.process or profile.get("process"))
     collected = collector.collect(
-        Collecting(
-            todo=taken.todo,
-            makers=taken.makers,
-            held=taken.held,
-            types=taken.types,
-            profile_box_id=None if by is None else by.box_id,
+        LayerSources(
+            todo=contents.todo,
+            makers=contents.makers,
+            held=contents.held,
+            types=contents.types,
+            profile_box_id=None if profile_entry is None else profile_entry.box_id,
             here=options.asked,
             by_profile=requested_layers(profile),
             process=process,
             share=options.share,
         )
     )
-    is_whole = takes_all or process.takes_history
-    history, without_message = conversation.messages(None if is_whole else no_history(process.name))
+    reason = None if takes_all or process.takes_history else no_history(process.name)
+    history, without_message = conversation.messages(reason)
     layout: Layout = "cache" if (options.layout or profile.get("layout")) == "cache" else "default"
     return Request(
         messages=compose(
@@ -371,21 +338,21 @@ def _composed(
             query=options.query,
             layout=layout,
         ),
-        tools=taken.tools,
+        tools=contents.tools,
         model=options.model or model_of(profile),
-        config=_config(profile),
+        config=dict_at(profile, "llm_config"),
         process=process.name,
         layout=layout,
         layers=collected.layers,
         layers_left_out=collected.left_out,
-        left_out=taken.left_out + without_message,
-        places=taken.places,
-        profile_id=None if by is None else by.slot.card_id,
+        left_out=contents.left_out + without_message,
+        places=contents.places,
+        profile_id=None if profile_entry is None else profile_entry.slot.card_id,
     )
 
 
 def no_history(process: ProcessName) -> str:
-    """Why a card of a conversation is left out of the request of such a process."""
+    """Return why such a process leaves out a card of a conversation."""
     return f"history, and a {process} takes none"
 
 
@@ -397,47 +364,42 @@ def profile_of(cards: Iterable[Card]) -> dict[str, Any]:
 
 
 def model_of(profile: Mapping[str, Any]) -> str | None:
-    return text_at(_config(profile), "model") or None
-
-
-def _config(profile: Mapping[str, Any]) -> dict[str, Any]:
-    return dict_at(profile, "llm_config")
+    return text_at(dict_at(profile, "llm_config"), "model") or None
 
 
 # --- the StateBuilder: what is stored of a request, and under which ids
 
 
-ASSEMBLER = "system_assembler"
-
-
 def request_cards(project_id: str, request: Request, *, reproducible: Iterable[str] = ()) -> list[CardDraft]:
-    """The cards of what a request holds beside its history; `reproducible` are the layers to keep.
-
-    The same ones make the same cards.
-    """
+    """Return the cards of a request's parts other than its history; `reproducible` are the layers to store.
+    Equal parts have equal card ids."""
     cards = []
     prompt = request.messages[0] if request.messages else None
     if prompt is not None and prompt.layer == SYSTEM_PROMPT:
         text, profile_id = prompt.body["content"], request.profile_id or ""
-        card_id = derived_id(project_id, RENDERED_PROMPT, profile_id, text).hex
-        cards.append(_request_card(RENDERED_PROMPT, text, card_id, profile_id=profile_id))
+        cards.append(
+            _request_card(project_id, RENDERED_PROMPT, text, profile_id, text, profile_id=profile_id)
+        )
     if request.tools:
         definitions = exact_json.canonical(exact_json.encode(request.tools)).decode()
-        card_id = derived_id(project_id, TOOLS, definitions).hex
-        cards.append(_request_card(TOOLS, ToolContent(request.tools), card_id))
-    kept = set(reproducible)
-    for layer in request.layers:
-        if layer.name in kept:
-            card_id = derived_id(project_id, STORED_LAYER, layer.name, layer.text).hex
-            cards.append(_request_card(STORED_LAYER, layer.text, card_id, **{LAYER_KEY: layer.name}))
+        cards.append(_request_card(project_id, TOOLS, ToolContent(request.tools), definitions))
+    names = set(reproducible)
+    cards += [
+        _request_card(project_id, STORED_LAYER, layer.text, layer.name, layer.text, **{LAYER_KEY: layer.name})
+        for layer in request.layers
+        if layer.name in names
+    ]
     return cards
 
 
 def request_box_ids(cards: Iterable[CardDraft], history: Sequence[RequestEntry]) -> list[str]:
-    """The ids of a request box: those cards, then the history that can be read, each once."""
+    """Return the ids of a request box: these cards, then the present cards of the history, each once."""
     present = (entry.slot.card_id for entry in history if entry.slot.state == "present")
     return unique([*(card.card_id for card in cards), *present])
 
 
-def _request_card(card_type: str, content: ToolContent | str, card_id: str, **metadata: str) -> CardDraft:
-    return draft_card(card_type, content, author_id=ASSEMBLER, card_id=card_id, metadata=metadata)
+def _request_card(
+    project_id: str, card_type: str, content: ToolContent | str, *key: str, **metadata: str
+) -> CardDraft:
+    card_id = derived_id(project_id, card_type, *key).hex
+    return draft_card(card_type, content, author_id="system_assembler", card_id=card_id, metadata=metadata)

@@ -1,21 +1,19 @@
-"""What a request may hold, as the provider's own package has it: committed tables, and a value compared with
-one.
+"""The fields of requests, as the provider's own package defines them: committed tables, and their
+check.
 
-A table is `request_schema.json` in the provider's package, made by `make schemas`. It has the package with
-its version (`sdk`), the type that a whole request is (`request`), and all `types` by name: their keys, `?`
-behind those that may be missing, `*` for any other, each with what may be its value; a type with the key `!`
-has one of its keys and no other. With `proto_json` keys may be written in snake_case, too, and one of some
-values in any case, or as a number. A value:
+`make schemas` writes a table, `request_schema.json`, into the provider's package. It has the package with its
+version (`sdk`), the type of a whole request (`request`), and all `types` by name, with a value per key. A key
+that ends in `?` is optional, `*` is any other key. A type with the key `!` has exactly one of its keys. With
+`proto_json`, keys may be in snake_case, and one of some values in any case or as a number. A value:
 
-"text", "integer", "number", "boolean", "null", "object", "any"   that
-    "Name"                                                            an object of this type
-    {"in": […]}, {"each": T}, {"map": T}                              one of these; a list of T; keys of T
-    [T, U]                                                            the one or the other
-    {"is": "text", "like": "a+"}                                      that, of this pattern
+- `"text"`, `"integer"`, `"number"`, `"boolean"`, `"null"`, `"object"`, `"any"`: a value of this plain type.
+- `"Name"`: an object of this type. `[T, U]`: one or the other.
+- `{"in": […]}`: one of these values. `{"each": T}`: a list of T. `{"map": T}`: an object with values of T.
+- `{"is": "text", "like": "a+"}`: a value of this plain type, of this pattern.
 
-The third and the last may have a `least` and a `most`: of a number, or of how many or how long.
+`each` and `is` may have a `least` and a `most`: bounds of a number, or of a length.
 
-Pure, but for reading the table once. Rules say what no type tells.
+Pure, except that the table is read once. Lint rules check what types cannot express.
 """
 
 import re
@@ -30,37 +28,33 @@ import msgspec
 
 from cardbox_cli.text.error_messages import json_type
 
-# What may be wrong: with the request's own keys, with those of anything in it, with the kind of a value, or
-# with which of those that there are it is, or with how large it is.
+# The mistakes: in the request's own keys, in keys within it, in the type of a value, in a choice of values,
+# or in a bound.
 Sort: TypeAlias = Literal[
-    "parameter-unknown",
-    "key-unknown",
-    "key-missing",
-    "value-invalid",
-    "value-unknown",
-    "value-out-of-range",
+    "parameter-unknown", "key-unknown", "key-missing", "value-invalid", "value-unknown", "value-out-of-range"
 ]
-# Those that a newer version of the package may know.
+# The mistakes that a newer version of the package may allow.
 UNKNOWN = ("parameter-unknown", "key-unknown", "value-unknown")
 Place: TypeAlias = tuple[str | int, ...]
 _Type: TypeAlias = Any
 
 _NUMBER = (int, float, Decimal)
-_PLAIN: dict[str, tuple[type, ...]] = {
-    "text": (str,),
-    "integer": (int,),
-    "number": _NUMBER,
-    "boolean": (bool,),
-    "null": (type(None),),
-    "object": (dict,),
-    "any": (object,),
+# The plain types: their classes, and their names in sentences.
+_PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
+    "text": ((str,), "a text"),
+    "integer": ((int,), "an integer"),
+    "number": (_NUMBER, "a number"),
+    "boolean": ((bool,), "true or false"),
+    "null": ((type(None),), "null"),
+    "object": ((dict,), "an object"),
+    "any": ((object,), "anything"),
 }
-# The keys by which objects say of which type they are.
+# The keys that name the type of an object.
 _TAGS = ("type", "role")
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """Where a value is not what the table says, and what it is instead, in words."""
+    """A value that does not match the table: its place, and a description of it in words."""
 
     place: Place
     sort: Sort
@@ -68,15 +62,15 @@ class Misfit(msgspec.Struct, frozen=True):
 
 
 class Schema:
-    """A provider's table. `sdk` is the package that it is from, with its version; `keys` are those of a
-    request, `names` as the table writes them, `required` the ones that it must have."""
+    """A provider's table. `sdk` is its package with the version. `keys` are those of a request in any case,
+    `names` as the table has them, `required` the mandatory ones."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.sdk: str = table["sdk"]
         self._types: Mapping[str, Mapping[str, _Type]] = table["types"]
         self._request: str = table["request"]
         self._is_proto = bool(table.get("proto_json"))
-        self._spellings = (str, _snake) if self._is_proto else (str,)
+        self._key_cases = (str, _snake) if self._is_proto else (str,)
         self._known = {name: self._keys(keys) for name, keys in self._types.items()}
         self._required = {
             name: [key for key in keys if key[-1:] not in ("?", "*", "!")]
@@ -87,82 +81,54 @@ class Schema:
         self.required = frozenset(self._required[self._request])
 
     def _keys(self, keys: Mapping[str, _Type]) -> dict[str, _Type]:
-        """What may stand at the keys of a type, however they are written."""
+        """Return the values of a type's keys, in each case that the keys may have."""
         return {
-            spell(key.rstrip("?")): each
+            convert(key.rstrip("?")): each
             for key, each in keys.items()
             if key != "!"
-            for spell in self._spellings
+            for convert in self._key_cases
         }
 
     def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
-        """What of a whole request is not as the table says: first what is missing, then by its keys."""
+        """Yield the misfits of a whole request: first missing keys, then those of its keys."""
         for found in self._check_object(request, self._request, ()):
             is_own = found.sort == "key-unknown" and len(found.place) == 1
             yield Misfit(found.place, "parameter-unknown", found.what) if is_own else found
 
     def misfits_of_item(self, key: str, number: int, value: Any) -> Iterator[Misfit]:
-        """The same of one item of the list at this key of a request."""
         wanted = self._known[self._request][key]
         wanted = wanted if isinstance(wanted, list) else [wanted]
         lists = (each["each"] for each in wanted if isinstance(each, dict) and "each" in each)
         return self._check(value, next(lists), (key, number))
 
     def misfits_of_value(self, key: str, value: Any) -> Iterator[Misfit]:
-        """The same of the value at this key of a request."""
         return self._check(value, self._known[self._request][key], (key,))
 
     def _check(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
         if isinstance(wanted, list):
             yield from self._check_alternatives(value, wanted, place)
+        elif not self._fits(value, wanted):
+            yield self._type_misfit(value, [wanted], place)
         elif isinstance(wanted, str):
-            yield from self._check_named(value, wanted, place)
-        elif "in" in wanted:
-            if not self._is_one_of(value, wanted["in"]):
-                yield Misfit(
-                    place, "value-unknown", f"{describe(value)}, none of {_list_values(wanted['in'])}"
-                )
-        elif "each" in wanted:
-            yield from self._check_items(value, wanted, place)
-        elif "is" in wanted:
-            found = list(self._check_named(value, wanted["is"], place))
-            yield from found or _check_bounds(value, wanted, place)
-        else:
-            yield from self._check_values(value, wanted["map"], place)
+            if wanted in self._types:
+                yield from self._check_object(value, wanted, place)
+        elif "map" in wanted:
+            for key, item in value.items():
+                yield from self._check(item, wanted["map"], (*place, key))
+        elif "in" not in wanted:
+            yield from _check_bounds(value, wanted, place)
+            for number, item in enumerate(value if "each" in wanted else ()):
+                yield from self._check(item, wanted["each"], (*place, number))
 
     def _is_one_of(self, value: Any, values: Sequence[Any]) -> bool:
         if self._is_proto and not isinstance(value, bool):
             return isinstance(value, int) or (isinstance(value, str) and value.upper() in values)
         return value in values and isinstance(value, bool) == isinstance(values[0], bool)
 
-    def _check_named(self, value: Any, wanted: str, place: Place) -> Iterator[Misfit]:
-        if wanted not in _PLAIN:
-            yield from self._check_object(value, wanted, place)
-        elif not _is(value, wanted):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not {_KINDS[wanted]}")
-
-    def _check_items(self, value: Any, wanted: Mapping[str, _Type], place: Place) -> Iterator[Misfit]:
-        if not isinstance(value, list):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not a list")
-            return
-        yield from _check_bounds(value, wanted, place)
-        for number, item in enumerate(value):
-            yield from self._check(item, wanted["each"], (*place, number))
-
-    def _check_values(self, value: Any, wanted: _Type, place: Place) -> Iterator[Misfit]:
-        if not isinstance(value, dict):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not an object")
-            return
-        for key, item in value.items():
-            yield from self._check(item, wanted, (*place, key))
-
-    def _check_object(self, value: Any, name: str, place: Place) -> Iterator[Misfit]:
-        if not isinstance(value, dict):
-            yield Misfit(place, "value-invalid", f"{describe(value)}, and not an object")
-            return
+    def _check_object(self, value: Mapping[str, Any], name: str, place: Place) -> Iterator[Misfit]:
         known = self._known[name]
         for key in self._required[name]:
-            if not any(spell(key) in value for spell in self._spellings):
+            if not any(convert(key) in value for convert in self._key_cases):
                 yield Misfit((*place, key), "key-missing", "missing")
         if "!" in self._types[name] and len(value.keys() & known.keys()) != 1:
             words = f"an object, and not one with exactly one of the keys {', '.join(known)}"
@@ -178,7 +144,8 @@ class Schema:
                 yield from self._check(item, others, (*place, key))
 
     def _check_alternatives(self, value: Any, wanted: Sequence[_Type], place: Place) -> Iterator[Misfit]:
-        """What is wrong by the alternative that is meant, which an object says by its type or role."""
+        """Yield the misfits by the alternative that an object's type or role names, else by the nearest
+        one."""
         fitting = [each for each in wanted if self._fits(value, each)]
         if not fitting:
             yield self._type_misfit(value, wanted, place)
@@ -192,25 +159,26 @@ class Schema:
         yield from min((list(self._check(value, each, place)) for each in fitting), key=len)
 
     def _fits(self, value: Any, wanted: _Type) -> bool:
-        """Whether a value is of the kind that is wanted, whatever it holds."""
+        """Return whether a value has the wanted type; its contents are not checked."""
         if isinstance(wanted, str):
-            return isinstance(value, dict) if wanted in self._types else _is(value, wanted)
+            return isinstance(value, dict) if wanted in self._types else _has_type(value, wanted)
         if "in" in wanted:
             return self._is_one_of(value, wanted["in"])
         if "is" in wanted:
-            return _is(value, wanted["is"])
+            return _has_type(value, wanted["is"])
         return isinstance(value, list if "each" in wanted else dict)
 
     def _type_misfit(self, value: Any, wanted: Sequence[_Type], place: Place) -> Misfit:
-        """The misfit of a value that is of no kind that is wanted, or none of the few that there are."""
+        """Return the misfit of a value that has none of the wanted types, or none of the allowed values."""
         values = [item for each in wanted for item in _values(each)]
-        if any(type(value) is type(item) for item in values):
+        is_choice = bool(values) and len(wanted) == 1
+        if is_choice or any(type(value) is type(item) for item in values):
             return Misfit(place, "value-unknown", f"{describe(value)}, none of {_list_values(values)}")
-        kinds = " or ".join(dict.fromkeys(_kind(each, self._types) for each in wanted))
+        kinds = " or ".join(dict.fromkeys(_type_name(each, self._types) for each in wanted))
         return Misfit(place, "value-invalid", f"{describe(value)}, and not {kinds}")
 
     def _tagged(self, value: dict[str, Any], types: list[_Type]) -> list[Any]:
-        """The types among these that the value says it is of; a misfit where it says another."""
+        """Return those of the types that the value's tags name; a misfit if they name another."""
         for tag in _TAGS:
             tagged = {each: self._known[each].get(tag) for each in types if each in self._known}
             tagged = {each: known for each, known in tagged.items() if isinstance(known, (dict, list))}
@@ -230,37 +198,25 @@ class Schema:
 
 @cache
 def schema_of(package: str) -> Schema:
-    """The table in the folder of a provider's package."""
     return Schema(msgspec.json.decode(files(package).joinpath("request_schema.json").read_bytes()))
 
 
 def place_text(place: Place) -> str:
-    """A place as people write it: `tools[0].function.name`."""
+    """Format a place as people write it: `tools[0].function.name`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     return text.removeprefix(".")
 
 
 def describe(value: Any) -> str:
-    """A value in a sentence: itself where it is short, else what kind it is."""
+    """Describe a value in a sentence: a short string or number itself, else its type."""
     is_shown = isinstance(value, (str, *_NUMBER)) and not isinstance(value, bool)
     if is_shown and len(str(value)) <= 60:
         return repr(value) if isinstance(value, str) else str(value)
     return json_type(value)
 
 
-_KINDS = {
-    "text": "a text",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-    "object": "an object",
-    "any": "anything",
-}
-
-
 def _check_bounds(value: Any, wanted: Mapping[str, Any], place: Place) -> Iterator[Misfit]:
-    """What of a value is below the least or above the most, or not of the pattern."""
+    """Yield the misfit of a value outside of its bounds, or not of its pattern."""
     is_sized = isinstance(value, str | list)
     size, least, most = len(value) if is_sized else value, wanted.get("least"), wanted.get("most")
     if (least is not None and size < least) or (most is not None and size > most):
@@ -274,21 +230,21 @@ def _snake(key: str) -> str:
     return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
 
 
-def _is(value: Any, kind: str) -> bool:
+def _has_type(value: Any, kind: str) -> bool:
     if isinstance(value, bool) and kind not in ("boolean", "any"):
         return False
     if kind == "integer" and isinstance(value, float | Decimal):
         return value == int(value)
-    return isinstance(value, _PLAIN[kind])
+    return isinstance(value, _PLAIN[kind][0])
 
 
-def _kind(wanted: _Type, types: Mapping[str, Any]) -> str:
+def _type_name(wanted: _Type, types: Mapping[str, Any]) -> str:
     if isinstance(wanted, str):
-        return "an object" if wanted in types else _KINDS[wanted]
+        return "an object" if wanted in types else _PLAIN[wanted][1]
     if "in" in wanted:
         return _list_values(wanted["in"])
     if "is" in wanted:
-        return _KINDS[wanted["is"]]
+        return _PLAIN[wanted["is"]][1]
     return "a list" if "each" in wanted else "an object"
 
 
@@ -298,4 +254,4 @@ def _values(wanted: _Type) -> list[Any]:
 
 
 def _list_values(values: Sequence[Any]) -> str:
-    return ", ".join(str(describe(value)) for value in values)
+    return ", ".join(map(describe, values))

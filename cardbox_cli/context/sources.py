@@ -1,14 +1,14 @@
-"""Imported cards: how they are drafted, and what each remembers of its original in `source_…` keys.
+"""Drafts of imported cards, and the `source_…` keys that hold their originals.
 
-- `source_format`: the format that the keys below are in.
-- `source_message`: a message as it came, whole or with the place of its content left empty.
-- `source_blocks`: the content blocks of this card, where its own fields cannot hold them.
-- `source_line`: the line of a session's file around its message's content, on its first card.
-- `source_entry`: what an entry of a container is, whole, on its first card; it says nothing to a provider.
-- `source_failed`: true for the result of a tool that failed, where the original says so beside the text.
+- `source_format`: the format of the keys below.
+- `source_message`: a message as imported, whole or with its content left out.
+- `source_blocks`: the content blocks of this card, if its own fields cannot hold them.
+- `source_line`: the line of a session file without its message's content, on its first card.
+- `source_entry`: an entry of a container, whole, on its first card; not sent to providers.
+- `source_failed`: true for the result of a failed tool, if the original says so outside of the text.
 - `source_group`: shared by neighbouring cards that are one message of a model or a user.
 
-Owns the keys and the reading of them; what they mean in a message stands in the formats of `providers/`.
+Owns the keys and how they are read; the formats of `providers/` define their meaning in a message.
 """
 
 from collections.abc import Mapping
@@ -42,11 +42,8 @@ def imported_card(
     tool_calls: list[Any] | None = None,
     tool_call_id: str | None = None,
 ) -> CardDraft:
-    """A draft by the importer, as `draft_card` makes them; its id is a placeholder until its conversation is
-    known.
-
-    It is made of parts of a value that is known to be storable, and not checked once more.
-    """
+    """Draft a card by the importer; its id is a placeholder until its conversation is known. Unlike
+    `draft_card`, it does not check the content, which comes from a value that is known to be storable."""
     role = role or CARD_TYPES[card_type].role
     named = {"type": card_type, "author_id": AUTHOR}
     if role is not None:
@@ -61,17 +58,16 @@ def imported_card(
 
 
 def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
-    """`card` with `source_…` keys in its metadata."""
     return msgspec.structs.replace(card, metadata={**card.metadata, FORMAT: source_format, **source})
 
 
 def mark_failed(card: CardDraft) -> CardDraft:
-    """`card` as the result of a tool that failed, where its text alone does not say so."""
+    """Return `card` as the result of a failed tool, for a text that does not say so."""
     return msgspec.structs.replace(card, metadata={**card.metadata, FAILED: True})
 
 
 def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, Any] | None:
-    """What stood around the content, under `key`, if this card comes from that format and begins it."""
+    """Return the original without its content, under `key`, if this card begins it and has this format."""
     source = card.metadata.get(key)
     if not isinstance(source, dict):
         return None
@@ -79,26 +75,23 @@ def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, 
 
 
 def group(card: Card | CardDraft) -> str | None:
-    """The mark of the message that this card is a part of; None for a card that is a whole one."""
+    """Return the mark of the message that this card is a part of; None for a card that is a whole one."""
     mark = card.metadata.get(GROUP)
     return mark if isinstance(mark, str) else None
 
 
 def is_named_result(card: Card | CardDraft) -> bool:
-    """Whether it is a tool's result that somebody wrote the tool's name to, which cbx itself adds to all."""
+    """Return whether an imported tool's result has a tool's name; cbx itself adds one to all results."""
     return FUNCTION_NAME in card.metadata and card.metadata.get("author_id") == AUTHOR
 
 
 def originals(card: Card) -> list[str]:
-    """The keys of the metadata that hold the card's original, or vouch for it as a signature does.
-
-    Not the group: that says which cards are one message, whatever they hold. Nor that a tool failed: another
-    text of a result leaves it one that failed.
-    """
+    """Return the metadata keys that hold the card's original, or vouch for it, as a signature does. The group
+    is not one of them, nor is a failure: both hold for a result with another text."""
     keys = [FORMAT, MESSAGE, BLOCKS, LINE, ENTRY, *(["signature"] if card.type == REASONING else [])]
     return [key for key in keys if key in card.metadata]
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Whether two values that can be stored are the same JSON, where Python's `==` takes True for 1."""
+    """Return whether two storable values are the same JSON; Python's `==` takes True for 1."""
     return exact_json.are_equal(one, other)

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from cardbox_cli.chat.runs.recorded_runs import sent_by_chat
-from cardbox_cli.context.cost.account import Account, Sent, account_of, conversation
+from cardbox_cli.context.cost.account import Account, Sent, account_of, answered_requests
 from cardbox_cli.context.cost.answer import CostAnswer, Costs, Money, Prices, cost_answer, costs_of
 from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, profile_of
@@ -160,7 +160,7 @@ class CostReader:
     def _read_box(self, given: str) -> CostedSeries:
         """The requests that the answers in a box were given to. Raises NotFound."""
         found = self._requests(self._profile).read_boxes([given], by_model=True)
-        series = conversation(found.request, provider_of(found.format))
+        series = answered_requests(found.request, provider_of(found.format))
         if len(series) > 1:
             self._notes.append(
                 f"{format_count(len(series), 'request')}: one for each answer in the box, "

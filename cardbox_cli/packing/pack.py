@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from cardbox_cli.context.lint.rule import LintFinding
-    from cardbox_cli.context.repair.fit import Fitted
+    from cardbox_cli.context.repair.fit import FittedRequest
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
@@ -39,14 +39,11 @@ Check: TypeAlias = Callable[["list[LintFinding]"], None]
 # Gets each position of the plan and its card, or None, while the digest is computed.
 Look: TypeAlias = Callable[[PlannedCard, Card | CardDraft | None], object]
 # Fits the request of the profile's box and the new context box into a number of tokens.
-Fit: TypeAlias = Callable[["list[RequestEntry]"], "Fitted"]
+Fit: TypeAlias = Callable[["list[RequestEntry]"], "FittedRequest"]
 
 
 class PackResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A packed context box; after a dry run, `context_box_id` is None and nothing was written.
-
-    `fitted` has the changes that fit a token limit, if there was one. `provenance` is stored with the box.
-    """
+    """A packed context box; `context_box_id` is None after a dry run, `fitted` None without a token limit."""
 
     context_box_id: str | None
     profile_box_id: str
@@ -54,14 +51,12 @@ class PackResult(msgspec.Struct, frozen=True, kw_only=True):
     plan: PackPlan
     digest: str | None
     provenance: Provenance
-    fitted: "Fitted | None" = None
+    fitted: "FittedRequest | None" = None
 
 
 class Packing(msgspec.Struct, frozen=True):
     """The packing of `arguments` by `recipe` into a new context box, for `profile` or that of the recipe.
-
-    `turn` is the metadata of the turn that packs, if any.
-    """
+    `turn` is the metadata of the turn that packs, if any."""
 
     database: Database
     project_id: str
@@ -86,9 +81,9 @@ class Packing(msgspec.Struct, frozen=True):
 
         Without a digest, inherited cards are only read if the recipe's limits need them; `verify` then cannot
         detect changed contents. `look` gets every position when its card is read for the digest; few are in
-        memory at a time. `check` gets the lint findings of the profile's box and the new context box, which
-        has no id yet; an error that it raises stops the pack. `fit` fits the request into a token limit; the
-        plan lists what it leaves out.
+        memory at a time. `check` gets the lint findings of the profile's box and the new box, which has no id
+        yet; an error that it raises stops the pack. `fit` fits the request into a token limit; the plan lists
+        what it leaves out.
 
         Raises BadRequest for arguments that break the recipe's rules, NotFound for an unknown profile or box;
         no row remains then.
@@ -207,7 +202,6 @@ class Packing(msgspec.Struct, frozen=True):
         return total.hexdigest()
 
     def _entries(self, profile_box_id: str, plan: PackPlan) -> list[RequestEntry]:
-        """Return the entries of the profile's box, then those of the new context box."""
         profile = self._boxes.slots(profile_box_id)
         planned = zip(self.slots(plan), plan.cards, strict=True)
         return [
@@ -231,12 +225,11 @@ def pack_context(
     *,
     with_digest: bool = True,
 ) -> tuple[str, str, list[str]]:
-    """Pack a context box; return (context_box_id, profile_box_id, card_ids), the latter in the order of the
-    box.
+    """Pack a context box; return (context_box_id, profile_box_id, card_ids), the ids in the box's
+    order.
 
     `handover` is a recipe as a mapping, validated like a file. With `conn`, everything joins the caller's
-    transaction; otherwise it is a transaction on the database of the environment. `with_digest` as in
-    `Packing.pack`.
+    transaction; otherwise it is a transaction on the database of the environment.
     """
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 

@@ -21,7 +21,7 @@ from cardbox_cli.model.tokens import card_tokens
 from cardbox_cli.text.error_messages import json_type
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.repair.fit import Fitted
+    from cardbox_cli.context.repair.fit import FittedRequest
     from cardbox_cli.model.handwritten.recipes import InheritContext, PackArgument, Recipe
 
 
@@ -34,8 +34,6 @@ class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExcludedCard(msgspec.Struct, frozen=True, kw_only=True):
-    """An inherited card that the recipe's limits exclude."""
-
     card_id: str
     rule: str
     reason: str
@@ -49,7 +47,6 @@ class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rule(self) -> str:
-        """Return the rule that brings this box's cards."""
         return f"inherit_context {self.arg_key} (box {self.box_id})"
 
 
@@ -62,21 +59,17 @@ class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card_ids(self) -> list[str]:
-        """Return the ids of the box, in order."""
         return [card.card_id for card in self.cards]
 
     @property
     def inherited_ids(self) -> list[str]:
-        """Return the ids of inherited cards, which may be missing."""
         return [card.card_id for card in self.cards if card.draft is None]
 
     @property
     def drafts(self) -> list[CardDraft]:
-        """Return the new cards."""
         return [card.draft for card in self.cards if card.draft is not None]
 
     def rules(self) -> list[ProvenanceRule]:
-        """Return the rules of the plan as runs over its cards."""
         return rule_runs(card.rule for card in self.cards)
 
 
@@ -100,10 +93,8 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
 def argument_cards(
     recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str, turn: Mapping[str, str] = {}
 ) -> list[PlannedCard]:
-    """Apply rule 2: return a new card for each `pack_arguments` rule whose argument is given.
-
-    `turn` is the metadata of the turn that packs, if any.
-    """
+    """Apply rule 2: return a new card for each `pack_arguments` rule whose argument is given. `turn` is the
+    metadata of the turn that packs, if any."""
     rules = recipe.context_packing_config.pack_arguments
     _check_storable({rule.arg_key: arguments[rule.arg_key] for rule in rules if rule.arg_key in arguments})
     return [
@@ -142,7 +133,13 @@ def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[Inhe
         if arg_key in arguments
         for box_id in _box_ids(arg_key, arguments[arg_key])
     ]
-    _refuse_unauthorized(recipe.authorized_inherit_box_ids, boxes)
+    allowed = recipe.authorized_inherit_box_ids
+    for box in boxes:
+        if allowed is not None and box.box_id not in allowed:
+            raise BadRequest(
+                f"inherit_context: unauthorized box_id: {box.box_id!r} (argument {box.arg_key!r})",
+                hint="authorized_inherit_box_ids in the recipe lists the boxes that may be inherited",
+            )
     return boxes
 
 
@@ -160,15 +157,6 @@ def _box_ids(arg_key: str, value: Any) -> list[str]:
     return [str(item).strip() for item in items]
 
 
-def _refuse_unauthorized(allowed: Sequence[str] | None, boxes: Sequence[InheritedBox]) -> None:
-    for box in boxes:
-        if allowed is not None and box.box_id not in allowed:
-            raise BadRequest(
-                f"inherit_context: unauthorized box_id: {box.box_id!r} (argument {box.arg_key!r})",
-                hint="authorized_inherit_box_ids in the recipe lists the boxes that may be inherited",
-            )
-
-
 def inherited_cards(
     boxes: Sequence[InheritedBox], id_lists: Mapping[str, Sequence[str]]
 ) -> list[PlannedCard]:
@@ -183,22 +171,17 @@ def inherited_cards(
 
 
 def has_limits(inherit: "InheritContext") -> bool:
-    """Return whether the recipe limits inheritance, so that the cards must be read."""
     return inherit.answered_calls_only or _limits_cards(inherit)
 
 
 def _limits_cards(inherit: "InheritContext") -> bool:
-    """Return whether inheritance depends on properties of a card."""
     limits = (inherit.include_card_types, inherit.exclude_card_types, inherit.max_cards, inherit.max_tokens)
     return any(limit is not None for limit in limits)
 
 
 class InheritableCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The properties of an inheritable card that limits examine. There may be too many cards to hold
-    completely.
-
-    `tool_calls` only have ids; `tokens` are counted only for a token limit, otherwise 0.
-    """
+    """The properties of an inheritable card that limits examine; there may be too many cards to hold
+    completely. `tool_calls` only have ids; `tokens` are counted only for a token limit, otherwise 0."""
 
     type: str
     tool_calls: list[dict[str, str]] | None
@@ -207,7 +190,6 @@ class InheritableCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def inheritable_card(card: Card, inherit: "InheritContext") -> InheritableCard:
-    """Return the properties of a card that the limits examine."""
     return InheritableCard(
         type=card.type,
         tool_calls=[{"id": call_id} for call_id in call_ids(card)] or None,
@@ -242,14 +224,17 @@ def apply_limits(
             reason = full = full or _exceeded_limit(inherit, cards_so_far, tokens)
         if reason is not None:
             reasons.update((ids[position], reason) for position in group)
-    return (
-        [place for place in planned if place.card_id not in reasons],
-        [
-            ExcludedCard(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
-            for place in planned
-            if place.card_id in reasons
-        ],
-    )
+    return _exclude_cards(planned, reasons)
+
+
+def _exclude_cards(
+    planned: Sequence[PlannedCard], reasons: Mapping[str, str]
+) -> tuple[list[PlannedCard], list[ExcludedCard]]:
+    return [place for place in planned if place.card_id not in reasons], [
+        ExcludedCard(card_id=place.card_id, rule=place.rule, reason=reasons[place.card_id])
+        for place in planned
+        if place.card_id in reasons
+    ]
 
 
 def _type_refusal(members: Sequence[InheritableCard], inherit: "InheritContext") -> str | None:
@@ -288,7 +273,6 @@ def build_plan(
     parents: Sequence[InheritedBox],
     left_out: list[ExcludedCard],
 ) -> PackPlan:
-    """Build the plan from the cards of each rule, in the recipe's order."""
     return PackPlan(
         cards=[card for section in recipe.context_packing_config.order for card in sections[section]],
         parent_ids=unique(box.box_id for box in parents),
@@ -296,28 +280,12 @@ def build_plan(
     )
 
 
-def apply_fit(plan: PackPlan, fit: "Fitted", *, turn: Mapping[str, str] = {}) -> PackPlan:
+def apply_fit(plan: PackPlan, fit: "FittedRequest", *, turn: Mapping[str, str] = {}) -> PackPlan:
     """Return the plan without the inherited cards that a fit excludes, and with its notes."""
     dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
-    return msgspec.structs.replace(
-        plan,
-        cards=[
-            _place_with_note(place, fit.notes.get(place.card_id), turn)
-            for place in plan.cards
-            if place.card_id not in dropped
-        ],
-        left_out=[
-            *plan.left_out,
-            *(
-                ExcludedCard(card_id=place.card_id, rule=place.rule, reason=dropped[place.card_id])
-                for place in plan.cards
-                if place.card_id in dropped
-            ),
-        ],
-    )
-
-
-def _place_with_note(place: PlannedCard, note: CardDraft | None, turn: Mapping[str, str]) -> PlannedCard:
-    if note is None:
-        return place
-    return PlannedCard(card_id=note.card_id, rule=place.rule, draft=attribute_to_turn(note, turn))
+    cards, excluded = _exclude_cards(plan.cards, dropped)
+    for position, place in enumerate(cards):
+        if note := fit.notes.get(place.card_id):
+            draft = attribute_to_turn(note, turn)
+            cards[position] = PlannedCard(card_id=note.card_id, rule=place.rule, draft=draft)
+    return msgspec.structs.replace(plan, cards=cards, left_out=[*plan.left_out, *excluded])

@@ -33,8 +33,6 @@ OWN_FOLDER = Path("handovers")
 
 @dataclass(frozen=True, slots=True)
 class LoadedRecipe:
-    """A recipe, its name, its file or None, and its text."""
-
     recipe: "Recipe"
     name: str
     source: Path | None
@@ -59,7 +57,8 @@ def recipe_folders() -> list[Path]:
 
 def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:
     """Find and read a recipe; the first folder wins. Raises NotFound, InvalidRecipe."""
-    path = Path(name_or_path) if _is_path(name_or_path) else _find_file(name_or_path, folders)
+    is_path = "/" in name_or_path or name_or_path.endswith((*_ENDINGS, ".json"))
+    path = Path(name_or_path) if is_path else _find_file(name_or_path, folders)
     text = _read_text(path)
     return LoadedRecipe(parse_recipe(text, str(path)), name=path.stem, source=path, text=text)
 
@@ -95,10 +94,6 @@ def _validate(document: HandwrittenDocument) -> "Recipe":
 
     hint = "`cbx handover schema` prints the keys of a recipe"
     return fit(Recipe, document, refuse_with=InvalidRecipe, hint=hint)
-
-
-def _is_path(name_or_path: str) -> bool:
-    return "/" in name_or_path or name_or_path.endswith((*_ENDINGS, ".json"))
 
 
 def _find_file(name: str, folders: Sequence[Path]) -> Path:

@@ -31,7 +31,6 @@ class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_page(picture: CostPicture) -> str:
-    """Return the page of a series."""
     account = picture.account
     colours = layer_colours(share.name for share in account.by["layer"])
     return page(

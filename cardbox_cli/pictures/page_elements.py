@@ -43,13 +43,11 @@ def element(tag: str, *children: Child, **attributes: object) -> Element:
 
 
 def markup(root: Element) -> str:
-    """Return the markup of an element, for use within an HTML page."""
     return ET.tostring(root, encoding="unicode", method="html")
 
 
 def page(title: str, *content: Child) -> str:
-    """Return the HTML of a page."""
-    style = _style()
+    style = drawing_style() + _file("page.css")
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = _POLICY.format(style=digest)
     html = element(
@@ -70,19 +68,16 @@ def page(title: str, *content: Child) -> str:
 
 
 def drawing(svg: Element) -> str:
-    """Return an SVG file with its style."""
     alone = Element("svg", {**svg.attrib, "xmlns": SVG})
     alone.extend([element("style", drawing_style()), *svg])
     return ET.tostring(alone, encoding="unicode") + "\n"
 
 
 def section(title: str, *content: Child) -> Element:
-    """Make a section with a heading."""
     return element("section", element("h2", title), *content)
 
 
 def facts(pairs: Mapping[str, str]) -> Element:
-    """Make a list of names and values."""
     each = ((element("dt", name), element("dd", value)) for name, value in pairs.items())
     return element("dl", *(child for pair in each for child in pair))
 
@@ -114,7 +109,7 @@ def scroll_area(label: str, wide: Element) -> Element:
     return element("div", wide, class_="wide", role="region", aria_label=label, tabindex=0)
 
 
-def svg(label: str, width: float, height: float, *content: Child) -> Element:
+def svg(label: str, width: float, height: float, *content: Child, class_: str = "drawing") -> Element:
     """Make a drawing of `width` × `height` units, as wide as the page."""
     return element(
         "svg",
@@ -123,12 +118,11 @@ def svg(label: str, width: float, height: float, *content: Child) -> Element:
         role="img",
         aria_label=label,
         preserveAspectRatio="none",
-        class_="drawing",
+        class_=class_,
     )
 
 
 def box(x: float, y: float, width: float, height: float, class_: str, tip: str) -> Element:
-    """Make a rectangle with a tooltip."""
     sizes = {"x": f"{x:.2f}", "y": f"{y:.2f}", "width": f"{max(width, 0.0):.2f}", "height": f"{height:.2f}"}
     return element("rect", element("title", tip), class_=class_, **sizes)
 
@@ -143,7 +137,6 @@ def folded_text(text: str, shown: int) -> Element:
 
 
 def _escape_invisible(text: str) -> str:
-    """Escape invisible characters, characters that change the text direction, and forbidden ones."""
     return _FORBIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), escape_invisible(text))
 
 
@@ -154,12 +147,7 @@ def _add_text(parent: Element, text: str) -> None:
         parent.text = (parent.text or "") + text
 
 
-def _style() -> str:
-    return drawing_style() + _file("page.css")
-
-
 def drawing_style() -> str:
-    """Return the style of drawings: their colours in light and dark mode."""
     return _file("drawing.css")
 
 

@@ -44,8 +44,6 @@ _MAX_CARDS = 60
 
 
 class DrawnCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A card in a request: its layer, its tokens, and a note `about` it."""
-
     card_id: str
     about: str
     layer: str
@@ -64,12 +62,10 @@ class DrawnStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def layer_colours(names: Iterable[str]) -> Mapping[str, str]:
-    """Return the CSS class of each layer."""
     return {name: f"l{_COLOURS.get(name, _OTHERS)}" for name in names}
 
 
 def token_label(tokens: int, exact: bool) -> str:
-    """Format a number of tokens, with a `~` before an estimate."""
     return f"{'' if exact else '~'}{tokens:,}"
 
 
@@ -95,9 +91,8 @@ def draw_growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Eleme
             y -= height
             tip = f"{step.name}, {layer}: {tokens:,} of {step.tokens:,} tokens"
             boxes.append(box(index * wide, y, wide * 0.9, height, colours[layer], tip))
-    drawn = svg(f"Tokens of {len(steps)} steps by layer, up to {most:,}", _STEPS_WIDTH, high, *boxes)
-    drawn.set("class", "drawing tall")
-    return drawn
+    label = f"Tokens of {len(steps)} steps by layer, up to {most:,}"
+    return svg(label, _STEPS_WIDTH, high, *boxes, class_="drawing tall")
 
 
 def _numbers(steps: Sequence[DrawnStep]) -> Element:
@@ -122,8 +117,8 @@ def draw_heat_map(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Ele
             tip = f"card {short_id(card_id)}, {card.about}, {steps[index].name}: {card.tokens:,} tokens"
             boxes.append(box(index * wide, row * 2, wide, 2, class_, tip))
     about = f"{len(shown)} of {len(seen)} cards: solid if a card is new, pale if it is sent again."
-    drawn = svg("Which cards were sent in which step", _STEPS_WIDTH, max(2 * len(shown), 2), *boxes)
-    drawn.set("class", "drawing tall")
+    label, height = "Which cards were sent in which step", max(2 * len(shown), 2)
+    drawn = svg(label, _STEPS_WIDTH, height, *boxes, class_="drawing tall")
     return element("div", element("p", about, class_="about"), drawn)
 
 
@@ -132,8 +127,6 @@ _WIDTH, _ROW, _FOLDED = 100.0, 6.0, 600
 
 
 class StepPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A step and the account of its request."""
-
     name: str
     account: Explanation
 
@@ -150,7 +143,6 @@ class RequestPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_page(picture: RequestPicture) -> str:
-    """Return the page of a request."""
     account = picture.account
     layers = shares(account, picture.window)
     colours = request_colours(layers, [step.account for step in picture.steps])
@@ -235,7 +227,6 @@ def _name(number: int, line: MessageLine) -> str:
 
 
 def drawn_step(step: StepPicture) -> DrawnStep:
-    """Return a step in the form that drawings need."""
     account = step.account
     return DrawnStep(
         name=step.name,

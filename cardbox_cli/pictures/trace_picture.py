@@ -27,14 +27,8 @@ _RUNNING = "l0"
 
 
 def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
-    """Return the page of a trace."""
     rows = [
-        [
-            f"{'· ' * depth}{turn.agent_id}",
-            _outcome(turn),
-            _took(turn),
-            turn.agent_turn_id,
-        ]
+        [f"{'· ' * depth}{turn.agent_id}", _outcome(turn), _took(turn), turn.agent_turn_id]
         for depth, turn in _lines(tops)
     ]
     return page(
@@ -45,12 +39,10 @@ def trace_page(trace_id: str | None, tops: "Sequence[Branch]") -> str:
 
 
 def trace_drawing(tops: "Sequence[Branch]") -> str:
-    """Return the drawing as an SVG file."""
     return drawing(draw_timeline(tops))
 
 
 def draw_timeline(tops: "Sequence[Branch]") -> Element:
-    """Draw a bar for each turn, in the order of the tree."""
     lines = list(_lines(tops))
     starts = [turn.created_at for _, turn in lines if turn.created_at is not None]
     ends = [turn.ended_at for _, turn in lines if turn.ended_at is not None]

@@ -172,9 +172,7 @@ def test_a_card_counts_once_at_its_first_place() -> None:
     )
     made = request(hi, other, hi)
     assert [message.body["content"] for message in made.messages] == ["hi", "x"]
-    assert [(left.position, left.reason) for left in made.left_out] == [
-        (2, "stands at an earlier place already")
-    ]
+    assert [(left.position, left.reason) for left in made.left_out] == [(2, "is already at an earlier place")]
 
 
 def test_profile_tools_and_summaries_find_their_parts() -> None:

@@ -203,4 +203,4 @@ def read_prices(given: str | None) -> "Prices | None":
     from cardbox_cli.model.handwritten.prices import parse_prices
 
     currency, models = parse_prices(read_text(path), source_name(path))
-    return Prices.for_models(currency, models)
+    return Prices.build(currency, models)

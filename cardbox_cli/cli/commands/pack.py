@@ -37,7 +37,7 @@ from cardbox_cli.packing.plan import PlannedCard
 from cardbox_cli.text.quantities import format_tokens
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.repair.fit import Fitted
+    from cardbox_cli.context.repair.fit import FittedRequest
     from cardbox_cli.packing.pack import PackResult
     from cardbox_cli.store.connection.database import Database
 
@@ -146,7 +146,7 @@ class _PackedCards:
 
 def _fit(
     database: "Database", entries: "list[RequestEntry]", *, budget: compose_options.TokenBudget
-) -> "Fitted":
+) -> "FittedRequest":
     """Return the request of the context within the budget: with the tools that a worker would offer, in the
     format of the model's provider."""
     from cardbox_cli.context.repair.fit import fit

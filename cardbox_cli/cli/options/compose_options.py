@@ -25,7 +25,7 @@ from cardbox_cli.text.error_messages import conflict_message
 from cardbox_cli.text.quantities import format_count, format_tokens
 
 if TYPE_CHECKING:
-    from cardbox_cli.context.repair.fit import Fitted, Strategy
+    from cardbox_cli.context.repair.fit import FittedRequest, Strategy
 
 _COMPOSE, _FIT = "Compose", "Fit"
 
@@ -190,7 +190,7 @@ def token_budget(max_tokens: int | None, fit: str | None) -> TokenBudget | None:
     return None if max_tokens is None else TokenBudget(max_tokens, cast("Strategy", fit or "oldest"))
 
 
-def fit_notes(fitted: "Fitted") -> list[str]:
+def fit_notes(fitted: "FittedRequest") -> list[str]:
     """Return a note on the dropped cards and the saved tokens; nothing if all fits."""
     if not fitted.changes:
         return []

@@ -10,7 +10,7 @@ from cardbox_cli.cli.terminal.list_columns import layer_label
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.answer import Break, Costs, Prices
-from cardbox_cli.context.cost.findings import CostFinding, Mend
+from cardbox_cli.context.cost.findings import CostFinding, FixCommand
 from cardbox_cli.context.diff import piece_name
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.text.escaping import excerpt, flatten
@@ -46,7 +46,7 @@ def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
     output.emit(answer, table=lambda: _print_text(costed, found, page), ids=named)
 
 
-def _line(mend: Mend | None) -> str | None:
+def _line(mend: FixCommand | None) -> str | None:
     """The command as it is to be typed."""
     return None if mend is None else mend.line(*session().project_option)
 

@@ -1,14 +1,15 @@
-"""What a series of requests costs: by step, layer, card type, tool and card, and what a prefix cache keeps.
+"""The costs of a series of requests by step, layer, card type, tool and card, and what a cache
+saves.
 
-Pure. A source of requests (a turn, an agent, the answers in a box) hands in a list of `Sent`, and need know
-nothing more. Requests of one source share the very messages that they have in common, so that each message is
-looked at once. The tokens are those of `context/explain`: the sums over the steps are the tokens of the very
-requests. A cache keeps what a request and the one before begin with, tools first.
+Pure. A source of requests (a turn, an agent, the answers in a box) passes a list of `Sent`. Requests of one
+source share their message objects, so that each message is examined once. `context/explain` counts the
+tokens: the sums over the steps are the tokens of the requests. A prefix cache keeps the beginning that a
+request shares with the one before, tools first.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args, overload
+from typing import Literal, get_args, overload
 
 import msgspec
 
@@ -25,9 +26,8 @@ from cardbox_cli.model.pairing import ToolNames
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of a series in `provider`'s format, and the step of a turn that sent it where one did.
-
-    `behind` are the messages that came after it in the box that it was made of."""
+    """A request of a series in `provider`'s format, and the turn's step that sent it, if any. `behind` are
+    the messages that follow it in the box that made it."""
 
     request: Request
     provider: Provider
@@ -37,11 +37,11 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
-    """From one request of a series to the next: so many messages at its beginning are `kept`; what the
-    earlier one had behind them is `gone`, what the later one has is `added`.
+    """The change from one request of a series to the next. `kept` counts the messages at the shared
+    beginning.
 
-    `same_frame`: model, tools and parameters are the same. `breaks`: a prefix cache loses more than texts
-    that stand behind the history, and go on doing so.
+    `gone` are the later messages of the earlier request, `added` those of the later one. `same_frame`: model,
+    tools and parameters are the same. `breaks`: a cache loses more than texts that always follow the history.
     """
 
     kept: int
@@ -51,20 +51,17 @@ class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
     breaks: bool
 
 
-def changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
-    """The change that each request of a series brings; the first is all added."""
+def series_changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
+    """Yield the change that each request of a series brings; the first one adds everything."""
     before: Request | None = None
     for sent in series:
         yield _series_change(before, sent.request)
         before = sent.request
 
 
-def conversation(request: Request, provider: Provider) -> Sequence[Sent]:
-    """The requests that the answers in a request's history were given to, and the request itself where
-    its history does not end with an answer; of a request without answers, itself.
-
-    An answer is a run of messages of the model. The layers are those of the request.
-    """
+def answered_requests(request: Request, provider: Provider) -> Sequence[Sent]:
+    """Return the requests that the answers in a request's history answered, all with its layers. An answer is
+    a run of messages of the model. The request is the last one unless an answer ends its history."""
     start, end = history_of(request.messages)
     roles = [message.body.get("role") for message in request.messages[start:end]]
     # The places at which an answer begins.
@@ -75,8 +72,8 @@ def conversation(request: Request, provider: Provider) -> Sequence[Sent]:
 
 
 class _AskedRequests(Sequence[Sent]):
-    """A request up to each of some places of its history, and with what stands behind that: each made when it
-    is asked for, since the lists of all together grow with the square of the history."""
+    """The beginnings of a request's history up to some places, each with the layers after the history. Each
+    is made on access, since all lists together grow with the square of the history."""
 
     def __init__(self, request: Request, provider: Provider, places: Sequence[int], end: int) -> None:
         self._request, self._provider = request, provider
@@ -114,34 +111,31 @@ def _series_change(before: Request | None, request: Request) -> SeriesChange:
     messages = request.messages
     if before is None:
         return SeriesChange(kept=0, gone=(), added=messages, same_frame=False, breaks=False)
-    kept = common(before.messages, messages)
+    kept = count_common(before.messages, messages)
     gone, added = before.messages[kept:], messages[kept:]
-    same_frame = _frame(before) == _frame(request)
+    same_model = before.model == request.model
+    same_frame = same_model and (before.tools, before.config) == (request.tools, request.config)
     goes_on = same_frame and before.lost_layers == request.lost_layers and _moves(gone, added)
     return SeriesChange(kept=kept, gone=gone, added=added, same_frame=same_frame, breaks=not goes_on)
 
 
 def _moves(gone: Sequence[Message], added: Sequence[Message]) -> bool:
-    """Whether what is gone stands behind the history, and again at the end of what is added."""
+    """Return whether `gone` are layers after the history that are at the end of `added` again."""
     behind = added[len(added) - len(gone) :]
     return len(gone) <= len(added) and all(
         one.layer != CHECKPOINT and one.body == other.body for one, other in zip(gone, behind, strict=True)
     )
 
 
-def common(ones: Sequence[Message], others: Sequence[Message]) -> int:
+def count_common(ones: Sequence[Message], others: Sequence[Message]) -> int:
     shorter = min(len(ones), len(others))
     if ones[:shorter] == others[:shorter]:
         return shorter
     return next((place for place in range(shorter) if ones[place].body != others[place].body), shorter)
 
 
-def _frame(request: Request) -> tuple[Any, ...]:
-    return request.model, request.tools, request.config
-
-
 def kept_before_lost(before: Request, request: Request) -> int:
-    """How many messages stand before the first layer that tells two requests apart by its hash alone."""
+    """Return the number of messages before the first layer with an unknown text and different hashes."""
     start, _ = history_of(request.messages)
     names = before.lost_layers.keys() | request.lost_layers.keys()
     texts = {name: "" for name in names if before.lost_layers.get(name) != request.lost_layers.get(name)}
@@ -159,11 +153,8 @@ NONE = "-"
 
 
 class SentPart(msgspec.Struct, kw_only=True, gc=False):
-    """A message of a series: how many tokens it has, in how many requests it was sent, the first and the
-    last of them, by their places in the series. `gone`: requests after it went without it.
-
-    The types of its cards, and the tool that it calls or answers for, are `-` where it has none.
-    """
+    """A message of a series: its tokens, the number of requests with it, and the first of these in the
+    series. The type of its card, and the tool that it calls or answers for, are `-` if it has none."""
 
     message: Message
     card: Card | None
@@ -191,19 +182,18 @@ class SentPart(msgspec.Struct, kw_only=True, gc=False):
 
 
 class SentTool(msgspec.Struct, kw_only=True):
-    """The definition of a tool: its tokens, and in how many requests it was sent."""
-
     name: str
     tokens: int
     sends: int = 0
 
 
 class StepCost(msgspec.Struct, frozen=True, kw_only=True):
-    """One request: its tokens as `render --explain` counts them, `estimated` of them by an estimate.
+    """One request: its tokens as `render --explain` counts them, `estimated` of them by an
+    estimate.
 
-    A prefix cache that has the request before holds `kept` of them, `new` are read anew. `layers` are the
-    tokens of each layer, the tools and the beginning of the reply among them. `breaks`: it does not go on
-    from the one before.
+    A prefix cache with the request before it keeps `kept` of them, and `new` must be read. `layers` has the
+    tokens of each layer, of the tools and of the beginning of the reply. `breaks`: it does not continue the
+    one before.
     """
 
     number: int
@@ -220,7 +210,7 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """What one layer, type or tool takes: tokens in all requests, `share` of them, and in the last one."""
+    """The tokens of one layer, type or tool: in all requests, their `share`, and in the last request."""
 
     name: str
     tokens: int
@@ -249,7 +239,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cached_tokens(self) -> int:
-        """How many of them a prefix cache would have kept."""
+        """The tokens that a prefix cache would have kept."""
         return sum(step.kept for step in self.steps)
 
     @property
@@ -258,9 +248,9 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def account_of(series: Sequence[Sent]) -> Account:
-    """The account of a series; each request costs what its model makes of it."""
+    """Account for a series; each request has the tokens of its own model."""
     ledger = _Ledger()
-    found = list(changes(series))
+    found = list(series_changes(series))
     before: Sent | None = None
     for sent, change in zip(series, found, strict=True):
         ledger.enter(sent, change, before)
@@ -277,7 +267,7 @@ def account_of(series: Sequence[Sent]) -> Account:
 
 
 class _Ledger:
-    """What requests cost, entered one after the other: each looks only at what its change brings."""
+    """The costs of requests, entered one after the other: each entry examines only what has changed."""
 
     def __init__(self) -> None:
         self.steps: list[StepCost] = []
@@ -293,7 +283,9 @@ class _Ledger:
 
     def enter(self, sent: Sent, change: SeriesChange, before: Sent | None) -> None:
         request = sent.request
-        costs = self._costs_of(sent)
+        if request.model not in self._costs:
+            self._costs[request.model] = TokenCosts(sent.provider.facts(request.model))
+        costs = self._costs[request.model]
         self.tokenizer = costs.tokenizer
         if before is not None and before.request.model != request.model:
             # Two models count and cache apart.
@@ -301,46 +293,30 @@ class _Ledger:
             change = SeriesChange(kept=0, gone=gone, added=added, same_frame=False, breaks=True)
         for part in self._dropped_parts(len(self._now) - len(change.gone)):
             self._count(part, -1)
-        beginning = len(self._now)
-        kept_of = self._beginning(beginning, change, before, request)
+        cached_tokens = self._cached_tokens(before, request)
         for message in change.added:
-            self._take(message, costs.message_cost(message), request)
-        self._close(sent, change, costs, kept_of)
+            part = self._part(message, costs.message_cost(message), request)
+            self._parts.append(part)
+            self._now.append(part)
+            self._count(part, 1)
+        self._close(sent, change, costs, cached_tokens)
 
-    def _costs_of(self, sent: Sent) -> TokenCosts:
-        model = sent.request.model
-        if model not in self._costs:
-            self._costs[model] = TokenCosts(sent.provider.facts(model))
-        return self._costs[model]
-
-    def _beginning(self, length: int, change: SeriesChange, before: Sent | None, request: Request) -> int:
-        """The tokens of the messages that a prefix cache holds."""
-        if before is None or not length:
+    def _cached_tokens(self, before: Sent | None, request: Request) -> int:
+        """Return the tokens of the messages that a prefix cache holds."""
+        if before is None:
             return 0
-        length = min(length, kept_before_lost(before.request, request))
-        return (
-            sum(part.tokens for part in self._now[:length])
-            if length < len(self._now)
-            else self._cached_length
-        )
-
-    @property
-    def _cached_length(self) -> int:
-        return self._present["layer"].total()
+        length = min(len(self._now), kept_before_lost(before.request, request))
+        if length == len(self._now):
+            return self._present["layer"].total()
+        return sum(part.tokens for part in self._now[:length])
 
     def _dropped_parts(self, length: int) -> list[SentPart]:
-        """The messages behind the first so many, which the next request goes without."""
+        """Remove the messages behind the first `length`, which the next request lacks, and return them."""
         ended = self._now[length:]
         del self._now[length:]
         for part in ended:
             part.sends += len(self.steps) - part.first
         return ended
-
-    def _take(self, message: Message, cost: Cost, request: Request) -> None:
-        part = self._part(message, cost, request)
-        self._parts.append(part)
-        self._now.append(part)
-        self._count(part, 1)
 
     def _count(self, part: SentPart, sign: int) -> None:
         for grouping, name in (("layer", part.layer), ("type", part.type), ("tool", part.tool)):
@@ -355,7 +331,7 @@ class _Ledger:
         return SentPart(
             message=message,
             card=card,
-            box_id=None if place is None else place.box_id,
+            box_id=None if place is None else place.box_id or None,
             position=None if place is None else place.slot.position,
             layer=message.layer,
             type=NONE if card is None else card.type,
@@ -365,13 +341,13 @@ class _Ledger:
             first=len(self.steps),
         )
 
-    def _close(self, sent: Sent, change: SeriesChange, costs: TokenCosts, kept_of_messages: int) -> None:
+    def _close(self, sent: Sent, change: SeriesChange, costs: TokenCosts, cached_tokens: int) -> None:
         request = sent.request
         of_tools = [(tool_name(tool) or NONE, costs.tool_cost(tool)) for tool in request.tools]
         reply = costs.reply if request.messages else Cost("", 0, 0)
         tool_tokens = sum(cost.tokens for _, cost in of_tools)
-        tokens = self._cached_length + tool_tokens + reply.tokens
-        kept = kept_of_messages + tool_tokens if self.steps and change.same_frame else 0
+        tokens = self._present["layer"].total() + tool_tokens + reply.tokens
+        kept = cached_tokens + tool_tokens if self.steps and change.same_frame else 0
         beside = self._other_counts(of_tools, reply)
         for name, present in self._present.items():
             self._sums[name].update(present)
@@ -394,7 +370,7 @@ class _Ledger:
         )
 
     def _other_counts(self, of_tools: Iterable[tuple[str, Cost]], reply: Cost) -> dict[str, Counter[str]]:
-        """What is counted beside the messages: the definitions of tools, and the beginning of the reply."""
+        """Return the tokens of everything but messages: tool definitions and the beginning of the reply."""
         beside: dict[str, Counter[str]] = {name: Counter() for name in self._present}
         for name, cost in of_tools:
             known = self.tools.setdefault(name, SentTool(name=name, tokens=cost.tokens))
@@ -406,12 +382,11 @@ class _Ledger:
         return beside
 
     def closed(self) -> list[SentPart]:
-        """The messages of the whole series, each with all its sendings."""
         self._dropped_parts(0)
         return self._parts
 
     def shares(self, grouping: Grouping) -> list[Share]:
-        """What each of a grouping takes, the greatest first."""
+        """Return the shares of a grouping, the greatest first."""
         sums = self._sums[grouping]
         of_all = sums.total()
         return [
@@ -425,7 +400,7 @@ class _Ledger:
 
 
 class CardShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What a card takes: its `tokens` once, how often it was sent, and the tokens of all its sendings."""
+    """The share of a card: its `tokens` once, the requests with it, and the tokens in all of them."""
 
     card_id: str | None
     box_id: str | None
@@ -442,8 +417,8 @@ class CardShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def card_shares(account: Account) -> list[CardShare]:
-    """What each card takes, the most first; a layer's text counts for the card that made it, and all
-    sendings of a card together, also those behind a break."""
+    """Return the share of each card, the greatest first; a layer's text counts for the card that made it. All
+    requests with a card count together, also those after a break."""
     of_all = account.tokens
     sends: Counter[tuple[object, ...]] = Counter()
     for part in account.parts:
@@ -451,7 +426,7 @@ def card_shares(account: Account) -> list[CardShare]:
     shares = [
         CardShare(
             card_id=part.card_id,
-            box_id=part.box_id or None,
+            box_id=part.box_id,
             position=part.position,
             layer=part.layer,
             type=part.type,
@@ -470,7 +445,7 @@ def card_shares(account: Account) -> list[CardShare]:
 
 
 def _card_key(part: SentPart) -> tuple[object, ...]:
-    """What messages of one card have in common; of what no card made each is its own."""
+    """Return the key that messages of one card share; a message without a card has its own."""
     return (part.card_id, part.layer, part.tokens) if part.card_id else (id(part),)
 
 

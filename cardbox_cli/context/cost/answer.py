@@ -1,4 +1,4 @@
-"""Conclusions from an account, as programs get them: the contract of `cbx cost -o json`. Pure."""
+"""Conclusions from an account of costs: the contract of `cbx cost -o json`. Pure."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -20,12 +20,11 @@ _BEFORE, _AFTER = 40, 80
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
-    """The first request that does not go on from the one before, by their numbers in the series.
+    """The first request that does not continue the one before; steps are numbers in the series.
 
-    `section`, `number`, `layer` and `card_id` say in which piece they part. The texts of both have
-    `character` characters in common; `before` are the last of these, `a` and `b` go on from there. Where a
-    text is known by its hash alone, `character` is None, and so is the side that has no such piece.
-    `lost` tokens of the earlier one stand behind.
+    `section`, `number`, `layer` and `card_id` name the piece that differs. Both texts share `character`
+    characters; `before` is the end of these, `a` and `b` are the continuations. If only a text's hash is
+    known, `character` is None, as is a missing side. `lost` counts the later tokens of the earlier request.
     """
 
     a_step: int
@@ -42,13 +41,13 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_break(account: Account) -> Break | None:
-    """The first break of a series, None where each request goes on from the one before."""
+    """Return the first break of a series; None if each request continues the one before."""
     for place, step in enumerate(account.steps):
         if step.breaks:
             one, other = account.series[place - 1], account.series[place]
-            found = diff(one.request, other.request, other.provider)
-            if found.difference is not None:
-                return _break(place, found.difference.a, found.difference.b, found.a_after.tokens)
+            parted = diff(one.request, other.request, other.provider)
+            if parted.difference is not None:
+                return _break(place, parted.difference.a, parted.difference.b, parted.a_after.tokens)
     return None
 
 
@@ -83,7 +82,7 @@ def _common(one: str, other: str) -> int:
     return next((place for place in range(shorter) if one[place] != other[place]), shorter)
 
 
-# --- what tokens cost in money, by the prices that somebody gives: cbx knows none itself
+# --- the price of tokens; you pass the prices, since cbx has none
 
 
 _MILLION = 1_000_000
@@ -97,28 +96,23 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """The prices of models, by their names, in one currency."""
-
     currency: str
     models: Mapping[str, Price]
 
     @classmethod
-    def for_models(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
-        """The prices of these models: of any tokens, and of those in a cache where that is less."""
+    def build(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
+        """Make prices of pairs: any token, and a token in a cache if that differs."""
         known = {name: Price(input=each, cached=cached) for name, (each, cached) in models.items()}
         return cls(currency=currency, models=known)
 
     def find(self, model: str | None) -> Price | None:
-        """The price of a model: of its whole name, else of that without what a gateway puts before it."""
+        """Return the price of a model: of its whole name, else without the prefix of a gateway."""
         return self.models.get(model or "") or self.models.get(bare_name(model))
 
 
 class Money(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests cost: `amount` with what a prefix cache keeps, `without_cache` otherwise.
-
-    `unpriced` are the models of which no price is known: their requests are in neither, and both are None
-    where there is no other.
-    """
+    """The cost of requests: `amount` with a prefix cache, `without_cache` otherwise. Both are None if no
+    request has a price. They do not include requests of the `unpriced` models."""
 
     currency: str
     amount: Decimal | None
@@ -127,7 +121,7 @@ class Money(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def money(steps: Sequence[StepCost], prices: Prices) -> Money:
-    """What these requests cost; what a model answers is not among it."""
+    """Return the cost of these requests, without the models' answers."""
     amount = whole = Decimal(0)
     unpriced: dict[str, None] = {}
     is_priced = not steps
@@ -152,8 +146,6 @@ def money(steps: Sequence[StepCost], prices: Prices) -> Money:
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """An account, and what follows from it: cards by what they take, findings, the first break, money."""
-
     account: Account
     cards: list[CardShare]
     findings: list[CostFinding]
@@ -162,7 +154,7 @@ class Costs(msgspec.Struct, frozen=True):
 
 
 class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. `by` has the shares by layer, type, tool and card, a finding's `fix` is a command."""
+    """The answer. `by` has the shares by layer, type, tool and card; `fix` of a finding is a command."""
 
     kind: str
     id: str
@@ -189,7 +181,6 @@ def costs_of(
     chat: ChatSubject | None = None,
     prices: Prices | None = None,
 ) -> Costs:
-    """What follows from an account. Without prices there is no money."""
     return Costs(
         account,
         card_shares(account),
@@ -208,7 +199,7 @@ def cost_answer(
     project_option: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> CostAnswer:
-    """The answer about what costs so much. `project_option` is what commands name besides, if anything."""
+    """Return the answer for programs. `project_option` is added to the commands of the findings."""
     account, steps = costs.account, costs.account.steps
     greatest = max(steps, key=lambda step: step.tokens, default=None)
     provider = None if greatest is None else account.series[greatest.number - 1].provider
@@ -228,10 +219,7 @@ def cost_answer(
         breaks=[step.number for step in steps if step.breaks],
         first_break=costs.broken,
         findings=[
-            {
-                **msgspec.structs.asdict(each),
-                "fix": None if each.mend is None else each.mend.line(*project_option),
-            }
+            {**msgspec.structs.asdict(each), "fix": each.mend and each.mend.line(*project_option)}
             for each in costs.findings
         ],
         money=costs.money,

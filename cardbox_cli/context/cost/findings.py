@@ -3,32 +3,37 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from cardbox_cli.context.cost.account import Account, SentPart
 from cardbox_cli.context.explain import TokenCosts
 from cardbox_cli.context.messages import is_user
-from cardbox_cli.context.parts import arguments_of, arguments_text, list_of, text_at
+from cardbox_cli.context.parts import arguments_of, arguments_text, called_function, list_of, text_at
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import card_text
-from cardbox_cli.model.pairing import Pairer
+from cardbox_cli.model.pairing import pair_calls
 from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 # --- commands
 
 
 # The strategies of `cbx render --fit`.
-GoesFirst = Literal["oldest", "largest-results", "duplicates"]
+Strategy = Literal["oldest", "largest-results", "duplicates"]
 
 
-class Mend(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with a box, a turn or a tool: `without` these cards, `without-results` where their calls go
-    and what is said with these stays, `fit` it or a turn's next request into `tokens` by what goes `first`,
-    `compress` it but for its last messages, which to `keep`, `compare` two steps of a turn or of a chat,
-    begin a chat's context `afresh`, or look at a `profile`, to be edited and imported again."""
+class FixCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that reduces waste in a box, a turn or a chat, or that shows it.
+
+    - `without`: take `card_ids` out of the box. `without-results`: also the calls in cards that stay.
+    - `fit`, `fit-turn`: fit the box, or a turn's next request, into `tokens`; `first` is the strategy.
+    - `compress`: summarize all but the last `keep` messages of the box.
+    - `compare`, `compare-chat`: compare two `steps` of a turn or a chat.
+    - `afresh`: begin a new context of a chat.
+    - `profile`: show a profile, to edit and import it.
+    """
 
     how: Literal[
         "without",
@@ -45,11 +50,11 @@ class Mend(msgspec.Struct, frozen=True, kw_only=True):
     card_ids: Sequence[str] = ()
     tokens: int = 0
     keep: int = 0
-    first: GoesFirst = "oldest"
+    first: Strategy = "oldest"
     steps: tuple[str, str] = ("", "")
 
     def line(self, *options: str) -> str:
-        """The line to be copied; `options` stand in each command of cbx."""
+        """Return the command line to copy; `options` are added to each command of cbx."""
         line = _LINES[self.how].format(
             mend=self,
             name=quote_word(self.name),
@@ -84,17 +89,14 @@ _LINES = {
 
 
 class CostHit(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule found: in words, the messages that prove it, and how many `tokens` were sent in vain.
-
-    `mend` is the command that helps, where one does; `steps` are those that a finding is about, from 1;
-    `remedy` says what to do where the rule's own does not hold.
-    """
+    """A hit of a rule: a message, the messages that prove it, and the wasted `tokens`. `mend` is a command
+    that helps, `steps` are numbers from 1, `remedy` replaces the rule's own."""
 
     message: str
     tokens: int
     parts: Sequence[SentPart] = ()
     steps: Sequence[int] = ()
-    mend: Mend | None = None
+    mend: FixCommand | None = None
     remedy: str | None = None
 
 
@@ -102,7 +104,7 @@ Find = Callable[["CostSubject"], Iterable[CostHit]]
 
 
 class CostRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of waste: its code, what it finds in a sentence, and what to do about it in general."""
+    """One type of waste: its code, what it finds in a sentence, and a general remedy."""
 
     code: str
     finds: str
@@ -111,10 +113,8 @@ class CostRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostRules:
-    """The rules of a module, each entered by its function: `@RULES.rule("a-code", remedy=…)`.
-
-    What a rule finds is its function's docstring.
-    """
+    """The rules of a module, each entered by its function: `@RULES.rule("a-code", remedy=…)`. The function's
+    docstring is what the rule finds."""
 
     def __init__(self) -> None:
         self._rules: list[CostRule] = []
@@ -132,8 +132,6 @@ class CostRules:
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A card that proves a finding: where it stands, its tokens, and in how many requests it was sent."""
-
     card_id: str | None
     box_id: str | None
     position: int | None
@@ -144,7 +142,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a rule found. `tokens` were sent in vain, `share` of all that was sent."""
+    """A finding of a rule. `tokens` were wasted, `share` is their part of all that were sent."""
 
     code: str
     message: str
@@ -153,25 +151,22 @@ class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence]
     steps: list[int]
     remedy: str
-    mend: Mend | None
+    mend: FixCommand | None
 
 
 # --- what rules look at: an account, and the calls of tools in it with their results
 
 
-# What tells a text from others: words, pieces of names, and numbers.
+# Words, parts of names, and numbers, which distinguish a text from others.
 _WORD = re.compile(r"[^\W_]{3,}|\d{2}")
 
-# No note that stands for a result takes more tokens.
-_NOTE_TOKENS = 60
+# A note that replaces a result never has more tokens.
+_MAX_NOTE_TOKENS = 60
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool and its result, whose `text` is what the tool answered. Arguments that say the same
-    are the same text here.
-
-    `is_alone`: its card makes this call and no other, and says nothing beside it.
-    """
+    """A call of a tool and its result; `text` is what the tool answered. Equal `arguments` are equal strings.
+    `is_alone`: the calling card has no other call, and no text."""
 
     caller: SentPart
     result: SentPart
@@ -183,7 +178,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spare(self) -> list[SentPart]:
-        """What can be left out and nothing else: the result, and the call where its card says no more."""
+        """The messages that can be left out: the result, and the calling card if it is alone."""
         return [self.caller, self.result] if self.is_alone else [self.result]
 
 
@@ -192,8 +187,7 @@ def part_text(part: SentPart) -> str:
 
 
 class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat whose requests are looked at: its key, the box of its active context, and the tools that each
-    of its runs is offered, whatever a profile says."""
+    """A chat: its key, the box of its active context, and the tools that each run is offered."""
 
     key: str
     box_id: str | None
@@ -201,7 +195,7 @@ class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSubject:
-    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent all."""
+    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent them."""
 
     def __init__(
         self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
@@ -213,39 +207,26 @@ class CostSubject:
     @cached_property
     def parts(self) -> list[SentPart]:
         """The messages that cards make, each once, in the order in which they were first sent."""
-        seen: set[str] = set()
-        found = []
+        parts: dict[str, SentPart] = {}
         for part in self.account.parts:
-            card_id = part.message.card_id
-            if card_id is not None and part.card is not None and card_id not in seen:
-                seen.add(card_id)
-                found.append(part)
-        return found
+            if part.message.card_id is not None and part.card is not None:
+                parts.setdefault(part.message.card_id, part)
+        return list(parts.values())
 
     @cached_property
     def uses(self) -> list[ToolUse]:
         """The calls with their results, in the order of the results."""
-        pairer = Pairer()
-        calls: dict[tuple[int, str], Any] = {}
-        for place, part in enumerate(self.parts):
-            card = part.card
-            assert card is not None
-            for call in list_of(card.tool_calls):
-                if call_id := text_at(call, "id"):
-                    pairer.add_call(place, call_id)
-                    calls[place, call_id] = call
-            if card.type == TOOL_RESULT and card.tool_call_id:
-                pairer.add_result(place, card.tool_call_id)
-        uses = [self._use(call, result, calls) for result, call in pairer.pairing().results.items()]
+        results = pair_calls([part.card for part in self.parts]).results
+        uses = [self._use(self.parts[call], self.parts[result]) for result, call in results.items()]
         return [use for use in uses if use is not None]
 
-    def _use(self, call: int, result: int, calls: dict[tuple[int, str], Any]) -> ToolUse | None:
-        answer, caller = self.parts[result], self.parts[call]
+    def _use(self, caller: SentPart, answer: SentPart) -> ToolUse | None:
         assert answer.card is not None
         assert caller.card is not None
-        made = calls.get((call, answer.card.tool_call_id or ""))
-        function = made.get("function") if isinstance(made, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        call_id = answer.card.tool_call_id
+        calls = [call for call in list_of(caller.card.tool_calls) if text_at(call, "id") == call_id]
+        function = called_function(calls[-1]) if call_id else None
+        if function is None or not isinstance(function.get("name"), str):
             return None
         text, provider = part_text(answer), self.account.series[0].provider
         # Many imported results say in their text alone that the tool failed.
@@ -262,19 +243,20 @@ class CostSubject:
 
     @cached_property
     def written_words(self) -> dict[str, tuple[int, int]]:
-        """The words that the model wrote, in texts and in arguments, each with the first and the last of the
-        places in `parts` where it did."""
-        found: dict[str, tuple[int, int]] = {}
+        """The words in the model's texts and arguments, each with its first and last place in `parts`."""
+        places: dict[str, tuple[int, int]] = {}
         for place, part in enumerate(self.parts):
             if part.message.body.get("role") == "assistant" and part.card is not None:
                 calls = exact_json.encode(part.card.tool_calls).decode() if part.card.tool_calls else ""
                 for word in words(f"{part_text(part)} {calls}"):
-                    found[word] = (found[word][0] if word in found else place, place)
-        return found
+                    places[word] = (places[word][0] if word in places else place, place)
+        return places
 
-    def mend(self, uses_or_parts: Sequence[ToolUse | SentPart], first: GoesFirst = "oldest") -> Mend | None:
-        """How to go on without these: by leaving them out of the box that has them, else by fitting, with
-        this going `first`. What a card says or calls beside an unwanted call stays."""
+    def mend(
+        self, uses_or_parts: Sequence[ToolUse | SentPart], first: Strategy = "oldest"
+    ) -> FixCommand | None:
+        """Return the command to continue without these: take them out of their box, or else fit the request.
+        `first` is the strategy to fit. What a card says or calls next to an unwanted call stays."""
         uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
         parts = [each for each in uses_or_parts if isinstance(each, SentPart)]
         parts += [part for use in uses for part in use.spare]
@@ -286,17 +268,17 @@ class CostSubject:
             return self.fit(parts, first)
         ids = [part.message.card_id for part in parts if part.message.card_id]
         whole = all(use.is_alone for use in uses)
-        return Mend(how="without" if whole else "without-results", name=box_id, card_ids=ids)
+        return FixCommand(how="without" if whole else "without-results", name=box_id, card_ids=ids)
 
-    def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> Mend | None:
-        """Return how a chat goes on without these: nothing but its active context is sent again."""
+    def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> FixCommand | None:
+        """Return the command to continue a chat without these; only its active context is sent again."""
         if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
             return None
-        return Mend(how="afresh", name=chat.key)
+        return FixCommand(how="afresh", name=chat.key)
 
-    def compress(self, part: SentPart) -> Mend | None:
-        """How to go on with a summary in the place of what is long, and of all before it; where the user said
-        nothing since, with a note in its place. What is left after a summary begins with the user."""
+    def compress(self, part: SentPart) -> FixCommand | None:
+        """Return the command to continue with a summary of a long message and all before it. If the user said
+        nothing since, a note replaces the message: after a summary the user must begin."""
         if self.chat is not None:
             return self.afresh(self.chat, [part])
         if not part.box_id or not self.account.series:
@@ -307,12 +289,12 @@ class CostSubject:
         )
         if asked is not None:
             keep = len(later) - asked + len(self.account.series[-1].behind)
-            return Mend(how="compress", name=part.box_id, keep=keep)
+            return FixCommand(how="compress", name=part.box_id, keep=keep)
         is_result = part.card is not None and part.card.type == TOOL_RESULT
         return self.fit([part], "largest-results") if is_result and later else None
 
-    def fit(self, parts: Sequence[SentPart], first: GoesFirst = "oldest") -> Mend | None:
-        """How to go on in a smaller request: as small as the next one would be with notes for these."""
+    def fit(self, parts: Sequence[SentPart], first: Strategy = "oldest") -> FixCommand | None:
+        """Return the command to continue with a smaller request: its size with notes instead of these."""
         if self.chat is not None:
             return self.afresh(self.chat, parts)
         box_id = next((part.box_id for part in parts if part.box_id), None)
@@ -322,21 +304,21 @@ class CostSubject:
         costs = TokenCosts(sent.provider.facts(sent.request.model))
         now = last.tokens + sum(costs.message_cost(message).tokens for message in sent.behind)
         spared = sum(
-            max(part.tokens - _NOTE_TOKENS, 0) for part in {id(part): part for part in parts}.values()
+            max(part.tokens - _MAX_NOTE_TOKENS, 0) for part in {id(part): part for part in parts}.values()
         )
         tokens = max(now - spared, 1)
         if last.agent_turn_id is None:
-            return Mend(how="fit", name=box_id, tokens=tokens, first=first)
-        return Mend(how="fit-turn", name=last.agent_turn_id, tokens=tokens, first=first)
+            return FixCommand(how="fit", name=box_id, tokens=tokens, first=first)
+        return FixCommand(how="fit-turn", name=last.agent_turn_id, tokens=tokens, first=first)
 
 
 def words(text: str) -> set[str]:
-    """What a text consists of, in one case: words and numbers that are long enough to tell it from others."""
+    """Return the words and numbers of a text that are long enough to be distinctive, in lower case."""
     return set(_WORD.findall(text.lower()))
 
 
 @lru_cache
 def _normalized_arguments(arguments: str) -> str:
-    """Arguments in one spelling; those that are no JSON object as they are. Agents call alike, and often."""
+    """Return arguments as canonical JSON; those that are not a JSON object unchanged."""
     value = arguments_of(arguments)
     return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()

@@ -1,14 +1,14 @@
-"""The rules about costs, and the one way to ask all. Pure: the same account gives the same findings, in one
-order.
+"""The rules about costs, and the function that runs all. Pure.
 
-What a model needs of a result is not visible from outside; what it wrote afterwards is. So only the words
-that the model has from a result count as use of it: ids and numbers, such as names of flights, orders or
-files, show it best.
+Only what the model wrote later shows what it needed of a result. So a result counts as used if the model
+writes words that only the result has. Ids and numbers, such as names of flights or files, show it best.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from cardbox_cli.context.cost.account import SentPart, StepCost, share_of
 from cardbox_cli.context.cost.findings import (
@@ -18,7 +18,7 @@ from cardbox_cli.context.cost.findings import (
     CostRules,
     CostSubject,
     Evidence,
-    Mend,
+    FixCommand,
     ToolUse,
     part_text,
     words,
@@ -31,31 +31,31 @@ from cardbox_cli.text.quantities import format_count
 
 RESULTS = CostRules()
 
-# Smaller ones are not worth a word; and what was sent again only so often may be needed yet.
-_LEAST_TOKENS, _LEAST_SENDS = 100, 3
-# In so many messages after a result, so many words of it are no chance.
-_SOON, _SEVERAL = 4, 3
+# Smaller results are not worth a finding; results that were sent less often may still be needed.
+_MIN_TOKENS, _MIN_SENDS = 100, 3
+# This number of words of a result, in this number of messages after it, are not a coincidence.
+_MIN_WORDS, _MAX_MESSAGES = 3, 4
 # Letters and digits, as in the number of a flight or an order.
 _NAME = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}")
 
 
 @RESULTS.rule("unused-result", remedy="leave the call and its result out, or put a summary in their place")
 def _unused(subject: CostSubject) -> Iterator[CostHit]:
-    """A tool's result that was sent again, three times in all or more, though the model took no word of
-    it up: none that was new in it, and hardly any that the model had not written before. One that answers
-    as the same call had answered before is such only if that answer is, too."""
-    known = _Known(subject)
+    """A tool's result that was sent at least three times although the model used no word of it. Such a word
+    is new in the result, or the model had not written it before. A result that repeats the answer to the same
+    call is unused only if that answer is."""
+    known = _KnownWords(subject)
     places = {id(part): place for place, part in enumerate(subject.parts)}
     used: set[tuple[str, str, str]] = set()
     for use in subject.uses:
-        if use.result.tokens < _LEAST_TOKENS:
+        if use.result.tokens < _MIN_TOKENS:
             continue
         place = places[id(use.result)]
         known.read_until(place)
         answered = use.name, use.arguments, use.text
         if answered in used or _is_used(subject, words(use.text) - words(use.arguments), known, place):
             used.add(answered)
-        elif use.result.sends >= _LEAST_SENDS:
+        elif use.result.sends >= _MIN_SENDS:
             yield CostHit(
                 message=f"the result of {use.name} was sent {use.result.sends} times, and the model took "
                 "no word of it up",
@@ -65,7 +65,7 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
             )
 
 
-class _Known:
+class _KnownWords:
     """The words of the messages so far: `all`, and those `asked` with, which no tool brought."""
 
     def __init__(self, subject: CostSubject) -> None:
@@ -75,7 +75,6 @@ class _Known:
         self.asked: set[str] = set()
 
     def read_until(self, place: int) -> None:
-        """Know the words of the messages before this place, too."""
         for part in self._parts[self._read : place]:
             found = words(part_text(part))
             self.all |= found
@@ -85,29 +84,29 @@ class _Known:
         self._read = max(self._read, place)
 
 
-def _is_used(subject: CostSubject, brought: set[str], known: _Known, place: int) -> bool:
-    """Whether the model wrote a word of a result at `place` that was not known from anybody; or soon, of
-    words that it had not written itself, several, or a name with a number that it was not asked with."""
+def _is_used(subject: CostSubject, brought: set[str], known: _KnownWords, place: int) -> bool:
+    """Return whether the model later wrote a word of a result at `place` that no earlier message has. Also
+    true if it soon wrote several words that were new to it, or a name with a number that it was not given."""
     of_model = subject.written_words
     soon = 0
     for word in brought:
         first, last = of_model.get(word, (-1, -1))
         if last > place and word not in known.all:
             return True
-        if place < first <= place + _SOON:
+        if place < first <= place + _MAX_MESSAGES:
             soon += 1
             if word not in known.asked and _NAME.fullmatch(word):
                 return True
-    return soon >= _SEVERAL
+    return soon >= _MIN_WORDS
 
 
 @RESULTS.rule("read-again", remedy="keep the newest of the calls with its result, and leave the others out")
 def _read_again(subject: CostSubject) -> Iterator[CostHit]:
     """The same call of a tool with the same result as before: a file read again that had not changed."""
-    for uses in _alike(use for use in subject.uses if not use.failed):
+    for uses in _group_repeats(use for use in subject.uses if not use.failed):
         spare = uses[:-1]
-        waste = sum(_together(use.result, uses[-1].result) for use in spare)
-        if waste and uses[0].result.tokens >= _LEAST_TOKENS:
+        waste = sum(_shared_tokens(use.result, uses[-1].result) for use in spare)
+        if waste and uses[0].result.tokens >= _MIN_TOKENS:
             yield CostHit(
                 message=f"{uses[0].name} was called {len(uses)} times with the same arguments, and answered "
                 "the same",
@@ -120,7 +119,7 @@ def _read_again(subject: CostSubject) -> Iterator[CostHit]:
 @RESULTS.rule("error-retried", remedy="leave all tries but the last out")
 def _retried(subject: CostSubject) -> Iterator[CostHit]:
     """A call that failed, made again word for word, and failed again in the same way."""
-    for uses in _alike(use for use in subject.uses if use.failed):
+    for uses in _group_repeats(use for use in subject.uses if use.failed):
         yield CostHit(
             message=f"{uses[0].name} failed {len(uses)} times, called in the same way, and answered the same",
             tokens=sum(use.result.total for use in uses[1:]),
@@ -132,14 +131,14 @@ def _retried(subject: CostSubject) -> Iterator[CostHit]:
 @RESULTS.rule("same-content", remedy="leave all but the last out")
 def _same(subject: CostSubject) -> Iterator[CostHit]:
     """The same long text in two messages of one request, and not as the result of the same call."""
-    again = {id(use.result) for uses in _alike(subject.uses) for use in uses}
+    again = {id(use.result) for uses in _group_repeats(subject.uses) for use in uses}
     of_text: dict[str, list[SentPart]] = defaultdict(list)
     for part in subject.parts:
-        if part.tokens >= _LEAST_TOKENS and id(part) not in again:
+        if part.tokens >= _MIN_TOKENS and id(part) not in again:
             of_text[part_text(part)].append(part)
     pairs = {id(use.result): use for use in subject.uses}
     for text, parts in of_text.items():
-        waste = sum(_together(part, parts[-1]) for part in parts[:-1])
+        waste = sum(_shared_tokens(part, parts[-1]) for part in parts[:-1])
         if text and waste:
             names = ", ".join(short_id(part.message.card_id or "") for part in parts)
             yield CostHit(
@@ -150,23 +149,25 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
             )
 
 
-def _removal_fix(subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]) -> Mend | None:
+def _removal_fix(
+    subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]
+) -> FixCommand | None:
     # A call goes with its result, and a card that calls is never left alone.
     if any(part.card is not None and part.card.tool_calls for part in parts):
         return subject.fit(parts)
     return subject.mend([pairs.get(id(part), part) for part in parts], "duplicates")
 
 
-def _alike(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
-    """Those that were called alike and answered alike, twice or more."""
+def _group_repeats(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list[ToolUse]]:
+    """Yield groups of two or more calls with equal arguments and results."""
     groups: dict[tuple[str, str, str], list[ToolUse]] = defaultdict(list)
     for use in uses:
         groups[use.name, use.arguments, use.text].append(use)
     yield from (group for group in groups.values() if len(group) > 1)
 
 
-def _together(one: SentPart, other: SentPart) -> int:
-    """The tokens of `one` in the requests that had `other`, which came later, too."""
+def _shared_tokens(one: SentPart, other: SentPart) -> int:
+    """Return the tokens of `one` in the requests that also had `other`, which came later."""
     both = min(one.first + one.sends, other.first + other.sends) - max(one.first, other.first)
     return one.tokens * max(both, 0)
 
@@ -176,16 +177,16 @@ def _together(one: SentPart, other: SentPart) -> int:
 
 REQUESTS = CostRules()
 
-# From which share of the greatest request a card is large, and from how many tokens.
-_SHARE, _LEAST = 0.25, 1_000
+# The share of the greatest request, and the tokens, from which a card is large.
+_MIN_LARGE_SHARE, _MIN_LARGE_TOKENS = 0.25, 1_000
 
 
 @REQUESTS.rule(
     "tool-never-called", remedy="leave it out of the profile's allowed_tools, and import that again"
 )
 def _never_called(subject: CostSubject) -> Iterator[CostHit]:
-    """The definition of a tool that was sent with every request, and that no answer in them called.
-    Those that every chat has are none."""
+    """The definition of a tool that was sent with every request, and that no answer in them called. Tools
+    that every chat has do not count."""
     called = {name for part in subject.parts for name in part.tool.split(", ")}
     always = frozenset() if subject.chat is None else subject.chat.tools
     for tool in subject.account.tools:
@@ -193,18 +194,18 @@ def _never_called(subject: CostSubject) -> Iterator[CostHit]:
             yield CostHit(
                 message=f"the tool {tool.name} was sent {tool.sends} times, and never called",
                 tokens=tool.tokens * tool.sends,
-                mend=None if subject.profile is None else Mend(how="profile", name=subject.profile),
+                mend=None if subject.profile is None else FixCommand(how="profile", name=subject.profile),
             )
 
 
 @REQUESTS.rule("large-card", remedy="hand over the part that is needed, or put a summary in its place")
 def _large(subject: CostSubject) -> Iterator[CostHit]:
-    """A card that takes a quarter of the greatest request or more, and a thousand tokens at least. The system
-    text that a conversation begins with is none."""
+    """A card with a quarter or more of the greatest request, and at least a thousand tokens. The system text
+    at the beginning of a conversation does not count."""
     most = max((step.tokens for step in subject.account.steps), default=0)
     for part in subject.parts:
         is_said = part.layer == CHECKPOINT and part.message.body.get("role") not in SYSTEM_ROLES
-        if is_said and part.tokens >= max(_LEAST, most * _SHARE):
+        if is_said and part.tokens >= max(_MIN_LARGE_TOKENS, most * _MIN_LARGE_SHARE):
             yield CostHit(
                 message=f"card {short_id(part.message.card_id or '')} takes {part.tokens / most:.0%} of the "
                 f"greatest request, and was sent {part.sends} times",
@@ -216,8 +217,8 @@ def _large(subject: CostSubject) -> Iterator[CostHit]:
 
 @REQUESTS.rule("cache-broken", remedy="say last what changes with each call: `layout: cache` in the profile")
 def _broken(subject: CostSubject) -> Iterator[CostHit]:
-    """A request that does not go on from the one before, so that a prefix cache reads it anew. The runs of a
-    chat, each of which begins with its own id, are found apart from what breaks within them."""
+    """A request that does not continue the one before, so that a prefix cache must read it again. Each run of
+    a chat begins with its own id; breaks between runs are a finding of their own."""
     steps = subject.account.steps
     broken = [place for place, step in enumerate(steps) if step.breaks]
     begun = [
@@ -226,7 +227,7 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
         if subject.chat is not None and steps[place].agent_turn_id != steps[place - 1].agent_turn_id
     ]
     if begun:
-        yield _lost(
+        yield _break_hit(
             subject,
             begun,
             f"{format_count(len(begun), 'run')} of the chat did not go on from the one before: "
@@ -236,7 +237,7 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
         )
     within = [place for place in broken if place not in begun]
     if within:
-        yield _lost(
+        yield _break_hit(
             subject,
             within,
             f"{len(within)} of {len(steps)} requests do not go on from the one before; the first is step "
@@ -244,26 +245,28 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
         )
 
 
-def _lost(subject: CostSubject, broken: Sequence[int], message: str, remedy: str | None = None) -> CostHit:
-    """What is read anew at these places of the series."""
+def _break_hit(
+    subject: CostSubject, broken: Sequence[int], message: str, remedy: str | None = None
+) -> CostHit:
+    """Return the finding about what must be read again at these places of the series."""
     steps = subject.account.steps
     return CostHit(
         message=message,
         tokens=sum(max(steps[place - 1].tokens - steps[place].kept, 0) for place in broken),
         steps=[place + 1 for place in broken],
-        mend=_compared(subject, steps[broken[0] - 1], steps[broken[0]]),
+        mend=_comparison_command(subject, steps[broken[0] - 1], steps[broken[0]]),
         remedy=remedy,
     )
 
 
-def _compared(subject: CostSubject, one: StepCost, other: StepCost) -> Mend | None:
-    """How to see the break; None where the steps are no two of one turn or chat."""
+def _comparison_command(subject: CostSubject, one: StepCost, other: StepCost) -> FixCommand | None:
+    """Return the command that shows the break; None unless both steps are of one turn or chat."""
     steps = one.step_id or "", other.step_id or ""
     if subject.chat is not None:
-        return Mend(how="compare-chat", name=subject.chat.key, steps=steps) if all(steps) else None
+        return FixCommand(how="compare-chat", name=subject.chat.key, steps=steps) if all(steps) else None
     turn_id = other.agent_turn_id
     is_of_one = turn_id is not None and one.agent_turn_id == turn_id
-    return Mend(how="compare", name=turn_id or "", steps=steps) if is_of_one else None
+    return FixCommand(how="compare", name=turn_id or "", steps=steps) if is_of_one else None
 
 
 # --- all rules
@@ -273,7 +276,7 @@ RULES: tuple[CostRule, ...] = (*RESULTS, *REQUESTS)
 
 
 def check(subject: CostSubject) -> list[CostFinding]:
-    """What all rules find, the most tokens first."""
+    """Return the findings of all rules, the most tokens first."""
     of_all = subject.account.tokens
     found = [
         CostFinding(
@@ -281,7 +284,7 @@ def check(subject: CostSubject) -> list[CostFinding]:
             message=hit.message,
             tokens=hit.tokens,
             share=share_of(hit.tokens, of_all),
-            evidence=[_evidence(part) for part in hit.parts],
+            evidence=[msgspec.convert(part, Evidence, from_attributes=True) for part in hit.parts],
             steps=list(hit.steps),
             remedy=hit.remedy or rule.remedy,
             mend=hit.mend,
@@ -290,15 +293,3 @@ def check(subject: CostSubject) -> list[CostFinding]:
         for hit in rule.find(subject)
     ]
     return sorted(found, key=lambda finding: -finding.tokens)
-
-
-def _evidence(part: SentPart) -> Evidence:
-    return Evidence(
-        card_id=part.message.card_id,
-        box_id=part.box_id or None,
-        position=part.position,
-        type=part.type,
-        tool=part.tool,
-        tokens=part.tokens,
-        sends=part.sends,
-    )

@@ -1,8 +1,7 @@
-"""Rules about cards, what they say, and the calls and results of tools among them, which hold for every
-provider.
+"""Rules about cards and their content, and about calls and results of tools, for every provider.
 
-Each call is answered once, and right after it. Which result answers which call is the business of
-`model/pairing.py`; the subject knows which of them are neighbours in a request.
+Each call has one result, right after it. `model/pairing.py` decides which result answers which call; the
+subject knows which of them are neighbours in a request.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,8 +19,8 @@ from cardbox_cli.model.pairing import call_ids
 _CARDS_DOC = "cbx, docs/concepts.md"
 _LAYERS_DOC = "cbx, docs/lint.md"
 
-# The type of a card that stands for a message of a file that none can be made of, and the key in its metadata
-# that says why not.
+# The type of a card that replaces an unreadable message of a file, and the key in its metadata that has the
+# reason.
 UNREADABLE_TYPE = CHAT_MESSAGE
 UNREADABLE = "unreadable"
 
@@ -73,7 +72,7 @@ _ROLES = frozenset(ROLES)
 
 @CARDS.error("message-unreadable", remedy="write it as that format has it, or name another with --from")
 def _unreadable(subject: Subject) -> Iterator[Hit]:
-    """A message of a file that is none of the file's format."""
+    """A message of a file that does not match the file's format."""
     for entry, card in subject.cards_by_type(UNREADABLE_TYPE):
         problem = card.metadata.get(UNREADABLE)
         if isinstance(problem, str) and card.role in _ROLES:
@@ -82,7 +81,7 @@ def _unreadable(subject: Subject) -> Iterator[Hit]:
 
 @CARDS.warning("type-unknown", source=_CARDS_DOC)
 def _unknown_types(subject: Subject) -> Iterator[Hit]:
-    """A card's type is none that cbx knows."""
+    """A card has a type that cbx does not know."""
     unknown = subject.types - CARD_TYPES.keys()
     for entry, card in subject.cards if unknown else ():
         if card.type in unknown:
@@ -91,7 +90,7 @@ def _unknown_types(subject: Subject) -> Iterator[Hit]:
 
 @CARDS.warning("content-unknown", source=_CARDS_DOC)
 def _unknown_contents(subject: Subject) -> Iterator[Hit]:
-    """A card's content is of no class that cbx knows."""
+    """A card's content has a class that cbx does not know."""
     for entry, card in subject.cards if dict in subject.classes else ():
         if isinstance(card.content, dict):
             yield entry, f"the content is of class {card.content.get('__type__')!r}, and is sent as JSON"
@@ -112,9 +111,9 @@ def _empty(subject: Subject) -> Iterator[Hit]:
 
 @CARDS.warning("system-in-history", remedy="put it at the front of the box, or say it as a user")
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
-    """System text after the first user or assistant message: a provider with one place for it gets it
-    there, out of its order. Pointers to a parent and result fields are no finding, nor is any where the
-    model takes it there (Claude Opus 4.8 and later)."""
+    """System text after the first user or assistant message: a provider with one place for it gets it there,
+    out of its order. Pointers to a parent and result fields are allowed, and so is system text for a model
+    that takes it there (Claude Opus 4.8 and later)."""
     roles = subject.history.roles
     if subject.provider.keeps_late_system and subject.facts.system_in_history:
         return
@@ -123,12 +122,12 @@ def _late_system_text(subject: Subject) -> Iterator[Hit]:
         return
     for (entry, card, _), role in zip(subject.history.messages[begun:], roles[begun:], strict=True):
         if role in SYSTEM_ROLES and not card_type(card.type).is_late:
-            yield entry, f"system text ({card.type}) stands within the history"
+            yield entry, f"system text ({card.type}) is within the history"
 
 
 @CARDS.warning("query-repeated", source=_LAYERS_DOC, remedy="drop one of the two")
 def _repeated_queries(subject: Subject) -> Iterator[Hit]:
-    """A user's message twice in a row: a query that the history holds already."""
+    """A user's message twice in a row: a query that the history already holds."""
     messages = subject.history.messages
     before: int | None = None
     for place, role in enumerate(subject.history.roles):
@@ -169,7 +168,7 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
     remedy="leave out the cards that the summary covers, or the summary",
 )
 def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
-    """A summary (`context.compression`) beside cards that it covers."""
+    """A summary (`context.compression`) in the same request as cards that it covers."""
     summaries = subject.cards_by_type(SUMMARY)
     sent = {entry.slot.card_id for entry, _, _ in subject.history.messages} if summaries else set()
     for entry, card in summaries:
@@ -183,7 +182,7 @@ def _summaries_beside_what_they_cover(subject: Subject) -> Iterator[Hit]:
     "tool-not-offered", remedy="add the tool's definition (a `sys.tools` card), or drop the exchange"
 )
 def _uncallable(subject: Subject) -> Iterator[Hit]:
-    """A call of a tool that is not among the request's tools, where it has any."""
+    """A call of a tool that is not among the request's tools, if it has any."""
     offered = {tool_name(tool) for tool in subject.offered}
     for call in subject.history.calls if offered else []:
         if call.name is not None and call.name not in offered:
@@ -196,7 +195,7 @@ def _uncallable(subject: Subject) -> Iterator[Hit]:
     remedy="pack it by a recipe if it is input, or choose another kind of process",
 )
 def _history_left_out(subject: Subject) -> Iterator[Hit]:
-    """A card of a conversation, or of a layer, for a kind of process that takes none: it is not sent."""
+    """A card of a conversation, or of a layer, that is not sent because the type of process takes none."""
     process = find_process(subject.request.process)
     if process.takes_history:
         return
@@ -215,7 +214,7 @@ def _history_left_out(subject: Subject) -> Iterator[Hit]:
     remedy="add the conversation: to a request in a file its messages, to boxes the one that holds it",
 )
 def _no_messages(subject: Subject) -> Iterator[Hit]:
-    """A request without any message, or without one besides system text where that has a place of its own."""
+    """A request without any message, or with only system text if that has a place of its own."""
     if not subject.request.messages:
         yield None, "the request has no message"
     elif len(subject.provider.message_keys) > 1 and subject.is_system_alone:
@@ -224,15 +223,15 @@ def _no_messages(subject: Subject) -> Iterator[Hit]:
 
 @CARDS.warning("not-expressible")
 def _not_expressible(subject: Subject) -> Iterator[Hit]:
-    """What the provider's format cannot say: it is left out, or sent as mere text."""
+    """Content that the provider's format cannot express: it is left out, or sent as mere text."""
     if subject.logged is not None:
         return  # nothing is made of it
-    for loss in losses_of(_doubtful(subject), subject.request, subject.provider):
+    for loss in losses_of(_cards_that_may_lose(subject), subject.request, subject.provider):
         yield subject.request.places.get(loss.card_id or ""), loss.what
 
 
-def _doubtful(subject: Subject) -> Iterable[Card]:
-    """The cards that may lose something: few, unless there are kinds of which each card must be asked."""
+def _cards_that_may_lose(subject: Subject) -> Iterable[Card]:
+    """Return the cards that may lose something: few, unless some types require a look at each card."""
     history = subject.history
     are_plain = not subject.types & OF_ONE_FORMAT.keys() and not subject.classes & FILES
     if are_plain and all(call.function is not None for call in history.calls):
@@ -281,7 +280,7 @@ def _results_without_call(subject: Subject) -> Iterator[Hit]:
 
 
 def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
-    """The results, as they are sent, of calls that cards make and that are not sent."""
+    """Yield the sent results of calls that cards make and that are not sent."""
     if all(call.function is not None for call in subject.history.calls):
         return
     called: set[str] = set()
@@ -289,7 +288,7 @@ def _unsent(subject: Subject) -> Iterator[tuple[RequestEntry, str]]:
     for place, (entry, card, message) in enumerate(subject.history.messages):
         if not card.tool_calls and place not in paired:
             continue
-        # What calls a function is sent as a call in every format, whatever else is wrong with it.
+        # The call of a function is sent as a call in every format, even if something else is wrong with it.
         functions = (
             text_at(call, "id") for call in ensure_list(card.tool_calls) if called_function(call) is not None
         )
@@ -307,7 +306,7 @@ def _repeated_results(subject: Subject) -> Iterator[Hit]:
 
 
 def _orphans(subject: Subject) -> Iterator[tuple[RequestEntry, str | None, bool]]:
-    """The results that answer no call, and whether a call before them has their id: it was answered then."""
+    """Yield the results that answer no call, and whether an earlier call has their id and its answer."""
     called: set[str] = set()
     orphans = set(subject.history.pairing.orphans)
     if not orphans:
@@ -324,14 +323,14 @@ def _orphans(subject: Subject) -> Iterator[tuple[RequestEntry, str | None, bool]
 )
 def _results_elsewhere(subject: Subject) -> Iterator[Hit]:
     """A tool result with other messages between it and its call."""
-    for call, entry, call_id, where in _apart(subject):
+    for call, entry, call_id, where in _separate_pairs(subject):
         if call.rule == entry.rule and call.box_id == entry.box_id:
-            yield entry, f"the result of {call_id!r} does not stand right after its call: {where}"
+            yield entry, f"the result of {call_id!r} is not right after its call: {where}"
 
 
 @EXCHANGES.error("exchange-split", remedy="inherit the box that holds both of them whole, or neither")
 def _split_exchanges(subject: Subject) -> Iterator[Hit]:
-    """A call and its result that inheritance has parted: one of them is missing, or other cards stand
+    """A call and its result that inheritance has parted: one of them is missing, or there are other cards
     between them."""
     for entry, called in _unanswered(subject):
         if _is_inherited(entry):
@@ -339,13 +338,12 @@ def _split_exchanges(subject: Subject) -> Iterator[Hit]:
     for entry, answered, is_known in _orphans(subject):
         if not is_known and _is_inherited(entry):
             yield entry, f"the result of {answered!r} was inherited without its call"
-    for call, entry, call_id, where in _apart(subject):
+    for call, entry, call_id, where in _separate_pairs(subject):
         if call.rule != entry.rule or call.box_id != entry.box_id:
             yield entry, f"the result of {call_id!r} came from elsewhere than its call: {where}"
 
 
-def _apart(subject: Subject) -> Iterator[tuple[RequestEntry, RequestEntry, str | None, str]]:
-    """The places of calls and results that are a pair and no neighbours, and what is between them."""
+def _separate_pairs(subject: Subject) -> Iterator[tuple[RequestEntry, RequestEntry, str | None, str]]:
     for call_place, place, between in subject.apart:
         where = f"{between} message{'s' * (between > 1)} between" if between > 0 else "not after it at all"
         entry, card, _ = subject.history.messages[place]

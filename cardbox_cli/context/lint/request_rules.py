@@ -1,7 +1,7 @@
 """Rules about parameters, tools, images and the size of a request, which several providers have.
 
-Functions that yield hits take each provider's bounds, names and patterns as arguments. They look at the body
-as it is sent, so that what a format leaves out does not matter here.
+Functions that yield hits take each provider's bounds, names and patterns as arguments. They check the body as
+it is sent, so that they ignore what a format leaves out.
 """
 
 import base64
@@ -51,7 +51,7 @@ IMAGE_FORMATS = tuple(_BEGINNINGS)
 
 
 def image_problem(data: str) -> str | None:
-    """Say what keeps base64 text from being an image in one of IMAGE_FORMATS; None if nothing does."""
+    """Return why base64 text is not an image in one of IMAGE_FORMATS; None if it is."""
     if not data:
         return "there are no bytes"
     if not is_base64(data):
@@ -60,7 +60,7 @@ def image_problem(data: str) -> str | None:
 
 
 def image_format(data: str) -> str | None:
-    """The media type that the bytes of an image in base64 show; None for any other bytes."""
+    """Return the media type that the bytes of an image in base64 show; None for any other bytes."""
     try:
         head = base64.b64decode(data[:64])
     except (binascii.Error, ValueError):
@@ -69,7 +69,6 @@ def image_format(data: str) -> str | None:
 
 
 def is_base64(data: str) -> bool:
-    """Return whether a text is base64, with its padding."""
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -80,13 +79,13 @@ def is_base64(data: str) -> bool:
 # --- schemas that an answer can be held to
 
 
-# Where a schema has others in it: by name, in a list, alone.
+# The keys of schemas within a schema: by name, and in a list.
 _NAMED = ("properties", "$defs", "definitions")
 _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
 
 
 def strict_problem(schema: dict[str, Any], *, all_required: bool = True) -> str | None:
-    """Say what is wrong with a schema whose objects must be closed, and required; None if nothing."""
+    """Return what is wrong with a schema whose objects must be closed, and required; None if nothing."""
     if "anyOf" in schema and "type" not in schema:
         return "it is anyOf at its top, and no object"
     problems = (_object_problem(each, place, all_required) for place, each in schemas_within(schema, "it"))
@@ -105,7 +104,7 @@ def _object_problem(schema: dict[str, Any], place: str, all_required: bool) -> s
 
 
 def schemas_within(schema: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A schema and those within it, each with its place in words."""
+    """Yield a schema and those within it, each with its place in words."""
     if not isinstance(schema, dict):
         return
     yield place, schema
@@ -128,7 +127,7 @@ _ALTERNATIVES = ("oneOf", "allOf", "anyOf")
 
 
 def types_unknown(schema: Any) -> Iterator[str]:
-    """The types that JSON Schema does not have."""
+    """Yield the types that JSON Schema does not have."""
     for place, each in schemas_within(schema, "the schema"):
         for name in _schema_types(each):
             if name not in _SCHEMA_TYPES:
@@ -136,7 +135,7 @@ def types_unknown(schema: Any) -> Iterator[str]:
 
 
 def items_missing(schema: Any) -> Iterator[str]:
-    """The arrays that do not say what their items are; types may be written in capitals."""
+    """Yield the arrays without a schema of their items; types may be in capitals."""
     for place, each in schemas_within(schema, "the schema"):
         is_array = "array" in map(str.lower, _schema_types(each))
         if is_array and not any(key in each for key in _ITEMS):
@@ -144,7 +143,7 @@ def items_missing(schema: Any) -> Iterator[str]:
 
 
 def alternatives_at_top(schema: Any) -> Iterator[str]:
-    """The words for one of several schemas at the top of this."""
+    """Yield the keys for alternatives at the top of a schema."""
     for key in _ALTERNATIVES:
         if isinstance(schema, dict) and key in schema:
             yield f"the schema has {key} at its top"
@@ -169,7 +168,6 @@ class Range(NamedTuple):
 
 
 def out_of_range(values: Mapping[str, Any], ranges: Iterable[Range]) -> Iterator[Hit]:
-    """Yield the parameters that are outside of their ranges."""
     for name, least, most in ranges:
         value = number_of(value_at(values, name))
         if value is not None and not least <= value <= most:
@@ -184,7 +182,7 @@ def too_many(values: Any, most: int, what: str) -> Iterator[Hit]:
 
 
 def find_lonely_parameters(values: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> Iterator[Hit]:
-    """Yield the parameters that are set while the one that each is about is missing, false or empty."""
+    """Yield the parameters that are set while the one that they depend on is missing, false or empty."""
     for name, needed in pairs:
         if values.get(name) is not None and not values.get(needed):
             yield None, f"{name} is set, and there is no {needed}"
@@ -203,7 +201,7 @@ def both_set(
 
 
 def too_long_answer(subject: Subject, names: Iterable[str], most: int | None) -> Iterator[Hit]:
-    """Yield the limits of the answer that are above what the model's answers may have."""
+    """Yield the limits of the answer that exceed the model's own limit."""
     for name in names if most is not None else ():
         wanted = number_of(subject.body_without_messages.get(name))
         if wanted is not None and most is not None and wanted > most:
@@ -211,7 +209,7 @@ def too_long_answer(subject: Subject, names: Iterable[str], most: int | None) ->
 
 
 def refused_effort(subject: Subject, effort: Any, *, parameter: str = "effort") -> Iterator[Hit]:
-    """Yield an effort that the model does not take, if it is known which ones it takes."""
+    """Yield an effort that the model does not support, if its efforts are known."""
     known, model = subject.facts.efforts, subject.request.model
     if effort is not None and known is not None and effort not in known:
         words = f"knows the efforts {', '.join(known)}" if known else f"takes no {parameter}"
@@ -219,7 +217,7 @@ def refused_effort(subject: Subject, effort: Any, *, parameter: str = "effort") 
 
 
 def not_strict(schemas: Iterable[tuple[str, Any]]) -> Iterator[Hit]:
-    """Yield what keeps schemas that are strict, each with its name, from being so."""
+    """Yield the problems of schemas that must be strict, each with its name."""
     for name, schema in schemas:
         if isinstance(schema, dict) and (problem := strict_problem(schema)) is not None:
             yield None, f"{name} is strict, and {problem}"
@@ -232,7 +230,7 @@ def json_unsaid(texts: Iterable[str], what: str) -> Iterator[Hit]:
 
 
 def value_at(value: Any, name: str) -> Any:
-    """Return what an object has at a dotted name; None if it has nothing there."""
+    """Return the value that an object has at a dotted name, or None."""
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -276,7 +274,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class NamePattern:
-    """The names that a provider allows, and how people say so; `words` may mark characters as code."""
+    """The names that a provider allows, and their description; `words` may mark characters as code."""
 
     def __init__(self, pattern: str, words: str) -> None:
         self._pattern = re.compile(pattern)
@@ -292,7 +290,6 @@ class NamePattern:
         return self._pattern.fullmatch(name) is not None
 
     def problem(self, name: str | None, what: str) -> str | None:
-        """Say what is wrong with the name of `what`, if anything."""
         return _name_problem(self, name, what)
 
 
@@ -320,7 +317,7 @@ def invalid_names(
     is_named: Callable[[dict[str, Any]], bool] = has_name,
     label: str = "the tool",
 ) -> Iterator[Hit]:
-    """Yield the calls, and the tools that must be named, whose names are not allowed."""
+    """Yield the calls, and the tools that must have a name, whose names are not allowed."""
     for call in calls(subject):
         if (problem := allowed.problem(call.name, "the called tool")) is not None:
             yield call.entry, problem
@@ -334,7 +331,7 @@ def invalid_tool_names(
     is_named: Callable[[dict[str, Any]], bool] = has_name,
     label: str = "the tool",
 ) -> Iterator[Hit]:
-    """Yield the tools that must be named and whose names are not allowed."""
+    """Yield the tools that must have a name, and whose names are not allowed."""
     for number, tool in enumerate(subject.offered):
         problem = allowed.problem(tool_name(tool), f"{label} {number}") if is_named(tool) else None
         if problem is not None:
@@ -344,7 +341,6 @@ def invalid_tool_names(
 def repeated_tools(
     names: Iterable[str | None], what: str = "the tool {} is defined {} times"
 ) -> Iterator[Hit]:
-    """Yield the names that several tools have."""
     for name, number in Counter(name for name in names if name is not None).items():
         if number > 1:
             yield None, what.format(repr(name), number)
@@ -361,21 +357,21 @@ def malformed_arguments(
 
 
 def arguments_sent_as_text(subject: Subject) -> Iterator[Hit]:
-    """Yield the calls whose arguments are no JSON object: the model sees them as `{"_raw": text}`."""
+    """Yield the calls whose arguments are not a JSON object: the model sees them as `{"_raw": text}`."""
     for call in called_functions(subject):
         if call.function is not None and arguments_of(call.function.get("arguments")) is None:
             yield call.entry, f"the arguments of {call.name!r} are sent as text: they are no JSON object"
 
 
 def schema_hits(schemas: Iterable[tuple[str, Any]], *checks: Callable[[Any], Iterable[str]]) -> Iterator[Hit]:
-    """Yield what is wrong within the schemas of tools, each with its name, by some checks."""
+    """Yield the problems that some checks find in the schemas of tools, each with its name."""
     for name, schema in schemas:
         for check in checks:
             yield from ((None, f"{name}: {problem}") for problem in check(schema))
 
 
 def schema_problem(schema: Any, key: str) -> str | None:
-    """Say what keeps the value under `key` of a tool from being an object's JSON schema; None if nothing."""
+    """Return why the value under `key` of a tool is not an object's JSON schema; None if it is."""
     if not isinstance(schema, dict):
         return f"has {json_type(schema)} as its {key}, and no JSON schema"
     if schema.get("type") == "object":
@@ -384,7 +380,7 @@ def schema_problem(schema: Any, key: str) -> str | None:
 
 
 def arguments_problem(arguments: Any) -> str | None:
-    """Say what keeps a call's `arguments` from being a JSON object in a string; None if nothing does."""
+    """Return why a call's `arguments` are not a JSON object in a string; None if they are."""
     if not isinstance(arguments, str):
         return "no string that holds JSON"
     try:
@@ -419,7 +415,7 @@ LIMITS, CACHING = Rules(), Rules()
 
 @LIMITS.error("over-limit", remedy="leave out what is old, or put a summary in its place")
 def _exceeds_window(subject: Subject) -> Iterator[Hit]:
-    """More tokens than the model holds, even if what of them is estimated is 20 % too high."""
+    """A request that exceeds the model's window even if its estimated tokens are 20 % too high."""
     limit = subject.window
     if limit is not None and _fewest_and_most(subject)[0] > limit:
         yield None, _compare_with_limit(subject, limit)
@@ -427,8 +423,7 @@ def _exceeds_window(subject: Subject) -> Iterator[Hit]:
 
 @LIMITS.warning("near-limit", remedy="leave out what is old, or put a summary in its place")
 def _near_limit(subject: Subject) -> Iterator[Hit]:
-    """So many tokens that they may be more than the model holds: what of them is estimated may be 20 %
-    more."""
+    """A request that may exceed the model's window if its estimated tokens are 20 % too low."""
     limit = subject.window
     if limit is None:
         return
@@ -451,8 +446,8 @@ def _compare_with_limit(subject: Subject, limit: int) -> str:
 
 @CACHING.warning("volatile-text", remedy="say it at the end, beside the query")
 def _volatile_texts(subject: Subject) -> Iterator[Hit]:
-    """A time, a UUID or a counter in the system text before the history: with each new one the whole
-    request is read anew."""
+    """A time, a UUID or a counter in the system text before the history: each new one makes the provider read
+    the whole request again."""
     for message in subject.request.messages:
         if message.body.get("role") not in SYSTEM_ROLES:
             return
@@ -461,14 +456,13 @@ def _volatile_texts(subject: Subject) -> Iterator[Hit]:
         if card is not None and card_type(card.type).names_others:
             continue
         for name, pattern in _VOLATILE.items():
-            found = pattern.search(texts_in(message.body.get("content")))
-            if found:
-                yield entry, f"{name} ({found[0]!r}) stands in system text before the history"
+            if match := pattern.search(texts_in(message.body.get("content"))):
+                yield entry, f"{name} ({match[0]!r}) is in system text before the history"
 
 
 @CACHING.warning("tool-order", remedy="put the tools on one card, or in the order of their names")
 def _tool_order(subject: Subject) -> Iterator[Hit]:
-    """Tools from several cards, not in the order of their names: another order of the cards is another
+    """Tools from several cards, not in the order of their names: other orders of the cards change the
     prefix."""
     if len(subject.offered) < 2:
         return
@@ -490,7 +484,7 @@ def _early_layers(subject: Subject) -> Iterator[Hit]:
     early = list(takewhile(lambda message: message.layer != CHECKPOINT, messages))
     for message in early if len(early) < len(messages) else []:
         if message.layer in PER_CALL:
-            yield subject.place(message), f"the layer {message.layer} stands before the history"
+            yield subject.place(message), f"the layer {message.layer} comes before the history"
 
 
 # --- rules about the shape of a request
@@ -532,9 +526,7 @@ _enter_rule(
     "add what is missing",
 )
 _enter_rule(
-    "value-invalid",
-    "A value of another kind than the provider takes there.",
-    "write what is wanted there",
+    "value-invalid", "A value of another kind than the provider takes there.", "write what is wanted there"
 )
 _enter_rule(
     "value-out-of-range",
@@ -579,17 +571,16 @@ def _misfits_of_rendered(subject: Subject, schema: Schema) -> Iterator[_PlacedMi
 
 
 def _misfits_of_parameters(schema: Schema, parameters: Mapping[str, Any]) -> Iterator[_PlacedMisfit]:
-    """Yield the misfits of some parameters, which are not all that a request has."""
+    """Yield the misfits of some parameters of a request."""
     for misfit in schema.misfits({key: value for key, value in parameters.items() if key in schema.keys}):
         if misfit.sort != "key-missing" or len(misfit.place) > 1:
             yield None, misfit
 
 
 def is_request(provider: Provider, beside: Mapping[str, Any]) -> bool:
-    """Return whether messages with this beside them are a request to a provider, and no mere list of them.
+    """Return whether messages with these other keys are a request to a provider, and not only a list.
 
-    A request has something besides the messages that it must have; if only the messages are required,
-    something that it may have.
+    A request has another key that is required; if only the messages are required, any other key of a request.
     """
     schema, messages = provider.schema, {provider.message_keys[-1]}
     if schema is None:

@@ -1,10 +1,11 @@
-"""The lint: what a rule is, what rules look at, and the one way to ask all rules of a provider.
+"""The lint: rules, the subject that they examine, and the function that runs all rules of a provider.
 
-A subject is the cards of boxes and the request that they make for a provider; it answers what several rules
-ask, and decides nothing. Pure: the same cards give the same findings in the same order.
+A subject has the cards of boxes and the request that they make for a provider. It answers questions that
+several rules have, and decides nothing. Pure: the same cards give the same findings in the same order.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partialmethod
 from typing import Any, Literal, TypeVar
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from cardbox_cli.context.explain import Explanation, explain
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import list_at, list_of, text_at
+from cardbox_cli.context.parts import called_function, list_at, list_of, text_at
 from cardbox_cli.context.provider import ModelFacts, Provider
 from cardbox_cli.context.request import Request, RequestEntry
 from cardbox_cli.context.sources import is_named_result
@@ -28,16 +29,16 @@ from cardbox_cli.model.pairing import Pairer, Pairing
 # A long history is scattered in memory, and fetching a card takes longer than asking it something. So one
 # walk asks what rules want to know of every message, and each rule looks at the few that it noted.
 
-# A message, its card, and where that stands.
+# The entry of a card, the card, and its message.
 CardMessage = tuple[RequestEntry, Card, Message]
 
-# Texts that are shorter may well stand twice: "continue", "ok", an empty list.
+# Shorter texts may well occur twice: "continue", "ok", an empty list.
 MIN_LONG_TEXT = 400
 
 
 class HistoryCall(msgspec.Struct, frozen=True, gc=False):
-    """A tool call of the history: the place of its card, the call as the card holds it, and of it the
-    function where it has one, the id and the tool's name where they are texts."""
+    """A tool call of the history, as its card holds it, and the entry of the card. `function`, `id` and
+    `name` are None if the call has none, or none of the right type."""
 
     entry: RequestEntry
     value: Any
@@ -47,12 +48,12 @@ class HistoryCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class History:
-    """The messages that cards make, in order, the role of each, and those of which rules ask more.
+    """The messages that cards make, in order, the role of each, and those that rules examine closely.
 
-    Of messages: `not_text` have another content than a text, `blank` an empty text; `named` have a
-    name, `with_other_calls` tool calls that are not the very list of their cards. Of cards: `unaddressed` are
-    results of tools without an id, `long_texts` are their texts of `LONG` characters or more, `calls` their
-    tool calls; `types`, `roles_of_cards` and `classes` of contents are those that there are.
+    Messages: `not_text` have content other than a string, `blank` an empty string; `named` have a name;
+    `with_other_calls` have tool calls other than the list of their cards. Cards: `unaddressed` are results of
+    tools without an id; `long_texts` have MIN_LONG_TEXT characters or more; `calls` are their tool calls.
+    `types`, `roles_of_cards` and `classes` of contents are those that occur.
     """
 
     def __init__(self, request: Request) -> None:
@@ -63,7 +64,7 @@ class History:
         self.named: list[CardMessage] = []
         self.with_other_calls: list[CardMessage] = []
         self.unaddressed: list[tuple[RequestEntry, Card]] = []
-        self._with_originals: list[int] = []
+        self.imported_messages: list[CardMessage] = []
         self.named_results: list[Card] = []
         self.long_texts: list[tuple[RequestEntry, str]] = []
         self.calls: list[HistoryCall] = []
@@ -78,30 +79,25 @@ class History:
                 self._note_message((entry, entry.slot.card, message))
 
     def _note_card(self, entry: RequestEntry, card: Card) -> None:
-        content, metadata = card.content, card.metadata
+        content = card.content
         self.types.add(card.type)
         self.roles_of_cards.add(card.role)
         self.classes.add(type(content))
-        if "source_message" in metadata or "source_blocks" in metadata:
-            self._with_originals.append(len(self.messages))
         for value in list_of(card.tool_calls):
             call = _history_call(entry, value)
             self.calls.append(call)
             if call.id:
                 self._pairer.add_call(len(self.messages), call.id)
         if card.type == TOOL_RESULT:
-            self._note_answer(entry, card)
+            if is_named_result(card):
+                self.named_results.append(card)
+            if card.tool_call_id:
+                self._pairer.add_result(len(self.messages), card.tool_call_id)
+            else:
+                self.unaddressed.append((entry, card))
         text = content.text if type(content) is TextContent else _result_text(content)
         if len(text) >= MIN_LONG_TEXT:
             self.long_texts.append((entry, text))
-
-    def _note_answer(self, entry: RequestEntry, card: Card) -> None:
-        if is_named_result(card):
-            self.named_results.append(card)
-        if card.tool_call_id:
-            self._pairer.add_result(len(self.messages), card.tool_call_id)
-        else:
-            self.unaddressed.append((entry, card))
 
     def _note_message(self, noted: CardMessage) -> None:
         _, card, message = noted
@@ -113,6 +109,8 @@ class History:
             self.blank.append(noted)
         if "name" in body:
             self.named.append(noted)
+        if "source_message" in card.metadata or "source_blocks" in card.metadata:
+            self.imported_messages.append(noted)
         calls = body.get("tool_calls")
         if calls is not None and (calls is not card.tool_calls or not isinstance(calls, list)):
             self.with_other_calls.append(noted)
@@ -120,23 +118,18 @@ class History:
         self.messages.append(noted)
 
     @cached_property
-    def imported_messages(self) -> list[CardMessage]:
-        return [self.messages[place] for place in self._with_originals]
-
-    @cached_property
     def pairing(self) -> Pairing:
-        """Which result answers which call, by place in `messages`; those without an id are left out."""
+        """The pairs of calls and results, by place in `messages`; those without an id are left out."""
         return self._pairer.pairing()
 
 
 def _result_text(content: StoredContent) -> str:
-    """The text of a tool's result; none where it must be encoded, which takes too long only to compare."""
+    """Return the text of a tool's result; "" if it must be encoded, which takes too long for a comparison."""
     return content.result if type(content) is ToolResultContent and isinstance(content.result, str) else ""
 
 
 def _history_call(entry: RequestEntry, value: Any) -> HistoryCall:
-    function = value.get("function") if isinstance(value, dict) else None
-    function = function if isinstance(function, dict) else None
+    function = called_function(value)
     name = text_at(value if function is None else function, "name")
     return HistoryCall(entry, value, function, text_at(value, "id"), name)
 
@@ -148,38 +141,31 @@ _View = TypeVar("_View")
 
 
 class Logged(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages as they stand in a file, each with the place of the first card that it makes, and what stands
-    beside them. `is_request`: whether this makes them a request, and no mere list."""
+    """The messages of a file, each with the entry of its first card, and the other keys next to them.
+    `is_request`: these keys make the messages a request, and not only a list."""
 
     messages: list[tuple[RequestEntry, Any]]
     beside: dict[str, Any]
     is_request: bool
 
 
+@dataclass(eq=False)
 class Subject:
     """The cards of boxes in order, and the request that they make in the format of `provider`.
 
-    `awaited` are the calls whose results are still to come. `logged` is the request as it was logged, where
-    the cards are those of a file in this format: then this is checked, and not what rendering would make.
+    `awaited` are calls whose results are still to come. `logged` is the request in a file of this format;
+    then the rules check it, and not what rendering would make.
     """
 
-    def __init__(
-        self,
-        provider: Provider,
-        entries: Sequence[RequestEntry],
-        request: Request,
-        awaited: Container[str] = (),
-        logged: Logged | None = None,
-    ) -> None:
-        self.provider = provider
-        self.entries = entries
-        self.request = request
-        self.awaited = awaited
-        self.logged = logged
-        self._views: dict[Any, Any] = {}
+    provider: Provider
+    entries: Sequence[RequestEntry]
+    request: Request
+    awaited: Container[str] = ()
+    logged: Logged | None = None
+    _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def view(self, make: "Callable[[Subject], _View]") -> _View:
-        """What `make` makes of the subject, made once: how a provider's own rules look at it."""
+        """Return what `make` makes of the subject, made once: a provider's own rules share such values."""
         if make not in self._views:
             self._views[make] = make(self)
         view: _View = self._views[make]
@@ -187,12 +173,12 @@ class Subject:
 
     @cached_property
     def cards(self) -> list[tuple[RequestEntry, Card]]:
-        """The cards that a reader of the boxes sees, each at its first place."""
+        """The readable cards of the boxes, each at its first place."""
         places = self.request.places.values()
         return [(entry, entry.slot.card) for entry in places if entry.slot.card is not None]
 
     def place(self, message: Message) -> RequestEntry | None:
-        """Where the card stands that a message comes from; for a layer, the card that makes the layer."""
+        """Return the entry of a message's card; for a layer, of the first card that made it."""
         if message.card_id is not None:
             return self.request.places.get(message.card_id)
         makers = self.request.makers.get(message.layer, [])
@@ -200,7 +186,6 @@ class Subject:
 
     @cached_property
     def explained(self) -> Explanation:
-        """The account of the request, with how many tokens it has."""
         return explain(self.request, self.provider)
 
     @cached_property
@@ -217,7 +202,6 @@ class Subject:
 
     @cached_property
     def cards_without_message(self) -> list[tuple[RequestEntry, Card]]:
-        """The cards that a reader of the boxes sees, and that make no message."""
         if len(self.request.places) == len(self.history.messages):
             return []
         sent = {card.card_id for _, card, _ in self.history.messages}
@@ -225,14 +209,14 @@ class Subject:
 
     @cached_property
     def body_without_messages(self) -> dict[str, Any]:
-        """What the body has beside its messages: model, tools and parameters, as the provider gets them."""
+        """The body apart from its messages: model, tools and parameters, as the provider gets them."""
         if self.logged is not None:
             return self.logged.beside
         return self.provider.body(msgspec.structs.replace(self.request, messages=[]))
 
     @cached_property
     def offered(self) -> list[dict[str, Any]]:
-        """The tools of the request that are for the provider; as it was logged, all of them."""
+        """The tools of the request that are for the provider; for a logged request, all of them."""
         return self.request.tools if self.logged is not None else self.provider.offered_tools(self.request)
 
     @cached_property
@@ -253,12 +237,10 @@ class Subject:
 
     @cached_property
     def is_system_alone(self) -> bool:
-        """Whether no message is any other's than the system's."""
         return all(message.body.get("role") in SYSTEM_ROLES for message in self.request.messages)
 
     @cached_property
     def gone(self) -> list[RequestEntry]:
-        """The places whose card no reader sees."""
         return [entry for entry in self.entries if entry.slot.state != "present"]
 
     @cached_property
@@ -278,11 +260,8 @@ class Subject:
 
     @cached_property
     def apart(self) -> list[tuple[int, int, int]]:
-        """The calls and results that are a pair and no neighbours: their places in the history, and how many
-        steps of the conversation stand between them.
-
-        A step is a message as it is sent, or several as the provider has them.
-        """
+        """The calls and results that are a pair but not neighbours: their places, and the steps between them.
+        A step is a message as it is sent, or several, as the provider counts them."""
         results, roles = self.history.pairing.results.items(), self.history.roles
         if all(
             result == call + 1 and roles[call] == "assistant" and roles[result] in ("tool", "user")
@@ -302,18 +281,17 @@ class Subject:
 
 Severity = Literal["error", "warning"]
 
-# Where something was found, None for what is about the whole request, and what it is.
+# The entry of a finding, None if it is about the whole request, and its message.
 Hit = tuple[RequestEntry | None, str]
 Find = Callable[[Subject], Iterable[Hit]]
 
 
 class LintRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a provider refuses (`error`), or that costs or confuses a model (`warning`).
+    """A mistake that a provider refuses (`error`), or that costs or confuses a model (`warning`).
 
-    `finds` says in a sentence what is looked for, `source` names the section of the documentation that says
-    so, `remedy` what to do about it where that can be said in general. `logged` is the severity for a request
-    that is checked as it was logged, where that is another: what cbx mends when it renders, it had not. One
-    that `yields` says nothing of a card of which another finds an error.
+    `finds` describes the mistake in a sentence, `source` names the section of the documentation. `remedy` is
+    a general fix, if there is one. `logged` is another severity for a logged request: cbx repairs some
+    mistakes when it renders. A rule that `yields` ignores cards with an error of another rule.
     """
 
     id: str
@@ -327,10 +305,8 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules:
-    """The rules of a module, each entered by its function: `@RULES.error("an-id", remedy=…)`.
-
-    What a rule finds is its function's docstring. `source` is that of the rules that name none themselves.
-    """
+    """The rules of a module, each entered by its function: `@RULES.error("an-id", remedy=…)`. The function's
+    docstring is what the rule finds. `source` is that of rules that name none themselves."""
 
     def __init__(self, source: str = "") -> None:
         self._source = source
@@ -340,7 +316,7 @@ class Rules:
         return iter(self._rules)
 
     def cite(self, source: str) -> Iterator[LintRule]:
-        """The rules as a provider has them: `source` is where it says so, for those that name no source."""
+        """Yield the rules for a provider: `source` is its own, for rules that name none."""
         return (each if each.source else replace(each, source=source) for each in self._rules)
 
     def _entering(
@@ -365,9 +341,9 @@ class Rules:
 
 
 class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a rule found. `position` is that of the card in its box, from 0.
+    """A finding of a rule. `position` is that of the card in its box, from 0.
 
-    Card, box and position are None for what is about the whole request, the box also where it does not exist
+    Card, box and position are None for a finding about the whole request. The box is None if it is not stored
     (yet), as for a conversation in a file.
     """
 
@@ -383,8 +359,6 @@ class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileFinding(LintFinding, frozen=True, kw_only=True):
-    """A finding in a conversation file: `file` is its path."""
-
     file: str
 
 
@@ -405,12 +379,11 @@ def lint(
     logged: Logged | None = None,
     warned: Container[str] = (),
 ) -> list[LintFinding]:
-    """Return what the rules of `provider` find, in the order of the boxes; what is about the whole request,
-    last.
+    """Return what the rules of `provider` find, in the order of the boxes, then about the whole
+    request.
 
     `request` was made of these very `entries`, and is in the provider's format. Calls that are `awaited` need
-    no result yet. `logged` is the request as a file has it, if the cards are of one in this format. Rules
-    that are `warned` of find no errors.
+    no result yet. `logged` is the request as a file has it. Errors of the rules in `warned` become warnings.
     """
     subject = Subject(provider, entries, request, awaited, logged)
     hits = [(rule, entry, words) for rule in provider.rules() for entry, words in rule.find(subject)]

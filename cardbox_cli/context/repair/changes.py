@@ -1,9 +1,8 @@
-"""Changes of cards and of the lists of boxes: cards that replace others, and what goes or stays together in a
-list.
+"""Changes of cards and of boxes' lists: cards that replace others, and units that stay or go together.
 
-Pure. A card is never changed: an edited or repaired one is a new card that names the old in
-`metadata.edited_from`, and keeps no imported original, so that what is rendered is what it says. Calls and
-results are paired as the lint pairs them.
+Pure. A card never changes: an edited or repaired one is a new card that names the old one in
+`metadata.edited_from`. It has no imported original, so that rendering uses its own fields. Calls and results
+are paired as in the lint.
 """
 
 import json
@@ -38,22 +37,19 @@ from cardbox_cli.model.cards import (
 )
 from cardbox_cli.model.content import Content, TextContent, ToolResultContent, parse_content
 from cardbox_cli.model.ids import new_card_id
-from cardbox_cli.model.pairing import Pairer, exchanges
+from cardbox_cli.model.pairing import exchanges, pair_calls
 
 # --- edited cards
 
 
-# The key in the metadata of a card that names the one that it stands for.
+# The key in the metadata of a card that names the card that it replaces.
 EDITED_FROM = "edited_from"
-# What every card is given anew.
+# The keys that every new card gets values of its own for.
 _OWN = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
 
 def editable_text(card: Card) -> str:
-    """The text of a card that says text, else its content as JSON.
-
-    Raises InvalidCard for content of a class that cbx cannot write.
-    """
+    """Return the text of a card, or else its content as JSON. Raises InvalidCard for an unknown class."""
     content = card.content
     if isinstance(content, TextContent):
         return content.text
@@ -67,7 +63,7 @@ def editable_text(card: Card) -> str:
 
 
 def edited_content(card: Card, text: str, source: str) -> Content:
-    """The content that the edited `text` is. Raises InvalidInput naming `source` and the place."""
+    """Parse the content of an edited `text`. Raises InvalidInput with `source` and the place."""
     if isinstance(card.content, TextContent):
         return TextContent(text)
     try:
@@ -81,7 +77,7 @@ def edited_content(card: Card, text: str, source: str) -> Content:
 
 
 def edited_card(card: Card, content: Content, *, author_id: str) -> CardDraft:
-    """The card that stands for `card` with other content. Raises InvalidCard for what cannot be stored."""
+    """Draft the card that replaces `card`, with other content. Raises InvalidCard if it cannot be stored."""
     dropped = _OWN.union(sources.originals(card))
     own = {"type": card.type, "role": card.role, "author_id": author_id, EDITED_FROM: card.card_id}
     draft = CardDraft(
@@ -112,8 +108,8 @@ ChangeKind = Literal["dropped", "added", "rewritten", "moved"]
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a box's list. `position` is that of `card_id` in the old box, from 0.
 
-    An added card has no position, and `card_id` is its own; a rewritten one stands in its place as
-    `new_card_id`. `rule` is what the lint found, or the strategy; `reason` says it in words.
+    An added card has no position, and `card_id` is its own; `new_card_id` replaces a rewritten card. `rule`
+    is the lint rule or the strategy; `reason` explains it.
     """
 
     kind: ChangeKind
@@ -125,8 +121,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of a list that is being mended: its position in the old box, None for an added card; the slot;
-    the draft of a card that is new; the rule that brought it, where the box was packed."""
+    """A place of a list under repair: its position in the old box (None for an added card) and its slot.
+    `draft` is a new card, `rule` the packing rule that brought the card."""
 
     origin: int | None
     slot: Slot
@@ -135,7 +131,6 @@ class CallPlace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card(self) -> Card | None:
-        """The card that a reader sees."""
         return self.slot.card if self.slot.state == "present" else None
 
 
@@ -144,13 +139,12 @@ def places_of(entries: Iterable[RequestEntry]) -> list[CallPlace]:
 
 
 def new_place(draft: CardDraft, project_id: str, *, origin: int | None, rule: str | None) -> CallPlace:
-    """The place of a card that is to be written; `origin` is that of the card that it stands for."""
+    """Return the place of a new card; `origin` is the position of the card that it replaces."""
     card = draft_as_card(draft, project_id)
     return CallPlace(origin=origin, slot=Slot(0, draft.card_id, card, "present"), draft=draft, rule=rule)
 
 
 def entries_of(places: Sequence[CallPlace], box_id: str) -> list[RequestEntry]:
-    """The places as a request is made of them, numbered as they stand."""
     return [
         RequestEntry(
             slot=Slot(number, place.slot.card_id, place.slot.card, place.slot.state),
@@ -173,15 +167,18 @@ def drafts_of(places: Iterable[CallPlace]) -> list[CardDraft]:
 
 
 class Exchanges(msgspec.Struct, frozen=True):
-    """`results` maps the place of a result to that of the card which calls for it; `open` the place of such a
-    card to the indexes of its calls that no result answers. `messages` has the cards that may be messages."""
+    """The pairs of calls and results among places of a list.
+
+    `results` maps the place of a result to that of its calling card. `open` maps the place of a calling card
+    to the indexes of its unanswered calls. `messages` has the cards that may make messages.
+    """
 
     messages: dict[int, Card]
     results: dict[int, int]
     open: dict[int, list[int]]
 
     def end_of(self, caller: int) -> int:
-        """The place behind the message that makes a call, and behind the results that follow it."""
+        """Return the place behind the message that makes a call, and behind the results that follow it."""
         group = sources.group(self.messages[caller])
         members, end = {caller}, caller + 1
         later = sorted(place for place in self.messages if place > caller)
@@ -196,37 +193,31 @@ class Exchanges(msgspec.Struct, frozen=True):
 
 
 def exchanges_of(places: Sequence[CallPlace]) -> Exchanges:
-    """How calls and results pair among these places."""
     messages = _first_messages(places)
-    pairer = Pairer()
-    for place, card in messages.items():
-        for call in list_of(card.tool_calls):
-            if call_id := text_at(call, "id"):
-                pairer.add_call(place, call_id)
-        if card.type == TOOL_RESULT and card.tool_call_id:
-            pairer.add_result(place, card.tool_call_id)
-    pairing = pairer.pairing()
+    pairing = pair_calls([messages.get(place) for place in range(len(places))])
+    results = {place: caller for place, caller in pairing.results.items() if messages[place].tool_call_id}
     unanswered: dict[int, list[str]] = {}
     for place, call_id in pairing.unanswered:
-        unanswered.setdefault(place, []).append(call_id)
+        if call_id:
+            unanswered.setdefault(place, []).append(call_id)
     open_calls = {place: _indexes(messages[place], ids) for place, ids in unanswered.items()}
-    return Exchanges(messages, pairing.results, open_calls)
+    return Exchanges(messages, results, open_calls)
 
 
 def _first_messages(places: Sequence[CallPlace]) -> dict[int, Card]:
-    found: dict[int, Card] = {}
+    messages: dict[int, Card] = {}
     seen: set[str] = set()
     for number, place in enumerate(places):
         card = place.card
         if card is not None and card.card_id not in seen:
             seen.add(card.card_id)
             if never_a_message(card) is None:
-                found[number] = card
-    return found
+                messages[number] = card
+    return messages
 
 
 def _indexes(card: Card, ids: Sequence[str]) -> list[int]:
-    """The last calls of these ids: a result answers the first of a card that has its id twice."""
+    """Return the indexes of the last calls with these ids: a result answers the first of two with its id."""
     left, indexes = list(ids), []
     for index, call in reversed(list(enumerate(list_of(card.tool_calls)))):
         call_id = text_at(call, "id")
@@ -244,23 +235,24 @@ _ARGUMENTS = "pack_arguments"
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """Places of a history that go together, in order; `stays`: whether they never go."""
+    """Places of a history that are removed together, in order; `stays`: they are never removed."""
 
     places: list[int]
     stays: bool
 
 
 def brought_by_arguments(entries: Iterable[RequestEntry]) -> frozenset[str]:
-    """The cards that a recipe made of its arguments."""
+    """Return the ids of the cards that a recipe made of its arguments."""
     return frozenset(entry.slot.card_id for entry in entries if (entry.rule or "").startswith(_ARGUMENTS))
 
 
 def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
-    """The units of a history, the oldest first; `keeps` are cards that never go, too."""
+    """Return the units of a history, the oldest first; cards in `keeps` stay, too."""
     asked = next((place for place in reversed(range(len(cards))) if is_user(cards[place])), None)
     stay = {place for place, card in enumerate(cards) if card.role in SYSTEM_ROLES or card.card_id in keeps}
     return [
-        Unit(places, any(place == asked or place in stay for place in places)) for places in _together(cards)
+        Unit(places, any(place == asked or place in stay for place in places))
+        for places in _join_exchanges(cards)
     ]
 
 
@@ -271,8 +263,8 @@ def begins_late(cards: Sequence[Card], gone: set[int]) -> int | None:
     return None if first is None or is_user(cards[first]) else first
 
 
-def _together(cards: Sequence[Card]) -> list[list[int]]:
-    """Exchanges, joined where they share a message that several cards are the parts of."""
+def _join_exchanges(cards: Sequence[Card]) -> list[list[int]]:
+    """Return the exchanges, joined if they share a message that several cards are parts of."""
     joined: list[list[int]] = []
     at: dict[str, int] = {}
     for places in exchanges(cards):
@@ -289,57 +281,50 @@ def _together(cards: Sequence[Card]) -> list[list[int]]:
 # --- cards that replace others
 
 
-# The code of the error in a result that stands for one that never came.
+# The code of the error in a result that replaces one that never came.
 INTERRUPTED = "interrupted"
 _NO_RESULT = "The call was interrupted: no result was recorded."
 _BEGINNING = "(What was said before is not kept.)"
 
 
-def rewrite(card: Card, author_id: str, *, content: Content | None = None) -> CardDraft | None:
-    """The card with other content, or as its own fields have it; None where it cannot be written so."""
-    wanted = content or card.content
-    if wanted is None or isinstance(wanted, dict):
+def rewrite(card: Card, author_id: str, *, content: Content | None = None, **fields: Any) -> CardDraft | None:
+    """Draft the card with other content, or with its own fields only; None for content of an unknown
+    class."""
+    new_content = content or card.content
+    if new_content is None or isinstance(new_content, dict):
         return None
-    return edited_card(card, wanted, author_id=author_id)
+    return msgspec.structs.replace(edited_card(card, new_content, author_id=author_id), **fields)
 
 
 def drop_original(card: Card, author_id: str) -> CardDraft | None:
-    """The card without its imported original; None for one that has none, or says nothing without it."""
+    """Draft the card without its imported original; None if it has none, or says nothing without it."""
     if not sources.originals(card) or not (card_text(card.content).strip() or card.tool_calls):
         return None
     return rewrite(card, author_id)
 
 
 def drop_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft | None:
-    """The card without its calls of these indexes; None where nothing is left of it."""
+    """Draft the card without its calls of these indexes; None if nothing is left of it."""
     kept = [call for index, call in enumerate(list_of(card.tool_calls)) if index not in calls]
-    draft = rewrite(card, author_id) if kept or card_text(card.content).strip() else None
-    return None if draft is None else msgspec.structs.replace(draft, tool_calls=kept or None)
+    is_left = kept or card_text(card.content).strip()
+    return rewrite(card, author_id, tool_calls=kept or None) if is_left else None
 
 
 def wrap_arguments(card: Card, author_id: str) -> CardDraft | None:
-    """The card with an object as the arguments of each call; what was none stands in it as `_raw`.
-
-    None where all of them are objects.
-    """
+    """Draft the card with objects as arguments of all calls: others become `_raw`. None if all are
+    objects."""
     calls = [_wrap_call_arguments(call) for call in list_of(card.tool_calls)]
-    draft = rewrite(card, author_id) if calls != card.tool_calls else None
-    return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
+    return rewrite(card, author_id, tool_calls=calls) if calls != card.tool_calls else None
 
 
 def replace_call_id(card: Card, index: int, call_id: str, author_id: str) -> CardDraft | None:
-    draft, calls = rewrite(card, author_id), list(list_of(card.tool_calls))
+    calls = list(list_of(card.tool_calls))
     calls[index] = {**calls[index], "id": call_id}
-    return None if draft is None else msgspec.structs.replace(draft, tool_calls=calls)
-
-
-def replace_answered_id(card: Card, call_id: str, author_id: str) -> CardDraft | None:
-    draft = rewrite(card, author_id)
-    return None if draft is None else msgspec.structs.replace(draft, tool_call_id=call_id)
+    return rewrite(card, author_id, tool_calls=calls)
 
 
 def set_type_role(card: Card, author_id: str) -> CardDraft | None:
-    """The card with the role that its type has; None where it has that."""
+    """Draft the card with the role of its type; None if it has that."""
     role = card_type(card.type).role
     draft = rewrite(card, author_id) if card.role != role else None
     if draft is None:
@@ -348,14 +333,14 @@ def set_type_role(card: Card, author_id: str) -> CardDraft | None:
 
 
 def strip_trailing_space(card: Card, author_id: str) -> CardDraft | None:
-    """The card without white space at the end of its text; None where there is none, or no more than that."""
+    """Draft the card without white space at the end of its text; None if it has none, or nothing else."""
     text = card_text(card.content)
     short = text.rstrip()
     return rewrite(card, author_id, content=TextContent(short)) if short and short != text else None
 
 
 def interrupted_result(call: Any, author_id: str) -> CardDraft:
-    """The result of a call that has none: it says that the call was interrupted."""
+    """Draft a result for an unanswered call, with an error that says that the call was interrupted."""
     error = {"code": INTERRUPTED, "message": _NO_RESULT}
     name = text_at(call.get("function"), "name")
     return draft_card(
@@ -368,7 +353,6 @@ def interrupted_result(call: Any, author_id: str) -> CardDraft:
 
 
 def beginning_card(author_id: str) -> CardDraft:
-    """What stands for the beginning of a conversation that begins with an answer."""
     return draft_card(INSTRUCTION, _BEGINNING, author_id=author_id)
 
 

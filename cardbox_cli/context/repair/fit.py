@@ -1,10 +1,9 @@
-"""Making a request smaller: what of its history goes to fit a number of tokens, and summaries that replace
-cards.
+"""Smaller requests: a history that fits a number of tokens, and summaries that replace cards.
 
-Pure. What is counted is what `render --stats` counts, tools and layers too; these never go, nor does system
-text or what is asked. Calls and their results go together, and so does what several cards say in one message.
-A summary (a card of type `context.compression`) names the cards that it covers and the places where they
-were, so that the box can be restored to the digest, with what was appended meanwhile behind it.
+Pure. Tokens are counted as by `render --stats`, with tools and layers. These always stay, as do system text
+and what the user asked last. Calls and their results are removed together, as are the parts of one message. A
+summary (a card of type `context.compression`) names the cards that it covers and their places. So the box can
+be restored to the digest, with later cards at the end.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from cardbox_cli.context.repair.changes import (
     rewrite,
     units_of,
 )
-from cardbox_cli.context.request import Omitted, Request, RequestEntry, request_of
+from cardbox_cli.context.request import Request, RequestEntry, left_out, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import SUMMARY, TOOL_CALL, TOOL_RESULT
@@ -34,6 +33,7 @@ from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_as_card, d
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.model.pairing import call_ids
+from cardbox_cli.text.quantities import format_tokens
 
 # --- fitting
 
@@ -43,11 +43,9 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 OLDEST: Strategy = "oldest"
 
 
-class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that fits, what was changed for it, and the tokens before and after.
-
-    `notes` are the cards that say in a line what was in a result, by the cards that they stand for.
-    """
+class FittedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that fits, its changes, and the tokens before and after. `notes` are the cards that replace
+    results by a line, by the ids of the replaced cards."""
 
     request: Request
     changes: list[Change]
@@ -57,12 +55,13 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
 
 
-def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str) -> Fitted:
-    """Return the request in `most` tokens at most, unchanged if it has no more. Its messages are in the
-    format of `provider`.
+def fit(
+    request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str
+) -> FittedRequest:
+    """Return the request in at most `most` tokens, unchanged if it has no more.
 
-    A strategy that is not enough is followed by leaving out what is oldest. Raises InvalidInput where what
-    never goes is more than that.
+    Its messages are in the format of `provider`. If a strategy is not enough, the oldest cards are left out,
+    too. Raises InvalidInput if what always stays has more tokens.
     """
     fitting = _Fitting(request, provider, author_id)
     before = fitting.tokens
@@ -79,8 +78,9 @@ def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, 
             hint="allow more, or add what is asked",
         )
     if fitting.tokens > most:
+        tokens = format_tokens(fitting.tokens, exact=fitting.exact)
         raise InvalidInput(
-            f"what never goes of the request takes {fitting.describe_budget} tokens, and {most} are allowed",
+            f"what never goes of the request takes {tokens} tokens, and {most} are allowed",
             hint="allow more, or shorten the system prompt, the tools, the layers or what is asked",
             details={"tokens": fitting.tokens, "max_tokens": most},
         )
@@ -88,8 +88,6 @@ def fit(request: Request, most: int, strategy: Strategy, *, provider: Provider, 
 
 
 class _Fitting:
-    """The history of a request, what of it is gone, and what notes stand for."""
-
     def __init__(self, request: Request, provider: Provider, author_id: str) -> None:
         self._request = request
         self._encode = provider.encode
@@ -103,7 +101,7 @@ class _Fitting:
         costs = [*map(self._costs.message_cost, other), *map(self._costs.tool_cost, request.tools)]
         costs += [self._costs.reply] if request.messages else []
         self.tokens = sum(cost.tokens for cost in costs) + sum(self._tokens)
-        self._estimated = any(
+        self.exact = not any(
             cost.estimated for cost in (*costs, *map(self._costs.message_cost, self._messages))
         )
         self._gone: set[int] = set()
@@ -111,15 +109,12 @@ class _Fitting:
         self._changes: dict[int, Change] = {}
 
     @property
-    def describe_budget(self) -> str:
-        return f"{'~' if self._estimated else ''}{self.tokens}"
-
-    @property
     def is_empty(self) -> bool:
         return bool(self._cards) and len(self._gone) == len(self._request.messages)
 
     def largest(self) -> Iterator[tuple[int, str]]:
-        """The results, the largest first, but for those that the model is about to read; and their notes."""
+        """Yield the places of the results, the largest first, and their notes; not those that are still to be
+        read."""
         last = self._last_answers()
         results = [place for place in self._results() if place not in last]
         for place in sorted(results, key=lambda place: (-self._tokens[place], place)):
@@ -127,27 +122,27 @@ class _Fitting:
             yield place, f"[{self._tokens[place]} tokens left out: the result is card {card.card_id}]"
 
     def repeated(self) -> Iterator[tuple[int, str]]:
-        """The results that a later one says again, the oldest first, and their notes."""
+        """Yield the places of the results that a later one repeats, the oldest first, and their notes."""
         later: dict[str, int] = {}
-        found: list[tuple[int, str]] = []
+        notes: list[tuple[int, str]] = []
         for place in reversed(self._results()):
             text = card_text(self._cards[place].content)
             if len(text) < MIN_LONG_TEXT:
                 continue
             if text in later:
                 again = self._cards[later[text]].card_id
-                found.append((place, f"[left out: said again below, by card {again}]"))
+                notes.append((place, f"[left out: said again below, by card {again}]"))
             else:
                 later[text] = place
-        yield from reversed(found)
+        yield from reversed(notes)
 
     def note(self, place: int, text: str, strategy: Strategy) -> None:
-        """Let a note stand for a result, if that is shorter."""
+        """Replace a result by a note if that is shorter."""
         card, message = self._cards[place], self._messages[place]
         draft = rewrite(card, self._author, content=TextContent(text))
         if draft is None:
             return
-        # It is sent as the card that it stands for.
+        # It is sent under the id of the card that it replaces.
         body = self._encode(
             msgspec.structs.replace(draft_as_card(draft, card.project_id), card_id=card.card_id)
         )
@@ -158,14 +153,14 @@ class _Fitting:
         if tokens >= self._tokens[place]:
             return
         self._changes[place] = self._change(
-            place, strategy, f"a note of {tokens} tokens stands for {self._tokens[place]}", draft
+            place, strategy, f"a note of {tokens} tokens replaces {self._tokens[place]}", draft
         )
         self.tokens += tokens - self._tokens[place]
         self._messages[place], self._tokens[place] = noted, tokens
         self._notes[place] = draft
 
     def drop_oldest(self, most: int) -> None:
-        """Leave out units from the oldest until no more than `most` is left and the user begins."""
+        """Leave out units from the oldest until no more than `most` tokens are left and the user begins."""
         units = units_of(self._cards, brought_by_arguments(self._request.places.values()))
         unit_at = {place: unit for unit in units for place in unit.places}
         going = [unit for unit in units if not unit.stays]
@@ -178,7 +173,7 @@ class _Fitting:
                 return
             self._drop(unit_at[late], "answers what is left out")
 
-    def make_fitted(self, before: int) -> Fitted:
+    def make_fitted(self, before: int) -> FittedRequest:
         request = self._request
         now = {
             card.card_id: self._messages[place]
@@ -190,25 +185,24 @@ class _Fitting:
             for message in request.messages
             if _card_of_message(request, message) is None or message.card_id in now
         ]
-        gone = [(request.places[self._cards[place].card_id], place) for place in sorted(self._gone)]
-        left_out = [
-            Omitted(entry.slot.card_id, entry.box_id, entry.slot.position, self._changes[place].reason)
-            for entry, place in gone
+        gone = [
+            left_out(request.places[self._cards[place].card_id], self._changes[place].reason)
+            for place in sorted(self._gone)
         ]
-        return Fitted(
-            request=msgspec.structs.replace(request, messages=messages, left_out=request.left_out + left_out),
+        return FittedRequest(
+            request=msgspec.structs.replace(request, messages=messages, left_out=request.left_out + gone),
             changes=[self._changes[place] for place in sorted(self._changes)],
             notes={self._cards[at].card_id: note for at, note in self._notes.items() if at not in self._gone},
             before=before,
             after=self.tokens,
-            exact=not self._estimated,
+            exact=self.exact,
         )
 
     def _results(self) -> list[int]:
         return [place for place, card in enumerate(self._cards) if card.type == TOOL_RESULT]
 
     def _last_answers(self) -> Sequence[int]:
-        """The places of the results at the end, which no message has answered yet."""
+        """Return the places of the results at the end, which no message has answered yet."""
         places = reversed(range(len(self._cards)))
         return list(takewhile(lambda place: self._cards[place].type == TOOL_RESULT, places))
 
@@ -232,7 +226,6 @@ class _Fitting:
 
 
 def _card_of_message(request: Request, message: Message) -> Card | None:
-    """The card of a message of the history."""
     entry = request.places.get(message.card_id or "") if message.layer == CHECKPOINT else None
     return None if entry is None else entry.slot.card
 
@@ -245,43 +238,44 @@ COVERS, PLACES = "covers", "covered_places"
 
 
 class CoveredCards(msgspec.Struct, frozen=True):
-    """What a summary is to stand for: places of the box in order, and their cards that say something."""
+    """The cards that a summary covers: their places in the box in order, and those that make messages."""
 
     places: list[int]
     cards: list[Card]
 
 
 class SummaryBudget(msgspec.Struct, frozen=True):
-    """What may be left beside a summary: so many tokens of the request that the box makes, by its model."""
+    """The tokens that a box's request may have next to a summary, counted for its model."""
 
     most: int
     model: str | None
     provider: Provider
 
 
-def covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> CoveredCards:
-    """What stands before the last `keep` messages and belongs to none of them.
+def select_covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> CoveredCards:
+    """Return the cards before the last `keep` messages that belong to none of them.
 
-    System text stays, and what a recipe's arguments brought, what the user said last, and calls without a
-    result, `awaited` ones too. What is left begins with what the user says, for which more may stay. Raises
-    InvalidInput where nothing could be covered.
+    System text stays, and so do what a recipe's arguments brought, what the user said last, and calls without
+    a result, including `awaited` ones. The rest must begin with the user, so more may stay. Raises
+    InvalidInput if nothing can be covered.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
-    going = _leading_units(_going(entries, cards, len(cards) - keep, awaited), cards)
+    going = _leading_units(_removable_units(entries, cards, len(cards) - keep, awaited), cards)
     if not going:
         raise InvalidInput(
-            f"nothing stands before the last {keep} messages that a summary could stand for",
+            f"a summary can replace nothing before the last {keep} messages",
             hint="keep fewer; system text, what was asked last and open calls always stay",
         )
     return _covered_cards(entries, cards, going)
 
 
-def covered_to_fit(
+def select_covered_to_fit(
     entries: Sequence[RequestEntry], budget: SummaryBudget, awaited: Collection[str] = ()
 ) -> CoveredCards:
-    """The oldest that must go for the rest to have no more tokens than the budget: nothing where it has not.
+    """Return the oldest cards that a summary must cover to fit the budget; none if everything fits.
 
-    What stays is as with `covered`, but for a number of messages. Raises InvalidInput where it is more.
+    Except for the last messages, the same cards stay as with `select_covered`. Raises InvalidInput if they
+    exceed the budget.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
     provider = budget.provider
@@ -292,23 +286,23 @@ def covered_to_fit(
     if left <= budget.most:
         return CoveredCards([], [])
     going: list[Unit] = []
-    for unit in _going(entries, cards, len(cards), awaited):
+    for unit in _removable_units(entries, cards, len(cards), awaited):
         going.append(unit)
         left -= sum(of_card.get(cards[place].card_id, 0) for place in unit.places)
         gone = {place for each in going for place in each.places}
         if left <= budget.most and begins_late(cards, gone) is None:
             return _covered_cards(entries, cards, going)
     raise InvalidInput(
-        f"what no summary stands for takes {left} tokens, and {budget.most} are allowed",
+        f"what no summary can replace takes {left} tokens, and {budget.most} are allowed",
         hint="allow more; system text, what was asked last and open calls always stay",
         details={"tokens": left, "max_tokens": budget.most},
     )
 
 
-def _going(
+def _removable_units(
     entries: Sequence[RequestEntry], cards: Sequence[Card], last: int, awaited: Collection[str]
 ) -> list[Unit]:
-    """What may go of the messages before the place `last`, the oldest first."""
+    """Return the units before the place `last` that can be covered, the oldest first."""
     units = units_of(cards, brought_by_arguments(entries))
     return [unit for unit in units if not _unit_stays(unit, cards, last, awaited)]
 
@@ -316,7 +310,7 @@ def _going(
 def _covered_cards(
     entries: Sequence[RequestEntry], cards: Sequence[Card], going: Sequence[Unit]
 ) -> CoveredCards:
-    """These units as places of the box, and with them what else tells of their calls."""
+    """Return these units as places of the box, with the audit's cards of their calls."""
     slots = [entry.slot for entry in entries]
     gone = {place for unit in going for place in unit.places}
     ids = {cards[place].card_id for place in gone}
@@ -332,7 +326,7 @@ def _covered_cards(
 
 
 def _leading_units(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
-    """Those of the units without which the user's words come first, where they came first before."""
+    """Return the first of the units, so that a history that began with the user still does."""
     while begins_late(cards, {place for unit in going for place in unit.places}) is not None:
         asked = [place for unit in going for place in unit.places if is_user(cards[place])]
         if not asked:
@@ -342,7 +336,7 @@ def _leading_units(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
 
 
 def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], author_id: str) -> CardDraft:
-    """The summary of the cards at these places of the list. Raises InvalidInput for one that says nothing."""
+    """Draft the summary of the cards at these places of the list. Raises InvalidInput for a blank text."""
     if not text.strip():
         raise InvalidInput("the summary is blank", hint="nothing was written; give a text that sums up")
     covers = [card_ids[place] for place in places]
@@ -350,8 +344,8 @@ def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], auth
     return draft_card(SUMMARY, text.strip(), author_id=author_id, metadata=metadata)
 
 
-def compressed(card_ids: Sequence[str], places: Sequence[int], summary_id: str) -> list[str]:
-    """The list with the summary at the first of the places, and without the others."""
+def insert_summary(card_ids: Sequence[str], places: Sequence[int], summary_id: str) -> list[str]:
+    """Return the list with the summary at the first of the places, and without the others."""
     gone = set(places)
     return [
         summary_id if place == places[0] else card_id
@@ -360,22 +354,16 @@ def compressed(card_ids: Sequence[str], places: Sequence[int], summary_id: str) 
     ]
 
 
-def summaries(slots: Sequence[Slot]) -> list[Card]:
-    """The summaries of a box that name what they cover, the last made first."""
-    found = [
-        slot.card
-        for slot in slots
-        if slot.card is not None and slot.card.type == SUMMARY and _ids(slot.card, COVERS)
-    ]
-    return sorted(found, key=lambda card: (str(card.created_at or ""), card.card_id), reverse=True)
+def find_summaries(slots: Sequence[Slot]) -> list[Card]:
+    """Return the summaries of a box that name what they cover, the newest first."""
+    cards = [slot.card for slot in slots if slot.card is not None and slot.card.type == SUMMARY]
+    named = [card for card in cards if _ids(card, COVERS)]
+    return sorted(named, key=lambda card: (str(card.created_at or ""), card.card_id), reverse=True)
 
 
-def expanded(card_ids: Sequence[str], summary: Card) -> list[str]:
-    """The list with what a summary covers in its place.
-
-    Where the list was changed since, before the end of what was covered, or another program made the summary,
-    all of it stands where the summary stood.
-    """
+def expand_summary(card_ids: Sequence[str], summary: Card) -> list[str]:
+    """Return the list with the covered cards instead of a summary. All of them take the summary's place if
+    the list was changed before the end of the covered places, or if another program made the summary."""
     covers = _ids(summary, COVERS)
     places = summary.metadata.get(PLACES)
     at = list(card_ids).index(summary.card_id)
@@ -388,7 +376,7 @@ def expanded(card_ids: Sequence[str], summary: Card) -> list[str]:
 
 
 def _places_fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], at: int) -> bool:
-    """Whether these are places that the covered cards can have: ascending, the summary's own first."""
+    """Return whether these places can be those of the covered cards: ascending, the summary's own first."""
     if not all(type(place) is int for place in places):
         return False
     ascending = all(one < other for one, other in pairwise(places))
@@ -397,15 +385,11 @@ def _places_fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], a
 
 
 def _conversation_cards(slots: Iterable[Slot]) -> list[Card]:
-    """The cards of the conversation, each once."""
-    seen: set[str] = set()
-    cards: list[Card] = []
+    cards: dict[str, Card] = {}
     for slot in slots:
-        card = slot.card if slot.state == "present" else None
-        if card is not None and card.card_id not in seen and never_a_message(card) is None:
-            seen.add(card.card_id)
-            cards.append(card)
-    return cards
+        if slot.state == "present" and slot.card is not None and never_a_message(slot.card) is None:
+            cards.setdefault(slot.card_id, slot.card)
+    return list(cards.values())
 
 
 def _unit_stays(unit: Unit, cards: Sequence[Card], last: int, awaited: Collection[str]) -> bool:

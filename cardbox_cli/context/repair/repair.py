@@ -1,8 +1,8 @@
-"""What makes a box one that providers take: the changes of its list, found by their own lint.
+"""Repaired boxes that providers accept: changes of a box's list, found by the providers' own lint.
 
-Pure, and nothing that is stored changes. Each pass asks the lint of every provider, mends the errors of one
-sort, and asks again: what one change tears the next pass finds. An error that has no mend of its own costs
-the card its imported original, and then its place, so that every pass gets nearer to the end.
+Pure, and changes nothing that is stored. Each pass asks the lint of every provider and repairs the errors of
+one type; the next pass finds what a change broke. An error without a repair of its own costs the card its
+imported original, and then its place, so that the passes end.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -14,33 +14,21 @@ from cardbox_cli.context.messages import is_user
 from cardbox_cli.context.parts import list_of, text_at
 from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.repair import changes
-from cardbox_cli.context.repair.changes import (
-    EDITED_FROM,
-    CallPlace,
-    Change,
-    ChangeKind,
-    Exchanges,
-    entries_of,
-    exchanges_of,
-    new_place,
-    places_of,
-)
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import REPLACED
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import new_id
 
-# What makes a pair of neighbours of a call and its result, and no pair of what is none.
+# The rules about calls and results that are not a pair of neighbours.
 _TORN = frozenset(
     {"call-without-result", "result-without-call", "result-repeated"}
     | {"result-not-after-call", "exchange-split"}
 )
 _IDS = frozenset({"tool-id-repeated", "tool-id-too-long"})
 
-_Rewrite = Callable[[Card, str], CardDraft | None]
-# The cards that say otherwise what a rule found: the card to write, None where there is none.
-_REWRITES: dict[str, _Rewrite] = {
+# The functions that rewrite a card with an error, by the rule; they return None if they cannot.
+_REWRITES: dict[str, Callable[[Card, str], CardDraft | None]] = {
     "arguments-invalid": changes.wrap_arguments,
     "role-unknown": changes.set_type_role,
     "trailing-whitespace": changes.strip_trailing_space,
@@ -50,10 +38,10 @@ _BEGINNING = "first-message-not-user"
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be repaired, and how. `box_id` is the box of `entries`; `before` are the places that stand
-    before it in the request, and stay as they are.
+    """The input of a repair. `box_id` is the box of `entries`; the entries `before` precede it,
+    unchanged.
 
-    `synthesizes`: whether what lacks is written, rather than what lacks something dropped. `awaited` are the
+    `synthesizes`: what is missing is added; otherwise cards that lack something are dropped. `awaited` are
     calls whose results are still to come.
     """
 
@@ -67,113 +55,115 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
     author_id: str
 
 
-class Repaired(msgspec.Struct, frozen=True):
-    """The places of the box to be, what was changed for it, and the errors that no change of it mends."""
+class RepairOutcome(msgspec.Struct, frozen=True):
+    """The places of the new box, the changes, and the errors that no change repairs."""
 
-    places: list[CallPlace]
-    changes: list[Change]
+    places: list[changes.CallPlace]
+    changes: "list[changes.Change]"
     left: list[LintFinding]
 
 
-def repair(wanted: RepairRequest) -> Repaired:
-    """The repaired list: by the rules of no provider an error at a card of it."""
-    mending = _Mending(wanted)
-    while errors := mending.errors():
-        here = [found for found in errors if mending.is_here(found)]
+def repair(request: RepairRequest) -> RepairOutcome:
+    """Return the list without errors at its cards, by the rules of all providers."""
+    repairing = _Repair(request)
+    while errors := repairing.errors():
+        here = [finding for finding in errors if repairing.is_here(finding)]
         if not here:
             break
-        mending.mend(here)
-    return Repaired(mending.places, mending.changes(), errors)
+        repairing.repair_errors(here)
+    return RepairOutcome(repairing.places, repairing.list_changes(), errors)
 
 
-class _Mending:
-    """The list as it is after some passes."""
+class _Repair:
+    """The list after some passes."""
 
-    def __init__(self, wanted: RepairRequest) -> None:
-        self._wanted = wanted
-        self._author = wanted.author_id
-        self.places = places_of(wanted.entries)
-        self._found: dict[int | str, LintFinding] = {}
+    def __init__(self, request: RepairRequest) -> None:
+        self._request = request
+        self._author = request.author_id
+        self.places = changes.places_of(request.entries)
+        self._findings: dict[int | str, LintFinding] = {}
 
     def errors(self) -> list[LintFinding]:
-        """What the rules find, but for what stands at cards of other boxes."""
-        wanted = self._wanted
-        entries = [*wanted.before, *entries_of(self.places, wanted.box_id)]
+        """Return the errors of the rules, except at cards of other boxes."""
+        request = self._request
+        entries = [*request.before, *changes.entries_of(self.places, request.box_id)]
         findings = (
-            found
-            for provider in wanted.providers
-            for request in [request_of(entries, encode=provider.encode)]
-            for found in lint(entries, request, provider, awaited=wanted.awaited)
+            finding
+            for provider in request.providers
+            for made in [request_of(entries, encode=provider.encode)]
+            for finding in lint(entries, made, provider, awaited=request.awaited)
         )
         return [
-            found
-            for found in findings
-            if found.severity == "error" and (found.card_id is None or self.is_here(found))
+            finding
+            for finding in findings
+            if finding.severity == "error" and (finding.card_id is None or self.is_here(finding))
         ]
 
-    def is_here(self, found: LintFinding) -> bool:
-        return found.card_id is not None and found.box_id == self._wanted.box_id
+    def is_here(self, finding: LintFinding) -> bool:
+        return finding.card_id is not None and finding.box_id == self._request.box_id
 
-    def mend(self, errors: Sequence[LintFinding]) -> None:
-        """Mend the errors of one sort: what is gone and what can be written anew before what is torn."""
-        for mend in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
-            if mend(errors):
+    def repair_errors(self, errors: Sequence[LintFinding]) -> None:
+        """Repair the errors of one type: missing cards and rewritable errors come before broken exchanges."""
+        for repair_step in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
+            if repair_step(errors):
                 return
-        self._give_up([found for found in errors if found.rule == errors[0].rule])
+        self._give_up([finding for finding in errors if finding.rule == errors[0].rule])
 
     def _drop_gone(self, errors: Sequence[LintFinding]) -> bool:
-        gone = [found for found in errors if self._place(found).card is None]
-        return self._drop({found.position or 0: found for found in gone})
+        gone = [finding for finding in errors if self._place(finding).card is None]
+        return self._drop({finding.position or 0: finding for finding in gone})
 
     def _rewrite(self, errors: Sequence[LintFinding]) -> bool:
         done: set[int] = set()
-        for found in errors:
-            card, at = self._place(found).card, found.position or 0
-            write = _REWRITES.get(found.rule)
+        for finding in errors:
+            card, at = self._place(finding).card, finding.position or 0
+            write = _REWRITES.get(finding.rule)
             if write is not None and card is not None and at not in done:
                 draft = write(card, self._author)
                 if draft is not None:
-                    self._put(at, draft, found)
+                    self._put(at, draft, finding)
                     done.add(at)
         return bool(done)
 
     def _rename(self, errors: Sequence[LintFinding]) -> bool:
         """Give calls ids of their own, and their results the same."""
-        found = next((found for found in errors if found.rule in _IDS), None)
-        if found is None:
+        finding = next((finding for finding in errors if finding.rule in _IDS), None)
+        if finding is None:
             return False
-        at = found.position or 0
-        known = exchanges_of(self.places)
+        at = finding.position or 0
+        known = changes.exchanges_of(self.places)
         answers = [place for place, caller in known.results.items() if caller == at]
         ids = [text_at(call, "id") for call in list_of(known.messages[at].tool_calls)]
-        renamed = [self._rename_call(at, index, old, answers, found) for index, old in enumerate(ids) if old]
+        renamed = [
+            self._rename_call(at, index, old, answers, finding) for index, old in enumerate(ids) if old
+        ]
         return any(renamed)
 
-    def _rename_call(self, at: int, index: int, old: str, answers: list[int], found: LintFinding) -> bool:
-        """Whether the call could be given another id. Its answer, the first of `answers` with its id, is then
-        that of the new one, and no more among them."""
+    def _rename_call(self, at: int, index: int, old: str, answers: list[int], finding: LintFinding) -> bool:
+        """Give a call another id, and its answer too; return whether that was possible. The answer, the first
+        of `answers` with the old id, is then removed from them."""
         card = self.places[at].card
         draft = None if card is None else changes.replace_call_id(card, index, new_id("tc"), self._author)
         if draft is None or draft.tool_calls is None:
             return False
-        self._put(at, draft, found)
+        self._put(at, draft, finding)
         for place in answers:
             result = self.places[place].card
             if result is not None and result.tool_call_id == old:
-                answer = changes.replace_answered_id(result, draft.tool_calls[index]["id"], self._author)
+                answer = changes.rewrite(result, self._author, tool_call_id=draft.tool_calls[index]["id"])
                 if answer is not None:
-                    self._put(place, answer, found)
+                    self._put(place, answer, finding)
                 answers.remove(place)
                 break
         return True
 
     def _join(self, errors: Sequence[LintFinding]) -> bool:
         """Make exchanges whole: the last places first, so that the earlier ones keep their numbers."""
-        torn = {found.position or 0: found for found in errors if found.rule in _TORN}
-        known = exchanges_of(self.places)
+        torn = {finding.position or 0: finding for finding in errors if finding.rule in _TORN}
+        known = changes.exchanges_of(self.places)
         orphans = {
-            at: found
-            for at, found in torn.items()
+            at: finding
+            for at, finding in torn.items()
             if at in known.messages and known.messages[at].type == TOOL_RESULT and at not in known.results
         }
         if self._drop(orphans):
@@ -184,138 +174,136 @@ class _Mending:
             return True
         moved = False
         for at in sorted(torn):
-            known = exchanges_of(self.places)
+            known = changes.exchanges_of(self.places)
             caller = known.results.get(at)
             # Behind its call already, something else is wrong: results would take turns being the last.
             if caller is not None and not caller < at < known.end_of(caller):
                 moved |= self._move(at, caller, torn[at])
         return moved
 
-    def _close(self, at: int, known: Exchanges, found: LintFinding) -> bool:
-        """End the open calls of a card, but for those that are awaited; what stands before it stays there."""
-        card, awaited = known.messages[at], self._wanted.awaited
+    def _close(self, at: int, known: changes.Exchanges, finding: LintFinding) -> bool:
+        """End the open calls of a card, except awaited ones."""
+        card, awaited = known.messages[at], self._request.awaited
         calls = list_of(card.tool_calls)
         indexes = [index for index in known.open[at] if calls[index]["id"] not in awaited]
         if not indexes:
             return False
-        if not self._wanted.synthesizes:
+        if not self._request.synthesizes:
             draft = changes.drop_calls(card, indexes, self._author)
             if draft is None:
-                return self._drop({at: found})
-            self._put(at, draft, found)
+                return self._drop({at: finding})
+            self._put(at, draft, finding)
             return True
         end = known.end_of(at)
         for number, index in enumerate(indexes):
-            self._insert(end + number, changes.interrupted_result(calls[index], self._author), at, found)
+            self._insert(end + number, changes.interrupted_result(calls[index], self._author), at, finding)
         return True
 
-    def _move(self, at: int, caller: int, found: LintFinding) -> bool:
+    def _move(self, at: int, caller: int, finding: LintFinding) -> bool:
         place = self.places.pop(at)
-        end = exchanges_of(self.places).end_of(caller)
+        end = changes.exchanges_of(self.places).end_of(caller)
         self.places.insert(end, place)
         if end != at and place.origin is not None:
-            self._note(place, found)
+            self._note(place, finding)
         return end != at
 
     def _begin(self, errors: Sequence[LintFinding]) -> bool:
-        """Let the conversation begin with the user's words."""
-        found = next((found for found in errors if found.rule == _BEGINNING), None)
-        if found is None:
+        """Let the conversation begin with the user."""
+        finding = next((finding for finding in errors if finding.rule == _BEGINNING), None)
+        if finding is None:
             return False
-        at = found.position or 0
-        if self._wanted.synthesizes:
-            self._insert(at, changes.beginning_card(self._author), at, found)
+        at = finding.position or 0
+        if self._request.synthesizes:
+            self._insert(at, changes.beginning_card(self._author), at, finding)
             return True
-        known = exchanges_of(self.places)
+        known = changes.exchanges_of(self.places)
         users = (place for place, card in known.messages.items() if place > at and is_user(card))
         end = next(users, len(self.places))
         early = (place for place in known.messages if at <= place < end)
-        return self._drop(dict.fromkeys(early, found))
+        return self._drop(dict.fromkeys(early, finding))
 
     def _give_up(self, errors: Sequence[LintFinding]) -> None:
-        """Take the cards' originals from them; where one has none, the card itself."""
+        """Drop the imported originals of the cards; a card without one is dropped itself."""
         lost: dict[int, LintFinding] = {}
-        for found in {found.position or 0: found for found in errors}.values():
-            card = self._place(found).card
+        for finding in {finding.position or 0: finding for finding in errors}.values():
+            card = self._place(finding).card
             draft = None if card is None else changes.drop_original(card, self._author)
             if draft is None:
-                lost[found.position or 0] = found
+                lost[finding.position or 0] = finding
             else:
-                self._put(found.position or 0, draft, found)
+                self._put(finding.position or 0, draft, finding)
         self._drop(lost)
 
     # --- the list
 
-    def changes(self) -> list[Change]:
-        """What differs from the list as it was, in the order of that; what was added, last."""
+    def list_changes(self) -> list[changes.Change]:
+        """Return the changes in the order of the old list; added cards come last."""
         now = {place.origin: place for place in self.places}
-        before = places_of(self._wanted.entries)
+        before = changes.places_of(self._request.entries)
         changed = [self._change(place, now.get(place.origin)) for place in before]
         added = [
-            self._make_change("added", None, place.slot.card_id, self._found[place.slot.card_id])
+            self._make_change("added", place, self._findings[place.slot.card_id])
             for place in self.places
             if place.origin is None
         ]
         return [*filter(None, changed), *added]
 
-    def _change(self, place: CallPlace, now: CallPlace | None) -> Change | None:
+    def _change(self, place: changes.CallPlace, now: changes.CallPlace | None) -> changes.Change | None:
         assert place.origin is not None
-        found = self._found.get(place.origin)
-        if found is None:
+        finding = self._findings.get(place.origin)
+        if finding is None:
             return None
-        card_id = place.slot.card_id
-        if now is None:
-            return self._make_change("dropped", place.origin, card_id, found)
-        if now.draft is not None:
-            return self._make_change("rewritten", place.origin, card_id, found, new=now.slot.card_id)
-        return self._make_change("moved", place.origin, card_id, found)
+        if now is None or now.draft is None:
+            return self._make_change("dropped" if now is None else "moved", place, finding)
+        return self._make_change("rewritten", place, finding, new=now.slot.card_id)
 
     def _make_change(
-        self, kind: ChangeKind, position: int | None, card_id: str, found: LintFinding, new: str | None = None
-    ) -> Change:
-        return Change(
+        self, kind: changes.ChangeKind, place: changes.CallPlace, finding: LintFinding, new: str | None = None
+    ) -> changes.Change:
+        return changes.Change(
             kind=kind,
-            position=position,
-            card_id=card_id,
+            position=place.origin,
+            card_id=place.slot.card_id,
             new_card_id=new,
-            rule=found.rule,
-            reason=found.message,
+            rule=finding.rule,
+            reason=finding.message,
         )
 
-    def _place(self, found: LintFinding) -> CallPlace:
-        return self.places[found.position or 0]
+    def _place(self, finding: LintFinding) -> changes.CallPlace:
+        return self.places[finding.position or 0]
 
     def _drop(self, dropped: dict[int, LintFinding]) -> bool:
-        for at, found in dropped.items():
-            self._note(self.places[at], found)
+        for at, finding in dropped.items():
+            self._note(self.places[at], finding)
         self.places = [place for at, place in enumerate(self.places) if at not in dropped]
         return bool(dropped)
 
-    def _put(self, at: int, draft: CardDraft, found: LintFinding) -> None:
+    def _put(self, at: int, draft: CardDraft, finding: LintFinding) -> None:
         old = self.places[at]
         if old.draft is not None:
-            # What it stands for is what is stored.
-            origin = {key: old.draft.metadata[key] for key in (EDITED_FROM,) if key in old.draft.metadata}
-            kept = {key: value for key, value in draft.metadata.items() if key != EDITED_FROM}
+            # The card that it replaces is the stored one.
+            origin = {
+                key: old.draft.metadata[key] for key in (changes.EDITED_FROM,) if key in old.draft.metadata
+            }
+            kept = {key: value for key, value in draft.metadata.items() if key != changes.EDITED_FROM}
             draft = msgspec.structs.replace(draft, metadata={**kept, **origin})
-        self._note(old, found)
-        place = new_place(draft, self._wanted.project_id, origin=old.origin, rule=_new_rule(old))
+        self._note(old, finding)
+        place = changes.new_place(draft, self._request.project_id, origin=old.origin, rule=_new_rule(old))
         if place.origin is None:
-            self._found[place.slot.card_id] = found
+            self._findings[place.slot.card_id] = finding
         self.places[at] = place
 
-    def _insert(self, at: int, draft: CardDraft, beside: int, found: LintFinding) -> None:
+    def _insert(self, at: int, draft: CardDraft, beside: int, finding: LintFinding) -> None:
         rule = _new_rule(self.places[beside])
-        place = new_place(draft, self._wanted.project_id, origin=None, rule=rule)
+        place = changes.new_place(draft, self._request.project_id, origin=None, rule=rule)
         self.places.insert(at, place)
-        self._note(place, found)
+        self._note(place, finding)
 
-    def _note(self, place: CallPlace, found: LintFinding) -> None:
-        self._found[place.slot.card_id if place.origin is None else place.origin] = found
+    def _note(self, place: changes.CallPlace, finding: LintFinding) -> None:
+        self._findings[place.slot.card_id if place.origin is None else place.origin] = finding
 
 
-def _new_rule(place: CallPlace) -> str | None:
-    """The rule of a card that is put into a packed box."""
+def _new_rule(place: changes.CallPlace) -> str | None:
     return None if place.rule is None else REPLACED
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardbox_cli.context.cost.account import Sent, account_of, conversation
+from cardbox_cli.context.cost.account import Sent, account_of, answered_requests
 from cardbox_cli.context.cost.answer import Prices, first_break, money
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
@@ -81,7 +81,7 @@ def test_the_sums_are_the_tokens_of_the_requests(
 @settings(max_examples=40, deadline=None)
 def test_a_box_is_what_its_answers_were_asked_with(drawn: list[tuple[str, str]]) -> None:
     cards = [card_of(kind, text, number) for number, (kind, text) in enumerate(drawn) if kind in "uatr"]
-    found = conversation(request(*cards), openai)
+    found = answered_requests(request(*cards), openai)
     assert list(found[1:]) == list(found)[1:]
     for sent in found:
         length = len(sent.request.messages)
@@ -134,10 +134,10 @@ class TestCache:
 def test_money_is_counted_by_the_prices_that_are_given() -> None:
     history = [profile(model="azure/gpt-4o"), user("word " * 100, card_id="1")]
     account = account_of(series(request(*history), request(*history, user("more", card_id="2"))))
-    prices = Prices.for_models("EUR", {"gpt-4o": (Decimal(2), Decimal("0.5"))})
+    prices = Prices.build("EUR", {"gpt-4o": (Decimal(2), Decimal("0.5"))})
     found = money(account.steps, prices)
     tokens, kept = account.tokens, account.cached_tokens
     assert kept
     assert found.without_cache == Decimal(2 * tokens) / 1_000_000
     assert found.amount == (Decimal(2 * (tokens - kept)) + Decimal("0.5") * kept) / 1_000_000
-    assert money(account.steps, Prices.for_models("EUR", {})).unpriced == ["azure/gpt-4o"]
+    assert money(account.steps, Prices.build("EUR", {})).unpriced == ["azure/gpt-4o"]

@@ -1,7 +1,7 @@
 """What the rules about costs find, and what they leave alone."""
 
-from cardbox_cli.context.cost.account import Sent, account_of, conversation
-from cardbox_cli.context.cost.findings import ChatSubject, CostFinding, CostSubject, Mend
+from cardbox_cli.context.cost.account import Sent, account_of, answered_requests
+from cardbox_cli.context.cost.findings import ChatSubject, CostFinding, CostSubject, FixCommand
 from cardbox_cli.context.cost.rules import RULES, check
 from cardbox_cli.context.repair.fit import fit
 from cardbox_cli.context.request import RequestEntry, request_of
@@ -14,7 +14,9 @@ LONG = "alpha beta gamma delta " * 40
 
 
 def findings(*cards: Card) -> dict[str, CostFinding]:
-    return {each.code: each for each in check(CostSubject(account_of(conversation(request(*cards), openai))))}
+    return {
+        each.code: each for each in check(CostSubject(account_of(answered_requests(request(*cards), openai))))
+    }
 
 
 def use(key: str, text: str, name: str = "read", arguments: str = '{"path": "a"}') -> list[Card]:
@@ -112,7 +114,7 @@ def test_a_call_is_never_torn_from_its_result() -> None:
 def test_what_is_said_with_a_call_stays() -> None:
     said = thought(call("1", "read"), text="I shall look.", card_id="said")
     found = findings(user("Look.", card_id="0"), said, result("1", LONG, card_id="r1"), *rounds(4))
-    assert found["unused-result"].mend == Mend(how="without-results", name="box", card_ids=["r1"])
+    assert found["unused-result"].mend == FixCommand(how="without-results", name="box", card_ids=["r1"])
 
 
 def test_what_two_boxes_have_is_fitted_with_room_for_notes_and_for_the_last_answer() -> None:
@@ -124,7 +126,7 @@ def test_what_two_boxes_have_is_fitted_with_room_for_notes_and_for_the_last_answ
     made = request_of(entries, encode=openai.encode)
     [found] = [
         each
-        for each in check(CostSubject(account_of(conversation(made, openai))))
+        for each in check(CostSubject(account_of(answered_requests(made, openai))))
         if each.code == "read-again"
     ]
     assert found.mend is not None
@@ -137,7 +139,7 @@ def test_tools_that_nobody_called() -> None:
     cards = [tools("read", "write"), user("Look.", card_id="0"), *use("1", "ok"), *rounds(1)]
     never = findings(*cards)["tool-never-called"]
     assert "the tool write was sent 2 times" in never.message
-    account = account_of(conversation(request(*cards), openai))
+    account = account_of(answered_requests(request(*cards), openai))
     [of_profile] = [each for each in check(CostSubject(account, profile="clerk")) if each.code == never.code]
     assert of_profile.mend is not None
     assert of_profile.mend.line("--project", "p") == "cbx profile show clerk -o yaml --project p"
@@ -159,7 +161,7 @@ def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() ->
         thought(text="Done.", card_id="d"),
     ]
     made = request(*cards)
-    [large] = check(CostSubject(account_of(conversation(made, openai))))
+    [large] = check(CostSubject(account_of(answered_requests(made, openai))))
     assert large.mend is not None
     fitted = fit(
         made,
@@ -183,14 +185,14 @@ def sent_tokens(sent: list[Sent]) -> int:
 
 
 def test_the_commands_of_a_chat_take_no_key_for_an_option() -> None:
-    compared = Mend(how="compare-chat", name="-x y", steps=("step_1", "step_2"))
+    compared = FixCommand(how="compare-chat", name="-x y", steps=("step_1", "step_2"))
     assert compared.line("--project", "p") == "cbx render --chat='-x y' --diff step_1 step_2 --project p"
-    assert Mend(how="afresh", name="-x").line("--project", "p") == "cbx chat new --project p -- -x"
+    assert FixCommand(how="afresh", name="-x").line("--project", "p") == "cbx chat new --project p -- -x"
 
 
 def test_a_chat_is_mended_where_its_active_context_has_the_card() -> None:
     cards = [user(LONG * 10, card_id="a"), *rounds(2)]
-    account = account_of(conversation(request(*cards), openai))
+    account = account_of(answered_requests(request(*cards), openai))
     for box_id, how in (("box", "afresh"), ("other", None), (None, None)):
         chat = ChatSubject(key="k", box_id=box_id, tools=frozenset())
         [large] = [each for each in check(CostSubject(account, chat=chat)) if each.code == "large-card"]
@@ -199,7 +201,7 @@ def test_a_chat_is_mended_where_its_active_context_has_the_card() -> None:
 
 def test_the_tools_of_every_chat_are_not_found_uncalled() -> None:
     account = account_of(
-        conversation(request(tools("new", "write"), user("Look.", card_id="0"), *rounds(2)), openai)
+        answered_requests(request(tools("new", "write"), user("Look.", card_id="0"), *rounds(2)), openai)
     )
     chat = ChatSubject(key="k", box_id=None, tools=frozenset({"new"}))
     found = [each for each in check(CostSubject(account, chat=chat)) if each.code == "tool-never-called"]

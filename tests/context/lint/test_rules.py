@@ -475,7 +475,7 @@ def with_layer(name: str, *, last: bool) -> list[LintFinding]:
 
 def test_a_layer_that_changes_with_the_query_stands_before_the_history() -> None:
     [finding] = of_rule("layer-before-history", with_layer("knowledge__context", last=False))
-    assert finding.message == "the layer knowledge__context stands before the history"
+    assert finding.message == "the layer knowledge__context comes before the history"
     assert with_layer("knowledge__context", last=True) == []
     assert with_layer("framework__context", last=False) == []
 
@@ -567,7 +567,7 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
     assert [(each.rule, each.message) for each in found("openai", *cards) if each.position == 2] == [
         (
             "result-not-after-call",
-            "the result of 'a.b' does not stand right after its call: 1 message between",
+            "the result of 'a.b' is not right after its call: 1 message between",
         )
     ]
 

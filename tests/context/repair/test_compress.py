@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.repair.fit import (
     SummaryBudget,
-    compressed,
-    covered,
-    covered_to_fit,
-    expanded,
+    expand_summary,
+    insert_summary,
+    select_covered,
+    select_covered_to_fit,
     summary_card,
 )
 from cardbox_cli.context.request import RequestEntry, request_of
@@ -43,9 +43,9 @@ def ids_of(entries: list[RequestEntry]) -> list[str]:
 
 
 def summed(entries: list[RequestEntry], keep: int) -> tuple[list[str], Card]:
-    found = covered(entries, keep)
+    found = select_covered(entries, keep)
     draft = summary_card("in short", ids_of(entries), found.places, "t")
-    return compressed(ids_of(entries), found.places, draft.card_id), draft_as_card(draft, "p")
+    return insert_summary(ids_of(entries), found.places, draft.card_id), draft_as_card(draft, "p")
 
 
 @settings(max_examples=200, deadline=None)
@@ -63,10 +63,10 @@ def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: l
     except InvalidInput:
         return
     by_id = {entry.slot.card_id: entry.slot.card for entry in entries}
-    back = expanded(ids, summary)
+    back = expand_summary(ids, summary)
     assert back == ids_of(entries)
     assert digest(map(by_id.get, back)) == digest(entry.slot.card for entry in entries)
-    assert expanded([*ids, "later"], summary) == [*ids_of(entries), "later"]
+    assert expand_summary([*ids, "later"], summary) == [*ids_of(entries), "later"]
     gone = {place for place, card_id in enumerate(ids_of(entries)) if card_id not in ids}
     pairs = pair_calls([entry.slot.card for entry in first_places(entries)])
     for answer, caller in pairs.results.items():
@@ -78,7 +78,7 @@ def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: l
 def test_what_stays_beside_a_summary_has_so_many_tokens(cards: list[Card], most: int) -> None:
     entries, openai = places(*cards), provider_named("openai")
     try:
-        gone = covered_to_fit(entries, SummaryBudget(most, None, openai)).places
+        gone = select_covered_to_fit(entries, SummaryBudget(most, None, openai)).places
     except InvalidInput:
         return
     rest = [entry for entry in entries if entry.slot.position not in gone]
@@ -112,27 +112,27 @@ def test_twice() -> None:
         for place, card_id in enumerate(once)
         if card_id in known
     ]
-    found = covered(again, 1)
+    found = select_covered(again, 1)
     draft = summary_card("shorter", once, found.places, "t")
-    twice = compressed(once, found.places, draft.card_id)
+    twice = insert_summary(once, found.places, draft.card_id)
     assert twice == [first.card_id, draft.card_id, "k4"]
-    assert expanded(expanded(twice, draft_as_card(draft, "p")), first) == ids_of(entries)
+    assert expand_summary(expand_summary(twice, draft_as_card(draft, "p")), first) == ids_of(entries)
 
 
 def test_where_the_list_was_changed_it_all_stands_where_the_summary_stood() -> None:
     entries = places(user("a"), thought(text="b"), system("rules"), thought(text="c"), user("d"))
     ids, summary = summed(entries, 1)
     assert ids == [summary.card_id, "k2", "k4"]
-    assert expanded(["new", *ids], summary) == ["new", "k0", "k1", "k3", "k2", "k4"]
+    assert expand_summary(["new", *ids], summary) == ["new", "k0", "k1", "k3", "k2", "k4"]
 
 
 def test_open_calls_and_what_is_asked_stay() -> None:
     entries = places(user("a"), thought(text="b"), user("c"), thought(call("x")))
     assert summed(entries, 0)[0][1:] == ["k2", "k3"]
-    with pytest.raises(InvalidInput, match="nothing stands before"):
-        covered(places(user("a"), thought(call("x"))), 0)
+    with pytest.raises(InvalidInput, match="a summary can replace nothing before"):
+        select_covered(places(user("a"), thought(call("x"))), 0)
 
 
 def test_a_result_that_is_kept_keeps_its_call_and_what_asked_for_it() -> None:
     talk = [user("first"), thought(text="yes"), user("a"), thought(call("x")), result("x"), user("b")]
-    assert covered(places(*talk), 2).places == [0, 1]
+    assert select_covered(places(*talk), 2).places == [0, 1]

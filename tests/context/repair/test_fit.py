@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cardbox_cli.context.explain import explain
 from cardbox_cli.context.lint.rule import lint
-from cardbox_cli.context.repair.fit import STRATEGIES, Fitted, Strategy, fit
+from cardbox_cli.context.repair.fit import STRATEGIES, FittedRequest, Strategy, fit
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.cards import Card
@@ -18,14 +18,14 @@ from tests.context.lint.cards import call, places, profile, result, system, thou
 
 def fitted(
     *cards: Card, most: int, strategy: Strategy = "oldest", provider: str = "openai"
-) -> tuple[Fitted, list[RequestEntry]]:
+) -> tuple[FittedRequest, list[RequestEntry]]:
     entries = places(*cards)
     record = provider_named(provider)
     request = request_of(entries, encode=record.encode)
     return fit(request, most, strategy, provider=record, author_id="t"), entries
 
 
-def sent(found: Fitted) -> list[str]:
+def sent(found: FittedRequest) -> list[str]:
     return [message.card_id or message.layer for message in found.request.messages]
 
 

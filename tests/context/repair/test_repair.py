@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardbox_cli.context.repair.changes import Change, drafts_of, entries_of
-from cardbox_cli.context.repair.repair import Repaired, RepairRequest, repair
+from cardbox_cli.context.repair.repair import RepairOutcome, RepairRequest, repair
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.providers.registry import providers
 from tests.context.lint.cards import (
@@ -26,7 +26,7 @@ from tests.context.lint.cards import (
 from tests.context.test_request import card
 
 
-def repaired(*cards: Any, synthesizes: bool = True, **options: Any) -> Repaired:
+def repaired(*cards: Any, synthesizes: bool = True, **options: Any) -> RepairOutcome:
     return repair(
         RepairRequest(
             project_id="p",
@@ -174,7 +174,7 @@ def test_what_comes_out_has_no_error_for_any_provider(cards: list[Card], synthes
         assert repair_again(again).changes == []
 
 
-def repair_again(entries: Any) -> Repaired:
+def repair_again(entries: Any) -> RepairOutcome:
     return repair(
         RepairRequest(
             project_id="p",

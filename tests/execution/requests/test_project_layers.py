@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cardbox_cli.context.composer import Collecting
+from cardbox_cli.context.composer import LayerSources
 from cardbox_cli.execution.requests.turn_requests import StoredKnowledge, collector_for
 from cardbox_cli.model.card_types import CARD_TYPES
 from cardbox_cli.model.cards import draft_card
@@ -47,7 +47,7 @@ def test_the_project_says_how_far_a_search_reaches(
         ProjectsStore(database).configure(PROJECT, knowledge_scope=scope)
         asked = LayerRequest(knowledge="refund", knowledge_boxes=(of_profile, "no id"), **options)
         collected = collector_for(database, PROJECT, packed.context_box_id or "").collect(
-            Collecting(
+            LayerSources(
                 todo=[],
                 makers=[],
                 held=set(),

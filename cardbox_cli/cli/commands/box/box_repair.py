@@ -29,13 +29,13 @@ from cardbox_cli.text.escaping import indent_margin
 from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.box_repair import ActiveUser, Covering, MaxTokens, Mended
+    from cardbox_cli.box_repair import ActiveUser, CoveredBox, MaxTokens, RepairedBox
     from cardbox_cli.execution.worker.command_processes import CommandOutcome
     from cardbox_cli.store.connection.database import Database
 
 
 def emit_repaired_box(
-    mended: "Mended", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()
+    mended: "RepairedBox", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()
 ) -> None:
     """Print the new box and its changes; with -o id, the id of the box to use now."""
     if not mended.changes:
@@ -57,11 +57,11 @@ def rebox_hints(database: "Database", box_id: str | None, from_box_id: str, reas
 
     Empty after a dry run (`box_id` is None), or if no box was created.
     """
-    from cardbox_cli.box_repair import active_users, line_of
+    from cardbox_cli.box_repair import active_users, find_ancestors
 
     if box_id in (None, from_box_id):
         return []
-    line = line_of(database, session().project_id, from_box_id)
+    line = find_ancestors(database, session().project_id, from_box_id)
     return [
         f"note: {origin} the {user.use} box of turn {user.agent_turn_id}"
         + (f"; to switch to the new box: {_rebox(user, box_id, reason)}" if user.waits else _IS_RUNNING)
@@ -234,7 +234,7 @@ def compress_box(
         box_id = boxes.resolve(box)
         covering = box_repair.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
     if not covering.places:
-        emit_repaired_box(box_repair.unchanged(covering), dry_run=dry_run)
+        emit_repaired_box(box_repair.skip_compression(covering), dry_run=dry_run)
         return
     if summary is not None:
         text = text_or_file(summary)
@@ -271,16 +271,16 @@ def _kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "
     )
 
 
-def _summary_of_command(command: str, covering: "Covering", names: list[str], timeout: float) -> str:
+def _summary_of_command(command: str, covering: "CoveredBox", names: list[str], timeout: float) -> str:
     """Return the command's output. Raises ServiceUnavailable if it fails."""
-    from cardbox_cli.box_repair import text_of
+    from cardbox_cli.box_repair import format_cards
     from cardbox_cli.cli.options.model_program import environment_of
     from cardbox_cli.execution.worker.command_output import redact
     from cardbox_cli.execution.worker.command_processes import run_command
 
     ran = run_command(
         command,
-        text_of(session().project_id, covering.cards).encode("utf-8", "replace"),
+        format_cards(session().project_id, covering.cards).encode("utf-8", "replace"),
         environment=environment_of(names, database_target()),
         timeout=timeout,
         stop=Event(),
