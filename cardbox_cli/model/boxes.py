@@ -38,8 +38,6 @@ INTERNAL_KINDS: tuple[BoxKind, ...] = ("profile", "request")
 
 
 class ListedBox(Box, frozen=True, kw_only=True):
-    """A box in a list, with its kind if known."""
-
     kind: BoxKind | None
 
 
@@ -57,7 +55,6 @@ KnownCards = Mapping[str, tuple[Card, CardState]]
 
 
 def slot_of(position: int, card_ids: Sequence[str], known: KnownCards) -> Slot:
-    """Return the slot at `position` of these ids, with the card from `known`."""
     card_id = card_ids[position]
     return Slot(position, card_id, *known.get(card_id, (None, "dangling")))
 
@@ -92,9 +89,7 @@ class ProvenanceRule(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of how a box was packed. `digest` is that of its contents then, if computed; `rules` cover its
-    ids.
-    """
+    """Record of how a box was packed. `digest`, if computed, is that of its contents at the time."""
 
     recipe: str
     recipe_digest: str
@@ -150,16 +145,13 @@ class Digest:
         self._total = hashlib.sha256()
 
     def add(self, card: Card | CardDraft | None) -> None:
-        """Add the card at the next position."""
         self._total.update((b"null" if card is None else digest_line(card)) + b"\n")
 
     def hexdigest(self) -> str:
-        """Return the digest so far, as 64 hex digits."""
         return self._total.hexdigest()
 
 
 def digest(cards: Iterable[Card | CardDraft | None]) -> str:
-    """Return the `Digest` of these cards."""
     total = Digest()
     for card in cards:
         total.add(card)
@@ -194,7 +186,6 @@ def decode_box(row: str) -> Box:
 
 
 def _convert_to_strings(ids: list[Any]) -> list[str]:
-    """Convert ids that are not strings, which other programs may write, to their JSON text."""
     return [each if isinstance(each, str) else exact_json.encode(each).decode() for each in ids]
 
 
@@ -207,9 +198,6 @@ def decode_ids(text: str) -> list[str]:
 
 
 _decode_strings = msgspec.json.Decoder(list[str]).decode
-
-
-# --- findings: dangling references, incomplete exchanges, changed contents
 
 
 Kind = Literal[

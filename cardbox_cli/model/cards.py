@@ -1,7 +1,6 @@
-"""Cards: the immutable facts of contexts, as values.
+"""Cards: the immutable facts of contexts, as values, and their plain text.
 
-A store reads a `Card` and writes a `CardDraft`. Owns the plain text of a card. `card_types` has the rules by
-type; does no I/O and knows no message format.
+A store reads a `Card` and writes a `CardDraft`. `card_types` has the rules by type.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,17 +43,8 @@ else:
 
 # Metadata that the digest of a box ignores: when and for whom a card was written, not what it says.
 IGNORED_METADATA = frozenset(
-    {
-        "type",
-        "role",
-        "author_id",
-        "project_id",
-        "created_at",
-        "agent_turn_id",
-        "step_id",
-        "parent_step_id",
-        "trace_id",
-    }
+    {"type", "role", "author_id", "project_id", "created_at"}
+    | {"agent_turn_id", "step_id", "parent_step_id", "trace_id"}
 )
 
 
@@ -136,12 +126,10 @@ class CardDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def type(self) -> str:
-        """Return `metadata.type`."""
         return str(self.metadata["type"])
 
     @property
     def role(self) -> str | None:
-        """Return `metadata.role`."""
         role = self.metadata.get("role")
         return role if isinstance(role, str) else None
 
@@ -281,11 +269,8 @@ def check_draft(draft: CardDraft) -> None:
     ):
         return
     try:
-        exact_json.check_storable(draft.card_id, "card_id")
-        exact_json.check_storable(draft.content, "content")
-        exact_json.check_storable(draft.metadata, "metadata")
-        exact_json.check_storable(draft.tool_calls, "tool_calls")
-        exact_json.check_storable(draft.tool_call_id, "tool_call_id")
+        for name in ("card_id", "content", "metadata", "tool_calls", "tool_call_id"):
+            exact_json.check_storable(getattr(draft, name), name)
     except exact_json.Unstorable as exc:
         raise InvalidCard(
             f"card {draft.card_id!r}: {exc}", hint="remove or replace that value; nothing was written"

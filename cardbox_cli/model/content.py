@@ -27,8 +27,6 @@ class _Content(
 
 
 class TextContent(_Content, frozen=True):
-    """Plain text."""
-
     text: str
 
 
@@ -49,8 +47,6 @@ def is_fallback(content: object) -> bool:
 
 
 class FieldSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One field that a result must contain."""
-
     name: str
     description: str = ""
 
@@ -141,8 +137,6 @@ class ImageFileContent(FileContent, frozen=True):
 
 
 class PdfFileContent(FileContent, frozen=True):
-    """A PDF document."""
-
     page_count: int | UnsetType | None = UNSET
 
 
@@ -174,8 +168,6 @@ AnyFile: TypeAlias = (
 
 
 class MultiFileContent(_Content, frozen=True):
-    """Several files in one card."""
-
     files: list[AnyFile]
 
     def __post_init__(self) -> None:

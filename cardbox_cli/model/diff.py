@@ -50,7 +50,6 @@ def _common_beginning(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def _candidates(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """Return the pairs of positions with the same item."""
     places_b = _positions(b)
     return [
         pair
@@ -185,8 +184,7 @@ def compare_boxes(a: Box, b: Box, found: IdDiff, known: KnownCards) -> BoxDiff:
 
 
 def json_patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """Return the JSON Patch from `a` to `b` that keeps the positions of each pair together; pairs do not
-    overlap.
+    """Return the JSON Patch from `a` to `b` that keeps the positions of each of the disjoint pairs together.
 
     An item that moves among the others is removed and added again.
     """
@@ -202,7 +200,6 @@ def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
 
 
 def _unpaired(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
-    """Return the slots of both sides that are in no pair."""
     taken_a, taken_b = {pair.a for pair in paired}, {pair.b for pair in paired}
     return (
         {place: slot for place, slot in old.items() if place not in taken_a},
@@ -253,9 +250,7 @@ def _sort_key(change: BoxChange, found: IdDiff) -> tuple[int, int, int]:
 
 
 class TextPart(NamedTuple):
-    """A part of a text: in both texts ("same"), only in the old one ("removed") or only in the new one
-    ("added").
-    """
+    """A part of both texts ("same"), only of the old one ("removed") or only of the new one ("added")."""
 
     kind: Literal["same", "removed", "added"]
     text: str

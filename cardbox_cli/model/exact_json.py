@@ -25,9 +25,7 @@ _INT_DIGITS = 4300
 
 
 def parse_number(text: str) -> float | Decimal:
-    """Parse a number: a float if it prints the same, otherwise a Decimal. Raises ValueError beyond the
-    limits.
-    """
+    """Parse a number: a float if it prints the same, otherwise a Decimal. Raises ValueError if too large."""
     number = float(text)
     if repr(number) == text:
         return number
@@ -40,12 +38,6 @@ def parse_number(text: str) -> float | Decimal:
 def parse_integer(text: str) -> int | Decimal:
     """Parse an integer: a Decimal if it has more digits than Python reads as an int."""
     return int(text) if len(text) <= _INT_DIGITS else Decimal(text)
-
-
-def format_number(text: str) -> str:
-    """Format a number as JSONB does: without an exponent, zero without a sign."""
-    number = Decimal(text)
-    return format(abs(number) if number.is_zero() else number, "f")
 
 
 # --- values that JSONB can store: the check before a write, which names the path
@@ -324,7 +316,9 @@ _NUMBERS = (int, float, Decimal)
 
 
 def _printed(text: str) -> msgspec.Raw:
-    return msgspec.Raw(format_number(text).encode())
+    """Format a number as JSONB does: without an exponent, zero without a sign."""
+    number = Decimal(text)
+    return msgspec.Raw(format(abs(number) if number.is_zero() else number, "f").encode())
 
 
 _canonical_decoder = msgspec.json.Decoder(float_hook=_printed)
@@ -429,31 +423,3 @@ def read_fast(text: str) -> Any:
         return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return read(text)
-
-
-__all__ = [
-    "DECODE_ERRORS",
-    "MAX_DIGITS",
-    "BadText",
-    "Decoder",
-    "Malformed",
-    "Unstorable",
-    "are_equal",
-    "canonical",
-    "canonical_of_simple",
-    "canonical_text",
-    "check_storable",
-    "decode",
-    "decode_stored",
-    "encode",
-    "is_simple",
-    "is_storable_text",
-    "parse_integer",
-    "parse_number",
-    "read",
-    "read_fast",
-    "reader",
-    "replace_bad_text",
-    "replace_unstorable",
-    "strict_reader",
-]

@@ -18,7 +18,7 @@ import msgspec
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
-from cardbox_cli.model.ids import check_new_id, new_id_fault
+from cardbox_cli.model.ids import check_new_id, new_id_fault, unique
 from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
 from cardbox_cli.text.error_messages import json_type, short_repr
 
@@ -100,9 +100,7 @@ class RosterEntry(Agent, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that agents may call. `parameters` is a JSON Schema; `options` may include those of other
-    programs.
-    """
+    """A tool that agents may call. `parameters` is a JSON Schema; other programs may add `options`."""
 
     tool_name: str
     description: str | None
@@ -132,18 +130,12 @@ class HandlerTool(Tool, frozen=True, kw_only=True):
 
     @property
     def ends_turn(self) -> bool:
-        """Return whether a successful call ends the turn."""
         return self.after_execution == "terminate"
 
 
 def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
-    """Return the names of the internal handlers that a profile allows, each once."""
     named = profile.get("allowed_internal_tools")
-    return (
-        list(dict.fromkeys(name for name in named if isinstance(name, str)))
-        if isinstance(named, list)
-        else []
-    )
+    return unique(name for name in named if isinstance(name, str)) if isinstance(named, list) else []
 
 
 def is_subject_token(text: str) -> bool:
@@ -241,15 +233,10 @@ def _check_options(options: dict[str, Any]) -> None:
     if "exec" in options and not str(options["exec"]).strip():
         hint = "omit it, and the tool waits for a report"
         raise InvalidInput("the command of a tool must not be blank", hint=hint)
-    if "timeout_seconds" in options and not _is_duration(options["timeout_seconds"]):
-        raise InvalidInput(
-            "the timeout of a tool must be a number of seconds above 0 and up to "
-            f"{_MAX_SECONDS:,.0f}, not {options['timeout_seconds']!r}"
-        )
-
-
-def _is_duration(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and 0 < seconds <= _MAX_SECONDS
+    seconds = options.get("timeout_seconds", 1)
+    if not (isinstance(seconds, int | float) and 0 < seconds <= _MAX_SECONDS):
+        allowed = f"a number of seconds above 0 and up to {_MAX_SECONDS:,.0f}"
+        raise InvalidInput(f"the timeout of a tool must be {allowed}, not {seconds!r}")
 
 
 # --- tokens that open one project to readers over HTTP

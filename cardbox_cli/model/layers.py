@@ -1,8 +1,6 @@
-"""The layers of an LLM request: their names in order, the processes that may have them, and how profiles
-request them.
+"""Layers of an LLM request: their order, the processes that may have them, and how profiles request them.
 
-Source: the specification's page on layers. `context/collector` finds their texts, `context/composer` places
-them.
+Source: the specification's page on layers.
 """
 
 from collections.abc import Mapping
@@ -67,7 +65,6 @@ class Process(msgspec.Struct, frozen=True):
     on_request: tuple[str, ...] | None = None
 
     def allows(self, layer: str) -> bool:
-        """Return whether such a process can have `layer`."""
         return self.on_request is None or layer == FRAMEWORK or layer in self.on_request
 
 
@@ -99,12 +96,10 @@ class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """Return every requested layer."""
         return self.to_collect.union(self.texts, [] if self.knowledge is None else [KNOWLEDGE])
 
 
 def is_layer(name: str) -> bool:
-    """Return whether a layer can have this name."""
     return name.endswith(SUFFIX) and name != SUFFIX
 
 

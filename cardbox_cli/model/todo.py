@@ -2,7 +2,7 @@
 
 Boxes only grow and cards never change, so a change is a new card that names the old one in
 `metadata.edited_from`; a list is a fold over the cards. Cards of other programs may contain anything; it
-becomes the item's text. Does no I/O; `context/layer_texts` formats a list for a context.
+becomes the item's text.
 """
 
 import re
@@ -38,8 +38,7 @@ class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
-    """Return the items of these slots in order: each at the position of its first card, with the state of its
-    newest.
+    """Return the items of these slots, each at the position of its first card and with its newest state.
 
     If two cards replace the same one, the later counts. A deleted or expired card has no state, but still
     connects the card that it replaced with the one that replaced it.

@@ -1,8 +1,4 @@
-"""Token counts without a network: exact if the model's tokenizer is installed, otherwise an estimate.
-
-The tokenizers of the extra `tokens` are loaded on demand. `context/providers` chooses the one for a model,
-`context/inspection/costs` the texts of a request.
-"""
+"""Token counts without a network: by the tokenizers of the extra `tokens`, otherwise by an estimate."""
 
 import re
 import string
@@ -60,7 +56,7 @@ ESTIMATING_TOKENIZER = Tokenizer(ESTIMATOR, False, estimate_tokens)
 
 
 def card_tokens(card: Card | CardDraft, tokenizer: Tokenizer = ESTIMATING_TOKENIZER) -> int:
-    """Return the number of tokens of a card: its text and its tool calls."""
+    """Return the number of tokens of a card's text and tool calls."""
     calls = exact_json.encode(card.tool_calls).decode() if card.tool_calls else ""
     return tokenizer.count(card_text(card.content) + calls)
 

@@ -1,8 +1,8 @@
-"""The formats that a request can be sent in: those of the providers, and a plain text.
+"""The formats of requests: those of the providers, and a plain text.
 
-The text has each message under a line that names its speaker, and what is said indented, so that no line of
-it passes for such a line. It is no provider's: it is made of messages in the chat form, and linted and
-compared by the default provider's rules.
+In the text, a line names the speaker of each message. The content is indented, so that none of its lines
+looks like such a heading. The text belongs to no provider: it is made of messages in the chat form, and
+linted and compared by the default provider's rules.
 """
 
 from collections.abc import Iterator
@@ -38,10 +38,9 @@ def provider_of(format: str) -> "Provider":
 
 
 def other_provider_note(model: str | None, format: str) -> str | None:
-    """Say that a model is not of the provider whose format is the default one, if a request is in that format
-    and nobody named it; None if it is, or may be.
+    """Return a note if a request in the default format is for a model of another provider; otherwise None.
 
-    A name such as `anthropic/claude-opus-4-5` is that of a host which takes the models of many.
+    A name such as `anthropic/claude-opus-4-5` is that of a host, which serves the models of many.
     """
     name = provider_for_model(model)
     if format != DEFAULT or name == DEFAULT or "/" in (model or ""):
@@ -57,7 +56,6 @@ def encoder_of(format: str) -> "Encode":
 
 
 def body_of(request: "Request", format: str) -> dict[str, Any]:
-    """Return the JSON body of a request, in the format of its provider."""
     return provider_of(format).body(request)
 
 
@@ -78,9 +76,9 @@ def sent_by_any(request: "Request", format: str) -> list[bytes]:
 
 
 def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) -> "list[LintFinding]":
-    """Return what the rules of the model's provider find in the request that the cards of boxes make.
+    """Return the findings of the rules of the model's provider for the request that the cards of boxes make.
 
-    Without a `model` the one that the profile names counts.
+    `model` defaults to the one that the profile names.
     """
     # The rules take a while to load.
     from cardbox_cli.context.lint.rule import lint
@@ -92,13 +90,13 @@ def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) ->
 
 
 def text(request: "Request", *, indent: str = INDENT) -> str:
-    """The whole request, tools last, ended by a newline if there is anything to show."""
+    """Return the whole request, tools last; it ends in a newline unless it is empty."""
     sections = list(text_sections(request, indent=indent))
     return "\n\n".join(sections) + "\n" if sections else ""
 
 
 def text_sections(request: "Request", *, indent: str = INDENT) -> Iterator[str]:
-    """The messages and the tools as `text` has them, with an empty line between each."""
+    """Yield the messages and the tools as `text` has them."""
     write = _Writer(indent)
     for number, message in enumerate(request.messages, 1):
         yield write.message(number, message.body)
@@ -109,7 +107,7 @@ _DISPLAYED_FORMATS = frozenset({"role", "content", "tool_calls", "tool_call_id"}
 
 
 class _Writer:
-    """Writes what others wrote between headings: its lines begin with `indent`, ours at the margin."""
+    """Writes messages and tools under headings: what others wrote is indented by `indent`."""
 
     def __init__(self, indent: str) -> None:
         self._indent = indent
@@ -140,7 +138,7 @@ class _Writer:
         return indent_lines(text, self._indent)
 
     def _below(self, line: str) -> str:
-        """A line at the margin that is no heading; what goes on below it is indented."""
+        """Return a line at the margin, and what follows it indented."""
         return self._text(line).removeprefix(self._indent)
 
     def _part(self, part: Any) -> str:

@@ -1,7 +1,7 @@
-"""Tool definitions and parameters, as requests store and send them.
+"""Tool definitions and parameters, as requests store and send them. Pure.
 
-Pure. A request keeps tools as they were written: OpenAI's function objects, flat ones, Anthropic's with an
-`input_schema`. A provider knows the tools that it runs itself.
+A request keeps tools as they were written: OpenAI's function objects, flat ones, Anthropic's with an
+`input_schema`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,7 @@ _KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"
 
 
 class Function(NamedTuple):
-    """A tool as a model sees it: its name, what it does, the JSON schema of its arguments if it has one.
-
-    `others`: the rest of the definition.
-    """
+    """A tool as a model sees it; `schema` is that of its arguments, `others` the rest of the definition."""
 
     name: str
     description: str | None
@@ -80,7 +77,7 @@ def known(**values: Any) -> dict[str, Any]:
 def token_limit(
     config: Mapping[str, Any], names: Sequence[str] = ("max_tokens", "max_completion_tokens")
 ) -> Any:
-    """Return how many tokens an answer may have, by the first of these names; None if nothing says."""
+    """Return the maximum of tokens of an answer, by the first of these names; None if it is not set."""
     return next((config[name] for name in names if config.get(name)), None)
 
 
@@ -106,14 +103,14 @@ def _tool_name(tool: Mapping[str, Any]) -> str:
 
 
 def is_parallel(config: Mapping[str, Any]) -> Any:
-    """Return whether several tools may be called at once, by OpenAI's or Anthropic's key; None if unsaid."""
+    """Return whether several tools may be called at once, by OpenAI's or Anthropic's key; None if not set."""
     choice = config.get("tool_choice")
     is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
     return config.get("parallel_tool_calls", False if is_off else None)
 
 
 def choice_of(value: Any) -> str | None:
-    """Return the name of the function that a `tool_choice` of OpenAI or Anthropic wants; None for none."""
+    """Return the name of the function that a `tool_choice` of OpenAI or Anthropic requires, or None."""
     return tool_name(value) if kind(value) in ("function", "tool") else None
 
 
@@ -124,16 +121,13 @@ def choice_mode(value: Any) -> str | None:
     return mode if mode in ("auto", "required", "none") else None
 
 
-# --- parameters that are copied under the name that they have
-
-
 def copy_parameters(
     config: Mapping[str, Any], names: Iterable[str], provider: Provider, *, nulls: bool = False
 ) -> dict[str, Any]:
     """Return the parameters of these names that are set, without those that only another provider takes.
 
-    Providers share names, and not always the values: `metadata` is any texts or a user's id. A parameter that
-    no provider takes is copied all the same, as a mistake that the lint finds.
+    Providers share names, but not always values: `metadata` is any strings, or a user's id. A parameter that
+    no provider takes is copied, too, so that the lint reports it.
     """
     given = {name: config[name] for name in names if name in config and (nulls or config[name] is not None)}
     own = provider.schema

@@ -62,7 +62,6 @@ def has_depth(headers: Any) -> bool:
 
 
 def parse_lineage(headers: Any) -> Lineage:
-    """Return the position of a turn from stored headers."""
     return Lineage(
         depth=parse_depth(headers),
         trace_id=parse_trace_id(headers),

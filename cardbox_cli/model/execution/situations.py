@@ -1,6 +1,4 @@
-"""Facts on which decisions about turns are based, as read from the database: dispatch, promotion, claim, end,
-diagnosis. Does no I/O.
-"""
+"""Facts, as read from the database, on which decisions about turns and diagnoses are based."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -45,7 +43,6 @@ class ParentTurn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lineage(self) -> Lineage:
-        """Return the position of the turn."""
         return parse_lineage(self.context_headers)
 
 
@@ -110,9 +107,6 @@ class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):
     has_output_box: bool
     output_user: tuple[str | None, str] | None
     output_start: int
-
-
-# --- the end of an active turn
 
 
 EndMove = Literal["end", "stop"]
@@ -186,9 +180,6 @@ def decide_end(
         needs_deliverable=not repeated and found.deliverable is None,
         remembered_box_id=None if repeated else output_box_id,
     )
-
-
-# --- facts for a diagnosis, other than the turn's own rows
 
 
 LossKind = Literal["dangling", "deleted", "expired"]

@@ -1,8 +1,7 @@
-"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, records, logs; and their state
-machines.
+"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, records, logs; state machines.
 
 Owns the names of the states, the ids of execution, and the fence that guards every write of a turn. Rows of
-other programs may have other states, so a row's status is a string. Does no I/O.
+other programs may have other states, so a row's status is a string.
 """
 
 from collections.abc import Sequence
@@ -83,7 +82,6 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> Fence:
-        """Return the fence of the active turn."""
         return self.fence_at(self.turn_epoch)
 
     def fence_at(self, turn_epoch: int) -> Fence:
@@ -126,7 +124,6 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lineage(self) -> Lineage:
-        """Return the position of the turn, from the row's headers."""
         return parse_lineage(self.context_headers)
 
     @property
@@ -164,9 +161,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM call within a turn, with the turn's boxes at that time. `request_box_id` has what the model
-    saw.
-    """
+    """One LLM call of a turn, with the turn's boxes at that time. `request_box_id` has what the model saw."""
 
     step_id: str
     agent_id: str
@@ -186,9 +181,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def has_last_step_ended(steps: Sequence[Step]) -> bool:
-    """Return whether a turn's last step has ended, which ends a turn in other systems. In SQL:
-    last_step_status.
-    """
+    """Return whether a turn's last step is over, which ends it in other systems (SQL: last_step_status)."""
     return bool(steps) and steps[-1].status in STEP_OVER
 
 
@@ -281,10 +274,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An announced worker. `project_id` is None if it serves all projects.
-
-    `last_error` says why it cannot work, as long as it cannot.
-    """
+    """An announced worker. `project_id` is None for all projects, `last_error` says why it cannot work."""
 
     worker_id: str
     project_id: str | None
@@ -413,17 +403,14 @@ class _Log(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Return whether the command failed."""
         return self.exit_code != 0
 
     @property
     def whose(self) -> str:
-        """Describe the command."""
         return "the command of the model" if self.tool_name is None else f"tool {self.tool_name!r}"
 
     @property
     def outcome(self) -> str:
-        """Describe how the command ended."""
         if self.exit_code is None:
             return "was stopped"
         if self.exit_code < 0:

@@ -47,7 +47,6 @@ def _check_subject_token(target: str) -> str:
 
 
 def _split_tags(tags: object) -> object:
-    """Split tags that are one string into a list."""
     return [tag for tag in map(str.strip, tags.split(",")) if tag] if isinstance(tags, str) else tags
 
 
@@ -200,7 +199,6 @@ def _warn_of_missing_ends(profile: Mapping[str, Any], registered: Container[str]
 
 
 def _warn_of_unknown_keys(profile: Mapping[str, Any]) -> list[str]:
-    """Return warnings about keys that cbx does not know, but preserves."""
     known = Profile.model_fields
     unknown = [key for key in profile if key not in known]
     return [

@@ -193,9 +193,7 @@ class Recipe(Section):
         return [name for name in arguments if name not in self.used_arguments]
 
     def warnings(self) -> list[str]:
-        """Return warnings about valid but probably unintended parts: unused arguments; unknown types, roles
-        and metadata, or those that no model sees.
-        """
+        """Return warnings about valid but probably unintended parts, such as unused arguments."""
         declared = self.arguments or {}
         undeclared = [name for name in self.used_arguments if name not in declared]
         warnings = [

@@ -1,7 +1,7 @@
 """The base of the models of what people write by hand, and the validation of a document by them.
 
-All models refuse empty keys, report every problem at once in cbx's words, and produce a readable JSON Schema.
-pydantic is slow to load: import this module, and the models based on it, only to read such a document.
+All models refuse empty keys, report every problem at once in cbx's words, and have a readable JSON Schema.
+Loading pydantic takes long: import this module, and the models based on it, only to read such a document.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What Anthropic's models answer, as cards: a message in content blocks."""
+"""Anthropic's answers as cards: messages in content blocks."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 
 class AnthropicAnswers(AnswerReader):
-    """Messages with the reason that they stopped for, which is Anthropic's whole response."""
+    """Reader of Anthropic's responses, which are messages with the reason for their end."""
 
     limits = _CUT_OFF
 

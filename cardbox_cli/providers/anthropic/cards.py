@@ -1,8 +1,8 @@
-"""Anthropic's messages as cards, and back, exactly.
+"""Anthropic's messages as cards, and back without loss.
 
-A message becomes a card for each run of its content that is of one type: text and tool calls, a tool's
-result, a thought that only Anthropic can read, blocks of its own tools. A card keeps its blocks only if its
-fields cannot hold them; the keys beside the content stay with the first card (`context/sources`).
+A message becomes one card for each run of its content of one type: text and tool calls, a result, Anthropic's
+own thoughts and blocks. A card keeps its blocks only if its fields cannot hold them. The other keys of the
+message are kept with the first card (`context/sources`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,10 +49,7 @@ class AnthropicFiles(MessageFiles):
     request_keys = (_SYSTEM, "thinking")
     parameters = ("max_tokens", "temperature", "top_p", "top_k", "tool_choice", "thinking", "cache_control")
 
-    # --- recognition
-
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say which mark there is: a system prompt, a tool's input_schema, a model with its limit."""
         if _SYSTEM in beside:
             return f"{_SYSTEM!r} stands beside the messages"
         tools = beside.get("tools")
@@ -77,8 +74,6 @@ class AnthropicFiles(MessageFiles):
     def is_exchange(self, part: Any) -> bool:
         return kind(part) in ("tool_use", "tool_result")
 
-    # --- messages as cards
-
     def draft(self, message: Any) -> list[CardDraft]:
         role = message["role"]
         cards = self.content_cards(role, message.get("content"), NAME)
@@ -91,7 +86,6 @@ class AnthropicFiles(MessageFiles):
         return [keep(cards[0], NAME, source_message=around), *cards[1:]]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
-        """Return the card of a system prompt: text alone is in its fields."""
         card = imported_card(RENDERED_PROMPT, text_of(ensure_list(value)))
         return card if isinstance(value, str) else keep(card, NAME, source_blocks=value)
 
@@ -118,10 +112,8 @@ class AnthropicFiles(MessageFiles):
         )
         return card if is_held else keep(card, source_format, source_blocks=blocks)
 
-    # --- cards as messages
-
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        """Return the messages; system text of another origin than a message joins the prompt beside them."""
+        """Return the prompt, with the system text that is not from messages, and the messages."""
         others = self.ids_on_export(cards)
         prompts = [card for card in cards if _is_prompt(card)]
         sent = (card for card in answering(cards) if never_a_message(card) is None)
@@ -130,9 +122,9 @@ class AnthropicFiles(MessageFiles):
         return ({_SYSTEM: self._content_of(prompts)} if prompts else {}), messages
 
     def ids_on_export(self, cards: Iterable[Card]) -> dict[str, str]:
-        """Return the ids that calls and results are exported under, of those that Anthropic would refuse.
+        """Return the ids under which calls and results are exported whose own ids Anthropic would refuse.
 
-        Blocks that were kept go out as they came, and so do all calls and results of their ids.
+        Blocks that cards keep are exported unchanged, and so are all calls and results of their ids.
         """
         kept: set[str] = set()
         own: set[str] = set()
@@ -150,13 +142,12 @@ class AnthropicFiles(MessageFiles):
             yield from ids_in(ensure_blocks(content_of(card, self.provider)))
 
     def message_of(self, cards: Sequence[Card]) -> Body:
-        """Return the message that neighbouring cards are together."""
         if (around := _envelope(cards[0])) is not None:
             return self.filled(around, cards)
         return {"role": speakers.role_of(cards[0]), "content": self._content_of(cards)}
 
     def filled(self, around: Body, cards: Sequence[AnyCard]) -> Body:
-        """Return an envelope with the content that its cards hold."""
+        """Return an envelope with the content of its cards."""
         place = around.get("content")
         if place == "":
             return {**around, "content": card_text(cards[0].content)}
@@ -170,12 +161,12 @@ class AnthropicFiles(MessageFiles):
 
 
 def empty_content(content: Any) -> Any:
-    """Return what an envelope holds instead of content that cards hold: `""` or `[]`; anything else stays."""
+    """Return the placeholder for content that cards hold: `""` or `[]`; other content is returned."""
     return type(content)() if isinstance(content, str | list) else content
 
 
 def restore_ids(message: Body, others: Mapping[str, str]) -> Body:
-    """Return the message with the other ids that its calls and results are exported under."""
+    """Return the message with the ids under which its calls and results are exported."""
     content = message.get("content")
     if not others or not isinstance(content, list):
         return message
@@ -190,9 +181,6 @@ def _is_prompt(card: Card) -> bool:
 
 def _envelope(card: Card) -> Body | None:
     return sources.envelope(card, NAME, sources.MESSAGE)
-
-
-# --- one card
 
 
 def _card_type(role: str, block: Any) -> str:

@@ -1,7 +1,7 @@
 """Anthropic's Messages: cards as messages in blocks, and the body of a request.
 
-Calls have the ids that cards have until a request's messages are put together. What the lint has rules for
-(ids that repeat, arguments that are no JSON, thinking without a signature) is no loss here. Source:
+Calls have the ids of their cards until a request's messages are put together. What the lint reports (repeated
+ids, arguments that are not JSON, thinking without a signature) is not a loss here. Source:
 `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
@@ -98,13 +98,8 @@ class Anthropic(Provider):
     files_class = AnthropicFiles
     answers_class = AnthropicAnswers
 
-    # --- cards
-
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the message that a card is, or the reason why it is none.
-
-        The API refuses empty content, and thinking that it has not signed.
-        """
+        """Return the message of a card, or why there is none: the API refuses empty and unsigned content."""
         nothing = never_a_message(card)
         if nothing is not None:
             return nothing
@@ -136,13 +131,11 @@ class Anthropic(Provider):
         blocks = ensure_list(own_blocks(card))
         return any(is_result(block) and block.get("is_error") for block in blocks)
 
-    # --- requests
-
     def members(self, request: Request) -> Members:
         """Yield the JSON body of a request, without a model if none is known.
 
-        System text is in `system`, in its order, as most models have no place for it within a history; it
-        stays there for those that have. Layers behind the history keep their place, as the user's text.
+        System text is in `system`, in its order, except within the history for models that take it there.
+        Layers after the history keep their place, as the user's text.
         """
         if request.model is not None:
             yield "model", request.model
@@ -159,7 +152,7 @@ class Anthropic(Provider):
         yield from self._parameters(request.config).items()
 
     def renamed_calls(self, messages: Sequence[Message]) -> list[RenamedCall]:
-        """Return the calls that are sent under other ids, whatever the model."""
+        """Return the calls that are sent under other ids to any model."""
         naming = CallNaming(lambda: conversation(messages, UNKNOWN_MODEL))
         for _ in naming.renamed():
             pass
@@ -175,18 +168,18 @@ class Anthropic(Provider):
         placed = list(enumerate(place_system_text(request.messages, facts)))
         system = ((place, message) for place, (is_top, message) in placed if is_top)
         for number, (place, message) in enumerate(system, 1):
-            yield SentMessage("system", number, _to_blocks(message), [place])
+            yield SentMessage("system", number, _convert_to_blocks(message), [place])
         # The conversation is every other message, in the same order.
         others, _ = make_ids_unique(list(conversation(request.messages, facts)))
         places = (place for place, (is_top, _) in placed if not is_top)
         for number, run in enumerate(speakers.runs(others), 1):
-            parts = [(_to_blocks(message), [next(places)]) for message in run]
+            parts = [(_convert_to_blocks(message), [next(places)]) for message in run]
             if run[0].body["role"] == "user":
                 parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
             yield from (SentMessage("messages", number, *part) for part in parts)
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether it is a tool of Anthropic's, which has a version in its type."""
+        """Return whether a tool is Anthropic's own, with a version in its type."""
         return "input_schema" not in tool and _VERSIONED.search(kind(tool)) is not None
 
     def _parameters(self, config: dict[str, Any]) -> dict[str, Any]:
@@ -196,8 +189,6 @@ class Anthropic(Provider):
         if output := _output_config(config):
             parameters.setdefault("output_config", output)
         return parameters
-
-    # --- losses
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
         facts = self.facts(request.model)
@@ -227,7 +218,7 @@ class Anthropic(Provider):
             return  # sent as it came, or in no chat form
         body = self.chat_body(card)
         is_result_body = body["role"] in ("tool", "function")
-        # The name of a result is lost if somebody wrote it, and it is not in the text.
+        # The name of a result is lost if a person wrote it, and it is not in the text.
         is_said = not (sources.is_named_result(card) and card.tool_call_id)
         if is_sent_as_text(card, body):
             yield lost_result(card)
@@ -247,11 +238,8 @@ class Anthropic(Provider):
         return RULES
 
 
-# --- blocks of cards
-
-
 def _result_text(blocks: Any, text: Any) -> Any:
-    """The text of a tool result, what is no text named: tool messages hold nothing else."""
+    """Return the text of a tool result, with the types of other blocks: tool messages hold only text."""
     content = list_at(blocks[0], "content") if isinstance(blocks, list) and len(blocks) == 1 else []
     return plain_text(content) if content else text
 
@@ -262,15 +250,12 @@ def _is_refused(block: Any) -> bool:
     return kind(block) == "thinking" and not block.get("signature")
 
 
-# --- messages as they are sent
-
-
-def _to_blocks(message: Message) -> Body:
+def _convert_to_blocks(message: Message) -> Body:
     return {**message.body, "content": ensure_blocks(message.body["content"])}
 
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:
-    """One text; blocks if an original marks what to cache. Nothing but text has a place there."""
+    """Return one text, or blocks if an original marks what to cache."""
     blocks = [
         block for content in contents for block in ensure_blocks(content) if kind(block) not in SYSTEM_BLOCKS
     ]
@@ -280,7 +265,7 @@ def _system(contents: Sequence[Any]) -> str | list[Block]:
 
 
 def _merged(run: Sequence[Message]) -> dict[str, Any]:
-    """One message of neighbours of one role; results of tools come first in it."""
+    """Return one message for neighbours of one role, with the results of tools first."""
     role, content = run[0].body["role"], run[0].body["content"]
     if len(run) > 1:
         content = [block for message in run for block in ensure_blocks(message.body["content"])]
@@ -289,11 +274,8 @@ def _merged(run: Sequence[Message]) -> dict[str, Any]:
     return {**(run[0].body if role == "system" else {}), "role": role, "content": content}
 
 
-# --- parameters and tools
-
-
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool definition; one that is stored as OpenAI writes it, with parameters, is translated."""
+    """Return a tool definition; one with `parameters`, as OpenAI writes it, is translated."""
     function = None if "input_schema" in tool else function_of(tool)
     if function is None:
         return tool
@@ -332,11 +314,8 @@ def _output_config(config: dict[str, Any]) -> dict[str, Any]:
     return output
 
 
-# --- losses
-
-
 def _unsent(whose: str, value: Any, known: Iterable[str]) -> Iterator[str]:
-    """The keys of an object that the chat form has no place for."""
+    """Yield the keys of an object that the chat form has no place for."""
     for key in sorted(value.keys() - set(known)) if isinstance(value, dict) else ():
         if not is_nothing(value[key]):
             yield f"{whose} {key!r} is not sent"

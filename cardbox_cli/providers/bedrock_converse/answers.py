@@ -1,4 +1,4 @@
-"""What models on Bedrock answer, as cards: the message of Converse's output.
+"""Answers of models on Bedrock as cards: the message of Converse's output.
 
 Sources: Amazon Bedrock API reference, "Converse" and its response; the model of `bedrock-runtime` in the
 package `botocore`.

@@ -1,4 +1,4 @@
-"""Bedrock's Converse: what the blocks of a message mean, and the body of a request. The model is in its URL.
+"""Bedrock's Converse: the meaning of blocks, and the body of a request. The model is in its URL.
 
 Sources: Amazon Bedrock API reference, "ContentBlock" and "Converse".
 """
@@ -69,8 +69,6 @@ class BedrockConverse(PartsProvider):
     schema_package = __package__
     files_class = BedrockFiles
     answers_class = BedrockAnswers
-
-    # --- what blocks mean
 
     def is_thought(self, part: Part) -> bool:
         return kind_of(part) == "reasoningContent"
@@ -157,8 +155,6 @@ class BedrockConverse(PartsProvider):
         elif not name:
             yield "a block of an unknown kind is left out"
 
-    # --- requests
-
     def members(self, request: Request) -> Members:
         """Yield the JSON body of a request. All system text is in `system`, in its order."""
         if system := self.system_parts(request):
@@ -186,9 +182,6 @@ class BedrockConverse(PartsProvider):
         return RULES
 
 
-# --- single blocks
-
-
 def _file_block(part: Any) -> Part | None:
     if (file := file_of(part)) is None:
         return None
@@ -208,11 +201,7 @@ def _call(call: Any, function: dict[str, Any]) -> Part:
     return {"toolUse": {"toolUseId": text_at(call, "id") or "_", "name": name, "input": arguments}}
 
 
-# --- parameters and tools
-
-
 def _inference_config(config: dict[str, Any]) -> Body:
-    """The `inferenceConfig` that an llm_config makes."""
     stop = stops_of(config)
     return known(
         maxTokens=token_limit(config),

@@ -68,7 +68,7 @@ def _ids(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("content-malformed", remedy="give the block one of the kinds that ContentBlock has")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
-    """A block that is none of the kinds that the API has."""
+    """A block of a type that the API does not have."""
     for entry, _, block in subject.parts:
         if not kind_of(block):
             keys = ", ".join(map(repr, sorted(block)[:4])) if isinstance(block, dict) else "none"
@@ -77,11 +77,8 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 
 _OWN.warning(
     "arguments-invalid",
-    finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
+    finds='A tool call whose arguments are not a JSON object: the model sees them as `{"_raw": text}`.',
 )(shared.arguments_sent_as_text)
-
-
-# --- tools and single messages
 
 
 def _messages(subject: Subject) -> Iterator[tuple[RequestEntry, str, list[Any]]]:
@@ -92,7 +89,7 @@ def _messages(subject: Subject) -> Iterator[tuple[RequestEntry, str, list[Any]]]
 
 @_OWN.error("content-blank", remedy="leave the message out, or say something")
 def _blank(subject: Subject) -> Iterator[Hit]:
-    """As logged, a message without blocks, or with an empty text."""
+    """A logged message without blocks, or with an empty text."""
     for entry, _, blocks in _messages(subject):
         if not blocks:
             yield entry, "the message has no blocks"
@@ -102,7 +99,7 @@ def _blank(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("block-on-wrong-side", remedy="put it into a message of the other's")
 def _sides(subject: Subject) -> Iterator[Hit]:
-    """As logged, a call or a thought of the user's, a tool's result or a file of the assistant's."""
+    """A logged call or thought of the user's, or a logged result or file of the assistant's."""
     for entry, role, blocks in _messages(subject):
         for name in dict.fromkeys(map(kind_of, blocks)):
             if role in ("user", "assistant") and _SIDES.get(name, role) != role:
@@ -111,7 +108,7 @@ def _sides(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("document-without-text", source=_MESSAGES, remedy="say beside it what to do with it")
 def _documents(subject: Subject) -> Iterator[Hit]:
-    """As logged, a message with a document and no text."""
+    """A logged message with a document and no text."""
     for entry, _, blocks in _messages(subject):
         kinds = set(map(kind_of, blocks))
         if "document" in kinds and "text" not in kinds:
@@ -120,8 +117,8 @@ def _documents(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("document-name-invalid", source=_DOCUMENT, remedy="name it by letters, digits and single blanks")
 def _document_names(subject: Subject) -> Iterator[Hit]:
-    """As logged, a document whose name has other characters than letters, digits, single blanks, hyphens,
-    parentheses and brackets, or that has the name of another in its message."""
+    """A logged document whose name has other characters than letters, digits, single blanks, hyphens,
+    parentheses and brackets, or is the name of another in its message."""
     for entry, _, blocks in _messages(subject):
         names = Counter(filter(None, (text_at(dict_at(block, "document"), "name") for block in blocks)))
         for name, number in names.items():
@@ -133,7 +130,7 @@ def _document_names(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("bytes-invalid", remedy="write the bytes in base64")
 def _bytes(subject: Subject) -> Iterator[Hit]:
-    """As logged, a file whose bytes are not in base64."""
+    """A logged file whose bytes are not in base64."""
     for entry, _, blocks in _messages(subject):
         for name in _BYTES:
             for block in blocks:
@@ -144,7 +141,7 @@ def _bytes(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("tools-missing", source=_TOOLS, remedy="add the toolConfig with the tools that were called")
 def _tool_blocks_without_config(subject: Subject) -> Iterator[Hit]:
-    """As logged, blocks of tools where there is no `toolConfig`."""
+    """A logged request with blocks of tools and without `toolConfig`."""
     if (
         subject.logged is None
         or not subject.logged.is_request
@@ -172,7 +169,7 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    """A tool whose `inputSchema` is no schema of an object."""
+    """A tool whose `inputSchema` is not a schema of an object."""
     for number, spec in enumerate(_specs(subject)):
         schema = shared.value_at(spec, "inputSchema.json")
         if schema is not None and text_at(schema, "type") != "object":

@@ -1,5 +1,4 @@
-"""Gemini's `generateContent`: what the parts of a content mean, and the body of a request. The model is in
-its URL.
+"""Gemini's `generateContent`: the meaning of parts, and the body of a request. The model is in its URL.
 
 Sources: Gemini API reference, "Content" and "Generating content".
 """
@@ -28,12 +27,12 @@ from cardbox_cli.providers.gemini.cards import (
     GENERATION,
     MAX_STOPS,
     NAME,
+    SNAKE_KEYS,
     UNNAMED,
     GeminiFiles,
     get_either_case,
     kind_of,
     named_part,
-    other_spelling,
 )
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_parts
 from cardbox_cli.providers.tools import (
@@ -80,8 +79,6 @@ class Gemini(PartsProvider):
     schema_package = __package__
     files_class = GeminiFiles
     answers_class = GeminiAnswers
-
-    # --- what parts mean
 
     def is_thought(self, part: Part) -> bool:
         return get_either_case(part, "thought") is True
@@ -148,7 +145,7 @@ class Gemini(PartsProvider):
 
     def losses_of_part(self, part: Part) -> Iterator[str]:
         name = kind_of(part)
-        known = {name, other_spelling(name), "thoughtSignature", "thought_signature", "thought"}
+        known = {name, SNAKE_KEYS.get(name), "thoughtSignature", "thought_signature", "thought"}
         if get_either_case(part, "thoughtSignature") is not None:
             yield "the thought's signature is not sent"
         if name in ("inlineData", "fileData") and not self.chat_files(part):
@@ -159,8 +156,6 @@ class Gemini(PartsProvider):
             yield "the files in a tool result are not sent"
         for key in sorted(part.keys() - known if isinstance(part, dict) else ()):
             yield f"the key {key!r} of a part is not sent"
-
-    # --- requests
 
     def members(self, request: Request) -> Members:
         """Yield the JSON body of a request. All system text is in `systemInstruction`, in its order."""
@@ -192,11 +187,8 @@ class Gemini(PartsProvider):
         return RULES
 
 
-# --- single parts
-
-
 def _answer(response: Any) -> str:
-    """What a function answered: its text where that is all, else the object as JSON."""
+    """Return the answer of a function: its text if it has nothing else, otherwise its JSON."""
     if isinstance(response, dict) and len(response) == 1:
         [(key, value)] = response.items()
         if key in (_ANSWER, _FAILURE) and isinstance(value, str):
@@ -222,18 +214,15 @@ def _call(call: Any, function: dict[str, Any]) -> Part:
 
 
 def _name_results(messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages, each result of a tool under the name that its call has, which the API wants."""
+    """Yield the messages, each result with the name of its call, which the API requires."""
     names: dict[str, str] = {}
     for message in messages:
         parts = [named_part(part, names) for part in message.body["content"]]
         yield msgspec.structs.replace(message, body={**message.body, "content": parts})
 
 
-# --- parameters and tools
-
-
 def _generation_config(config: dict[str, Any]) -> Body:
-    """The `generationConfig` that an llm_config makes: its parameters, and what it has of Gemini's own."""
+    """Return the `generationConfig` of an llm_config: its parameters, and Gemini's own ones."""
     found = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
     found |= known(maxOutputTokens=token_limit(config))
     if stop := stops_of(config, MAX_STOPS):
@@ -250,7 +239,7 @@ def _answer_format(wanted: Any) -> Body:
 
 
 def _tools(tools: list[dict[str, Any]]) -> list[Body]:
-    """The tools as Gemini has them: all functions in one, then its own."""
+    """Return the tools as Gemini takes them: all functions in one, then its own."""
     functions = [each for each in map(function_of, tools) if each is not None]
     declared = []
     for each in functions:

@@ -79,7 +79,7 @@ class OpenAI(Provider):
         return ExchangedIds(made, [] if answered is None else [answered])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message: one as it is sent, neighbouring results of tools together."""
+        """Return the step of each message: those that are sent as one share it, and neighbouring results."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -97,7 +97,6 @@ class OpenAI(Provider):
             yield SentMessage("messages", number, body, list(range(start, end)))
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether it is a custom tool, which only OpenAI has."""
         return is_custom(tool)
 
     def rules(self) -> "Sequence[LintRule]":
@@ -107,11 +106,9 @@ class OpenAI(Provider):
 
 
 class OpenAICompatible(OpenAI):
-    """Hosts that take OpenAI's chat completions for models of their own: Mistral, Groq, OpenRouter, vLLM,
-    Ollama.
+    """Hosts that take OpenAI's chat completions for other models: Mistral, Groq, OpenRouter, vLLM, Ollama.
 
-    Each knows parameters, values and models that OpenAI does not. Of OpenAI's rules those count that say what
-    a chat completion is.
+    Each has its own parameters, values and models, so that only rules about the form of a completion apply.
     """
 
     name = "openai-compatible"
@@ -128,11 +125,8 @@ class OpenAICompatible(OpenAI):
         return COMPATIBLE
 
 
-# --- parameters and tools
-
-
 def _openai_config(given: dict[str, Any], choice: Any) -> dict[str, Any]:
-    """The llm_config with stops and the choice of a tool as OpenAI writes them."""
+    """Return the llm_config with stops and the choice of a tool in OpenAI's form."""
     config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
     config |= known(tool_choice=_choice(choice), parallel_tool_calls=is_parallel(given))
     stops = stops_of(config, MAX_STOPS)
@@ -140,7 +134,6 @@ def _openai_config(given: dict[str, Any], choice: Any) -> dict[str, Any]:
 
 
 def _choice(choice: Any) -> Any:
-    """The choice of a tool as the chat completions write it."""
     if isinstance(choice, dict) and isinstance(allowed := choice.get("allowed_tools"), dict):
         tools = allowed.get("tools")
         named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
@@ -151,13 +144,13 @@ def _choice(choice: Any) -> Any:
 
 
 def _chosen(tool: Any) -> Any:
-    """A tool that is chosen, its name in an object as its type is called."""
+    """Return a chosen tool, with its name in an object under its type."""
     sort, name = kind(tool), text_at(tool, "name")
     return {"type": sort, sort: {"name": name}} if sort in ("function", "custom") and name else tool
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool definition; one that has no `function` is translated."""
+    """Return a tool definition; one without `function` is translated."""
     if is_custom(tool):
         return {**tool, "custom": custom_tool(tool, nested=True)}
     function = None if isinstance(tool.get("function"), dict) else function_of(tool)

@@ -1,7 +1,7 @@
-"""OpenAI's items as cards, and back, exactly; and what is beside them in a request, as cbx keeps it.
+"""OpenAI's items as cards, and back without loss; and the other keys of a request.
 
-Neighbouring items of the assistant's are one message here.
-Sources: OpenAI API reference, "Create a model response"; the types of the package `openai`.
+Neighbouring items of the assistant's are one message here. Sources: OpenAI API reference, "Create a model
+response"; the types of the package `openai`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from cardbox_cli.providers.tools import chat_tool, function_of
 
 NAME = "openai-responses"
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# The items that are no messages, functions or thoughts: tools that OpenAI or its clients run, and marks.
+# Items other than messages, functions and thoughts: tools that OpenAI or its clients run, and marks.
 _OTHERS = (
     *("file_search_call", "web_search_call", "image_generation_call", "code_interpreter_call"),
     *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
@@ -51,16 +51,13 @@ _OWN_PARTS = _PARTS[:4]
 _ITEMS = "items"
 
 
-# --- single items
-
-
 def kind_of(item: Any) -> str:
     """Return the type of an item; a message may leave it out."""
     return kind(item) or ("message" if text_at(item, "role") is not None else "")
 
 
 def role_of_item(item: Any) -> str:
-    """Return whose item it is: system, user (who also brings the tools' results) or assistant."""
+    """Return the role of an item: system, assistant, or user, who also brings the results of tools."""
     name = kind_of(item)
     if name != "message":
         return "user" if name in RESULTS else "assistant"
@@ -80,15 +77,12 @@ def _is_chat(value: Any) -> bool:
 
 
 def _run(message: Any) -> list[Any] | None:
-    """The items that were gathered as one message; None for a single item."""
+    """Return the items that were gathered as one message; None for a single item."""
     return message.get(_ITEMS) if isinstance(message, dict) and len(message) == 1 else None
 
 
 def _is_assistants(item: Any) -> bool:
     return role_of_item(item) == "assistant" and _is_item(item)
-
-
-# --- files
 
 
 class ResponsesFiles(MessageFiles):
@@ -107,8 +101,6 @@ class ResponsesFiles(MessageFiles):
 
     def __init__(self, provider: PartsProvider) -> None:
         self.provider = provider
-
-    # --- recognition
 
     def marks_message(self, message: Any) -> str | None:
         if not _is_item(message):
@@ -147,8 +139,6 @@ class ResponsesFiles(MessageFiles):
             return f"the role {message.get('role')!r} is none of OpenAI's: roles are {', '.join(_ROLES)}"
         return None
 
-    # --- reading
-
     def gather(self, messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Join neighbouring items of the assistant's to one message."""
         numbered = enumerate(messages)
@@ -163,7 +153,6 @@ class ResponsesFiles(MessageFiles):
         return _run(message) or [message]
 
     def draft(self, message: Any) -> list[CardDraft]:
-        """Return the cards of an item, or of items that are one message."""
         if isinstance(message, str):
             return [keep(imported_card(INSTRUCTION, message), NAME, source_message={_INPUT: message})]
         items = _run(message) or [message]
@@ -171,7 +160,7 @@ class ResponsesFiles(MessageFiles):
         cards = self.provider.draft_parts(role, items)
         if role != "system":
             return cards
-        # Kept in any case: what is no item makes the instructions.
+        # Keep the items in any case: system text without them makes the instructions.
         return [_set_item_role(keep(card, NAME, source_blocks=items), items[0]) for card in cards]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
@@ -199,10 +188,8 @@ class ResponsesFiles(MessageFiles):
         listed = tools if isinstance(tools, list) else []
         return config, [_tool(each) for each in listed if isinstance(each, dict)]
 
-    # --- writing
-
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Any]]:
-        """Return the instructions, and the items; a text that is the whole input is given as it is."""
+        """Return the instructions, and the items; a text that is the whole input is returned as it is."""
         prompts = [card for card in cards if self._is_prompt(card)]
         kept = sources.envelope(prompts[0], NAME, sources.MESSAGE) if len(prompts) == 1 else None
         texts = [card_text(card.content) for card in prompts]
@@ -235,9 +222,6 @@ class ResponsesFiles(MessageFiles):
 def _set_item_role(card: CardDraft, item: Body) -> CardDraft:
     card.metadata["role"] = item["role"]
     return card
-
-
-# --- what is beside the items
 
 
 def _reasoning(value: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""OpenAI's Responses: what items mean, and the body of a request: instructions, then items in one list.
+"""OpenAI's Responses: the meaning of items, and the body of a request: instructions, then items.
 
 Source: OpenAI API reference, "Create a model response".
 """
@@ -89,8 +89,6 @@ class OpenAIResponses(PartsProvider):
     def models_of(self) -> str:
         return OPENAI
 
-    # --- what items mean
-
     def is_thought(self, part: Part) -> bool:
         return kind_of(part) == "reasoning"
 
@@ -173,10 +171,8 @@ class OpenAIResponses(PartsProvider):
         elif text_at(part, "namespace"):
             yield "the 'namespace' of a call is not sent"
 
-    # --- requests
-
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the items that a card is, or why it is none; system text of no item is text alone."""
+        """Return the items of a card, or why there are none; system text that is not an item is a string."""
         body = super().encode(card)
         if isinstance(body, dict) and body["role"] == "system" and self.own_parts(card) is None:
             texts = map(_text_of, body["content"])
@@ -219,7 +215,7 @@ class OpenAIResponses(PartsProvider):
             yield SentMessage("messages", number, body, [place])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message; results need not follow their calls, so all are one step on."""
+        """Return the step of each message. Results need not follow their calls, so only roles count."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -235,7 +231,6 @@ class OpenAIResponses(PartsProvider):
         return kind(tool) in _OWN_TOOLS or is_custom(tool)
 
     def _tool(self, tool: dict[str, Any]) -> Body:
-        """A tool definition; OpenAI's own are sent as they are."""
         function = function_of(tool)
         if is_custom(tool):
             return {**custom_tool(tool, nested=False), "type": "custom"}
@@ -257,11 +252,8 @@ class OpenAIResponses(PartsProvider):
         return RULES
 
 
-# --- single items
-
-
 def _words(content: Any) -> str:
-    """The texts of content parts, and a word for what is none."""
+    """Return the texts of content parts, and the type of each part without text."""
     if isinstance(content, str):
         return content
     lines = []
@@ -332,9 +324,6 @@ def _losses_of_message(item: Part) -> Iterator[str]:
         yield "the message's 'phase' is not sent"
 
 
-# --- messages, parameters and tools
-
-
 def _text_of(item: Part) -> str:
     content = item.get("content")
     texts = (text_at(part, "text") or "" for part in list_of(content))
@@ -342,7 +331,7 @@ def _text_of(item: Part) -> str:
 
 
 def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:
-    """What each message is sent as: a text of the instructions, or items."""
+    """Yield what each message is sent as: a text of the instructions, or items."""
     is_begun = False
     for message in demote_late_layers(messages):
         role, content = message.body["role"], message.body["content"]
@@ -362,7 +351,6 @@ def _is_system(item: Part) -> bool:
 
 
 def _choice(choice: Any) -> Any:
-    """The choice of a tool in the words of the Responses."""
     if not isinstance(choice, dict):
         return choice
     allowed = choice.get("allowed_tools")
@@ -376,13 +364,12 @@ def _choice(choice: Any) -> Any:
 
 
 def _chosen(tool: Any) -> Any:
-    """A tool that is chosen, by its type and name."""
     sort, name = kind(tool), tool_name(tool)
     return {"type": sort, "name": name} if sort in ("function", "custom") and name else tool
 
 
 def _nested(config: dict[str, Any]) -> Body:
-    """The parameters of how to think and how to answer, which stand in objects of their own."""
+    """Return the parameters that belong in the objects `reasoning` and `text`."""
     reasoning = {**known(effort=config.get("reasoning_effort")), **dict_at(config, "reasoning")}
     said = known(format=_format(config.get("response_format")), verbosity=config.get("verbosity"))
     return known(reasoning=reasoning or None, text={**said, **dict_at(config, "text")} or None)
