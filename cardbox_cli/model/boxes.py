@@ -107,9 +107,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     def reorder(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
         """Return the same packing for `after`, which replaces the ids `before`: each id keeps its rule."""
         rules = {card_id: self.rule_of(position) for position, card_id in enumerate(before)}
-        return msgspec.structs.replace(
-            self, rules=rule_runs(rules.get(card_id) or REPLACED for card_id in after)
-        )
+        runs = rule_runs(rules.get(card_id) or REPLACED for card_id in after)
+        return msgspec.structs.replace(self, rules=runs)
 
 
 REPLACED = "box replace"
@@ -204,11 +203,7 @@ Kind = Literal[
     "dangling", "deleted", "expired", "call-without-result", "result-without-call", "digest-differs"
 ]
 
-_MISSING_CARD = {
-    "dangling": "no such card",
-    "deleted": "the card was deleted",
-    "expired": "the card has expired",
-}
+_LOSSES = {"dangling": "no such card", "deleted": "the card was deleted", "expired": "the card has expired"}
 
 
 class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +227,7 @@ def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
 
 def _check_references(view: BoxView) -> list[BoxFinding]:
     return [
-        _finding_at(slot, slot.state, f"{slot.card_id}: {_MISSING_CARD[slot.state]}")
+        _finding_at(slot, slot.state, f"{slot.card_id}: {_LOSSES[slot.state]}")
         for slot in view.slots
         if slot.state != "present"
     ]
@@ -241,17 +236,15 @@ def _check_references(view: BoxView) -> list[BoxFinding]:
 def _check_exchanges(view: BoxView) -> list[BoxFinding]:
     cards = [slot.card if slot.state == "present" else None for slot in view.slots]
     pairing = pair_calls(cards)
-    unanswered = [
-        _finding_at(view.slots[position], "call-without-result", f"the tool call {call_id!r} has no result")
-        for position, call_id in pairing.unanswered
-    ]
-    calls = [(position, card.tool_call_id) for position in pairing.orphans if (card := cards[position])]
-    return unanswered + [
-        _finding_at(
-            view.slots[position], "result-without-call", f"no earlier call {call_id!r} waits for this result"
-        )
-        for position, call_id in calls
-    ]
+    findings = []
+    for position, call_id in pairing.unanswered:
+        message = f"the tool call {call_id!r} has no result"
+        findings.append(_finding_at(view.slots[position], "call-without-result", message))
+    for position in pairing.orphans:
+        if (card := cards[position]) is not None:
+            message = f"no earlier call {card.tool_call_id!r} waits for this result"
+            findings.append(_finding_at(view.slots[position], "result-without-call", message))
+    return findings
 
 
 def _finding_at(slot: Slot, kind: Kind, message: str) -> BoxFinding:

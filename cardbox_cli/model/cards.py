@@ -152,11 +152,15 @@ def draft_card(
     """
     if not card_type.strip():
         raise InvalidCard("a card needs a non-empty type", hint="for example --type task.instruction")
-    named = {"type": card_type, "role": role or card_types.card_type(card_type).role, "author_id": author_id}
+    header = {
+        "type": card_type,
+        "role": role or card_types.card_type(card_type).role,
+        "author_id": author_id,
+    }
     draft = CardDraft(
         card_id=new_card_id() if card_id is None else card_id,
         content=TextContent(content) if isinstance(content, str) else content,
-        metadata={**(metadata or {}), **{key: value for key, value in named.items() if value is not None}},
+        metadata={**(metadata or {}), **{key: value for key, value in header.items() if value is not None}},
         tool_calls=tool_calls,
         tool_call_id=tool_call_id,
         ttl_seconds=ttl_seconds,
@@ -190,8 +194,8 @@ def draft_from_mapping(data: Any) -> CardDraft:
     if not isinstance(card_type, str):
         raise InvalidCard("a card needs a type", hint='for example {"type": "task.instruction", …}')
     try:
-        given = {key: data[key] for key in _OptionalParts.__struct_fields__ if data.get(key) is not None}
-        parts = msgspec.convert(given, _OptionalParts)
+        values = {key: data[key] for key in _OptionalParts.__struct_fields__ if data.get(key) is not None}
+        parts = msgspec.convert(values, _OptionalParts)
     except msgspec.ValidationError as exc:
         raise InvalidCard(f"the card is invalid: {exc}") from exc
     return draft_card(
@@ -249,9 +253,9 @@ def draft_as_card(draft: CardDraft, project_id: str) -> Card:
 
 def draft_as_json(draft: CardDraft, project_id: str) -> dict[str, Any]:
     """Return a draft in the JSON form of its card, with null for values that the store sets."""
-    given = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
+    parts = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
     described = {"project_id": project_id, "type": draft.type, "role": draft.role}
-    values = {**given, **described, "author_id": draft.metadata.get("author_id")}
+    values = {**parts, **described, "author_id": draft.metadata.get("author_id")}
     return {name: values.get(name) for name in Card.__struct_fields__}
 
 
@@ -260,9 +264,8 @@ def check_draft(draft: CardDraft) -> None:
     if not draft.card_id or len(draft.card_id) > 255:
         raise InvalidCard(f"the card id {draft.card_id[:40]!r} must have 1 to 255 characters")
     if draft.ttl_seconds is not None and not 0 <= draft.ttl_seconds <= 2**31 - 1:
-        raise InvalidCard(
-            f"card {draft.card_id!r}: ttl_seconds is {draft.ttl_seconds}; it must be 0 to 2147483647"
-        )
+        seconds = draft.ttl_seconds
+        raise InvalidCard(f"card {draft.card_id!r}: ttl_seconds is {seconds}; it must be 0 to 2147483647")
     content = draft.content
     if type(content) is TextContent and exact_json.is_simple(
         [draft.card_id, content.text, draft.metadata, draft.tool_calls, draft.tool_call_id]

@@ -154,8 +154,8 @@ class KeyParts(msgspec.Struct, frozen=True):
 
 def key_parts(chat_key: str) -> KeyParts:
     """Parse a key such as `telegram-chat-42-topic-7`."""
-    found = _KEY.fullmatch(chat_key)
-    return KeyParts() if found is None else KeyParts(**found.groupdict())
+    match = _KEY.fullmatch(chat_key)
+    return KeyParts() if match is None else KeyParts(**match.groupdict())
 
 
 def chat_key_prefix(chat_key: str) -> str:

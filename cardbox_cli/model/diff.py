@@ -51,12 +51,8 @@ def _common_beginning(a: Sequence[str], b: Sequence[str]) -> int:
 
 def _candidates(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
     places_b = _positions(b)
-    return [
-        pair
-        for item, own in _positions(a).items()
-        if item in places_b
-        for pair in _pairs(own, places_b[item])
-    ]
+    shared = ((own, places_b[item]) for item, own in _positions(a).items() if item in places_b)
+    return [pair for own, other in shared for pair in _pairs(own, other)]
 
 
 def _positions(items: Sequence[str]) -> dict[str, list[int]]:
@@ -157,29 +153,29 @@ def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
     return IdDiff(kept, sorted(moved), sorted(place for places in left.values() for place in places), added)
 
 
-def compare_boxes(a: Box, b: Box, found: IdDiff, known: KnownCards) -> BoxDiff:
+def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
     """Compare two boxes, `found` being the comparison of their ids, with the cards and states in `known`.
 
     A removed and an added card count as one *changed* card if one was edited from the other. Cards at
     the same position with the same type and role count as changed, too.
     """
-    old = {place: slot_of(place, a.card_ids, known) for place in found.removed}
-    new = {place: slot_of(place, b.card_ids, known) for place in found.added}
+    old = {place: slot_of(place, a.card_ids, known) for place in ids.removed}
+    new = {place: slot_of(place, b.card_ids, known) for place in ids.added}
     changed = _pair_edited(old, new)
-    changed += _pair_replaced(*_unpaired(old, new, changed), found)
+    changed += _pair_replaced(*_unpaired(old, new, changed), ids)
     gone, come = _unpaired(old, new, changed)
     changes = [BoxChange("removed", slot, None) for slot in gone.values()]
     changes += [BoxChange("added", None, slot) for slot in come.values()]
     changes += [BoxChange("changed", old[pair.a], new[pair.b]) for pair in changed]
     changes += [
         BoxChange("moved", slot_of(pair.a, a.card_ids, known), slot_of(pair.b, b.card_ids, known))
-        for pair in found.moved
+        for pair in ids.moved
     ]
     return BoxDiff(
         a=a,
         b=b,
-        changes=sorted(changes, key=lambda change: _sort_key(change, found)),
-        pairs=[*found.kept, *found.moved, *changed],
+        changes=sorted(changes, key=lambda change: _sort_key(change, ids)),
+        pairs=[*ids.kept, *ids.moved, *changed],
     )
 
 
@@ -220,14 +216,14 @@ def _pair_edited(old: Slots, new: Slots) -> list[Pair]:
     return pairs
 
 
-def _pair_replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
+def _pair_replaced(old: Slots, new: Slots, ids: IdDiff) -> list[Pair]:
     """Return the pairs of old and new cards of one type and role, between the same kept cards."""
     waiting: dict[tuple[int, str, str | None], list[int]] = {}
     for place, slot in reversed(list(old.items())):
         if slot.card is not None:
-            gap = bisect_left(found.kept, Pair(place, 0))
+            gap = bisect_left(ids.kept, Pair(place, 0))
             waiting.setdefault((gap, slot.card.type, slot.card.role), []).append(place)
-    kept_b = [pair.b for pair in found.kept]
+    kept_b = [pair.b for pair in ids.kept]
     pairs = []
     for place, slot in new.items():
         if slot.card is not None:
@@ -237,13 +233,13 @@ def _pair_replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
     return pairs
 
 
-def _sort_key(change: BoxChange, found: IdDiff) -> tuple[int, int, int]:
+def _sort_key(change: BoxChange, ids: IdDiff) -> tuple[int, int, int]:
     """Return the sort key of a change: its position in the second box; a removed card sorts at its gap."""
     if change.b is not None:
         return change.b.position, 1, 0
     assert change.a is not None
-    before = bisect_left(found.kept, Pair(change.a.position, 0))
-    return found.kept[before - 1].b + 1 if before else 0, 0, change.a.position
+    before = bisect_left(ids.kept, Pair(change.a.position, 0))
+    return ids.kept[before - 1].b + 1 if before else 0, 0, change.a.position
 
 
 # --- texts
@@ -349,13 +345,13 @@ def _changed_pieces(old: str, new: str) -> list[TextPart]:
 
 def _merge_changes(pieces: Iterable[TextPart]) -> list[TextPart]:
     """Return `pieces` with adjacent changes merged into one removed and one added part."""
-    joined: list[TextPart] = []
+    merged: list[TextPart] = []
     for is_same, group in groupby(pieces, key=lambda piece: piece.kind == "same"):
         run = list(group)
         old = "".join(piece.text for piece in run if piece.kind != "added")
         new = "".join(piece.text for piece in run if piece.kind != "removed")
-        joined += [TextPart("same", old)] if is_same else _changed_pieces(old, new)
-    return joined
+        merged += [TextPart("same", old)] if is_same else _changed_pieces(old, new)
+    return merged
 
 
 def _abridged(text: str, follows_a_change: bool, precedes_a_change: bool) -> str:

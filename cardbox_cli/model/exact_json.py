@@ -359,17 +359,17 @@ _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]')
 def _cut(text: str) -> str:
     """Replace each list or object in JSON `text` that is nested too deeply by a string with its JSON."""
     pieces, depth, begin = [], 0, 0
-    for found in _STRING_OR_BRACKET.finditer(text):
-        if found[0] in ("[", "{"):
+    for match in _STRING_OR_BRACKET.finditer(text):
+        if match[0] in ("[", "{"):
             if depth == MAX_DEPTH:
-                pieces.append(text[begin : found.start()])
-                begin = found.start()
+                pieces.append(text[begin : match.start()])
+                begin = match.start()
             depth += 1
-        elif found[0] in ("]", "}"):
+        elif match[0] in ("]", "}"):
             depth -= 1
             if depth == MAX_DEPTH:
-                pieces.append(encode(text[begin : found.end()]).decode())
-                begin = found.end()
+                pieces.append(encode(text[begin : match.end()]).decode())
+                begin = match.end()
     return "".join([*pieces, text[begin:]])
 
 
@@ -394,12 +394,12 @@ reader = json.JSONDecoder(parse_float=parse_number, parse_int=parse_integer)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         counts = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"an object has the key {twice[:80]!r} twice")
-    return found
+    return values
 
 
 # Like `reader`, but raises ValueError for equal keys, of which `reader` keeps the last.

@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -134,8 +134,8 @@ class HandlerTool(Tool, frozen=True, kw_only=True):
 
 
 def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
-    named = profile.get("allowed_internal_tools")
-    return unique(name for name in named if isinstance(name, str)) if isinstance(named, list) else []
+    names = profile.get("allowed_internal_tools")
+    return unique(name for name in names if isinstance(name, str)) if isinstance(names, list) else []
 
 
 def is_subject_token(text: str) -> bool:
@@ -179,9 +179,8 @@ def check_tool(tool: Tool) -> None:
     _check_parameters(tool.parameters)
     _check_options(tool.options)
     if tool.after_execution not in (None, *AFTER_EXECUTION):
-        raise InvalidInput(
-            f"after_execution must be {' or '.join(AFTER_EXECUTION)}, not {tool.after_execution!r}"
-        )
+        allowed = " or ".join(AFTER_EXECUTION)
+        raise InvalidInput(f"after_execution must be {allowed}, not {tool.after_execution!r}")
     try:
         exact_json.check_storable({"description": tool.description, "parameters": tool.parameters})
         exact_json.check_storable(tool.options, "options")
@@ -216,17 +215,11 @@ def _check_parameters(parameters: object) -> None:
             raise InvalidInput(
                 f"the property {short_repr(name)} of the schema must be an object, found {json_type(each)}"
             )
-    _check_required(parameters.get("required", []), properties)
-
-
-def _check_required(required: object, properties: dict[str, Any]) -> None:
+    required = parameters.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
         raise InvalidInput('"required" of the schema must be a list of names')
-    unknown: Sequence[str] = [name for name in required if name not in properties]
-    if unknown:
-        raise InvalidInput(
-            f'"required" of the schema names {short_repr(unknown[0])}, which is not one of its properties'
-        )
+    if unknown := [short_repr(name) for name in required if name not in properties]:
+        raise InvalidInput(f'"required" of the schema names {unknown[0]}, which is not one of its properties')
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -129,14 +129,14 @@ def requested_layers(profile: Mapping[str, Any]) -> LayerRequest:
     to search. Profiles of other programs may contain anything: invalid values request nothing.
     """
     layers = profile.get("layers")
-    named = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
-    knowledge = named.get(KNOWLEDGE)
+    requests = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
+    knowledge = requests.get(KNOWLEDGE)
     words = knowledge.get("query") if isinstance(knowledge, dict) else None
     boxes = knowledge.get("boxes") if isinstance(knowledge, dict) else None
     named_boxes = boxes if isinstance(boxes, list) else []
     return LayerRequest(
-        texts={name: value for name, value in named.items() if isinstance(value, str)},
-        to_collect=frozenset(name for name, value in named.items() if value is True),
+        texts={name: value for name, value in requests.items() if isinstance(value, str)},
+        to_collect=frozenset(name for name, value in requests.items() if value is True),
         knowledge=words if isinstance(words, str) and words.strip() else None,
         knowledge_boxes=tuple(each for each in named_boxes if isinstance(each, str)),
     )

@@ -98,14 +98,14 @@ def call_ids(card: PairableCard) -> list[str]:
 
 def called_tools(card: Card) -> list[tuple[str, str]]:
     """Return the id and the tool of each call of a card, in order, without calls that name no tool."""
-    found: list[tuple[str, str]] = []
+    tools: list[tuple[str, str]] = []
     for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(name, str) and name:
             call_id = call.get("id")
-            found.append((call_id if isinstance(call_id, str) else "", name))
-    return found
+            tools.append((call_id if isinstance(call_id, str) else "", name))
+    return tools
 
 
 class ToolNames:
@@ -116,13 +116,13 @@ class ToolNames:
 
     def tool_names(self, card: Card) -> str | None:
         """Return the tools that a card calls, or the one whose result it is; None for other cards."""
-        called = called_tools(card)
-        self._callers.update(called)
-        if called:
-            return ", ".join(unique(name for _, name in called))
-        named = card.metadata.get("function_name")
-        if isinstance(named, str) and named:
-            return named
+        calls = called_tools(card)
+        self._callers.update(calls)
+        if calls:
+            return ", ".join(unique(name for _, name in calls))
+        own_name = card.metadata.get("function_name")
+        if isinstance(own_name, str) and own_name:
+            return own_name
         return None if card.tool_call_id is None else self._callers.get(card.tool_call_id)
 
 
@@ -156,8 +156,8 @@ def full_text(card: Card | CardDraft) -> str:
 
 def call_reference(card: Card) -> str:
     """Return the ids of the tool calls that a card makes or answers, for `--full`."""
-    made = call_ids(card)
-    return ", ".join(made) if made else (card.tool_call_id or "")
+    ids = call_ids(card)
+    return ", ".join(ids) if ids else (card.tool_call_id or "")
 
 
 def _format_call(call: object) -> str:

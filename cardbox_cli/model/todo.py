@@ -70,19 +70,17 @@ def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
     if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(items):
         return items[int(wanted) - 1]
     whole = [item for item in items if wanted in _ids(item)]
-    fitting = whole or [
-        item for item in items if any(matches_short_id(wanted, card_id) for card_id in _ids(item))
-    ]
+    fitting = whole or [item for item in items if any(matches_short_id(wanted, each) for each in _ids(item))]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
         hint = f"`cbx todo list {quote_argument(box_id)}` shows the numbers and ids"
         raise NotFound(f"no todo item {wanted!r} in box {box_id}", hint=hint)
-    shown = [item.card_id for item in fitting[:5]]
+    candidates = [item.card_id for item in fitting[:5]]
     raise AmbiguousId(
-        ambiguous_message(wanted, "todo item", shown, more=len(fitting) > len(shown)),
+        ambiguous_message(wanted, "todo item", candidates, more=len(fitting) > len(candidates)),
         hint="type more characters of the id, or the item's number",
-        details={"candidates": shown},
+        details={"candidates": candidates},
     )
 
 
@@ -90,22 +88,20 @@ def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> 
     """Return the card of a new, open item. Raises InvalidInput for a blank text."""
     if not text.strip():
         raise InvalidInput(f"the todo item {text!r} is blank", hint="describe the task in a few words")
-    data = {"text": text.strip(), "done": False}
-    return draft_card(
-        TODO_ITEM, JsonContent(data), author_id=author_id, metadata=_turn_metadata(agent_turn_id)
-    )
+    content = JsonContent({"text": text.strip(), "done": False})
+    return draft_card(TODO_ITEM, content, author_id=author_id, metadata=_turn_metadata(agent_turn_id))
 
 
 def replacement_card(
     card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None
 ) -> CardDraft:
     """Return the card that replaces an item's newest one and marks it as done or open."""
-    kept = {key: value for key, value in card.metadata.items() if key not in IGNORED_METADATA}
+    metadata = {key: value for key, value in card.metadata.items() if key not in IGNORED_METADATA}
     return draft_card(
         TODO_ITEM,
         JsonContent({**_data(card), "text": _text(card), "done": done}),
         author_id=author_id,
-        metadata={**kept, _REPLACED: card.card_id, **_turn_metadata(agent_turn_id)},
+        metadata={**metadata, _REPLACED: card.card_id, **_turn_metadata(agent_turn_id)},
         ttl_seconds=card.ttl_seconds,
     )
 

@@ -77,12 +77,12 @@ def _cache_counts(encode: Callable[[str], list[int]]) -> Callable[[str], int]:
 
     def count(text: str) -> int:
         key = text if len(text) <= _MAX_KEY_CHARACTERS else blake2b(_utf8(text), digest_size=16).digest()
-        found = counts.get(key)
-        if found is None:
+        tokens = counts.get(key)
+        if tokens is None:
             if len(counts) >= _MAX_CACHED:
                 counts.clear()
-            found = counts[key] = len(encode(_utf8(text).decode()))
-        return found
+            tokens = counts[key] = len(encode(_utf8(text).decode()))
+        return tokens
 
     return count
 

@@ -103,7 +103,7 @@ def text_sections(request: "Request", *, indent: str = INDENT) -> Iterator[str]:
     yield from map(write.tool, request.tools)
 
 
-_DISPLAYED_FORMATS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_OWN_LINES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
 class _Writer:
@@ -122,17 +122,15 @@ class _Writer:
             lines += [self._part(part) for part in content]
         calls = body.get("tool_calls") or []
         lines += [self._below(_call(call)) for call in (calls if isinstance(calls, list) else [calls])]
-        extra = {
-            key: value for key, value in body.items() if key not in _DISPLAYED_FORMATS and value is not None
-        }
-        lines += [self._below(f"{key}: {_plain(value)}") for key, value in extra.items()]
+        others = [key for key in body if key not in _OWN_LINES and body[key] is not None]
+        lines += [self._below(f"{key}: {_plain(body[key])}") for key in others]
         return "\n".join(lines)
 
     def tool(self, tool: dict[str, Any]) -> str:
         function = tool.get("function")
-        shown = function if isinstance(function, dict) else tool
-        name = f"tool {shown.get('name')}"
-        return f"{_heading(name)}\n{self._text(str(shown.get('description') or _plain(tool)))}"
+        definition = function if isinstance(function, dict) else tool
+        name = f"tool {definition.get('name')}"
+        return f"{_heading(name)}\n{self._text(str(definition.get('description') or _plain(tool)))}"
 
     def _text(self, text: str) -> str:
         return indent_lines(text, self._indent)

@@ -73,9 +73,9 @@ class ModelTable:
 
     def __init__(self, data: bytes, place: str) -> None:
         self._place = place
-        found = self._converted(self._values(data), _ModelFile, place)
-        self._providers = [(_Names(each.models), each.name) for each in found.provider]
-        self._models = [self._entry(number, each) for number, each in enumerate(found.model, 1)]
+        file = self._converted(self._values(data), _ModelFile, place)
+        self._providers = [(_Names(each.models), each.name) for each in file.provider]
+        self._models = [self._entry(number, each) for number, each in enumerate(file.model, 1)]
 
     def _values(self, data: bytes) -> dict[str, Any]:
         import tomllib
@@ -94,13 +94,13 @@ class ModelTable:
         which = f" ({', '.join(map(str, names[:3]))})" if isinstance(names, list) else ""
         place = f"{self._place}: model {number}{which}"
         about = self._converted({key: values[key] for key in _ABOUT if key in values}, _ModelAbout, place)
-        given = {key: each for key, each in values.items() if key not in _ABOUT}
-        facts = self._converted(given, ModelFacts, place)
-        return _Names(about.names), {key: getattr(facts, key) for key in given}
+        own_values = {key: each for key, each in values.items() if key not in _ABOUT}
+        facts = self._converted(own_values, ModelFacts, place)
+        return _Names(about.names), {key: getattr(facts, key) for key in own_values}
 
-    def _converted(self, values: Any, wanted: type[Any], place: str) -> Any:
+    def _converted(self, values: Any, value_type: type[Any], place: str) -> Any:
         try:
-            return msgspec.convert(values, wanted)
+            return msgspec.convert(values, value_type)
         except msgspec.ValidationError as exc:
             what, _, where = str(exc).partition(" - at `$")
             key = where.strip("`.")
@@ -163,10 +163,10 @@ def _provider_of(model: str, own_file: str) -> str | None:
 
 @cache
 def _facts_of(model: str, own_file: str) -> ModelFacts:
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for table in _tables(own_file):
-        found |= table.facts(_names_of(model))
-    return ModelFacts(**found) if found else UNKNOWN_MODEL
+        facts |= table.facts(_names_of(model))
+    return ModelFacts(**facts) if facts else UNKNOWN_MODEL
 
 
 def _names_of(model: str) -> list[str]:

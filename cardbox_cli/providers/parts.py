@@ -269,8 +269,8 @@ class PartsProvider(Provider):
             return body
         made = [
             each
-            for found, part in zip(files, parts, strict=True)
-            for each in found or [text_part(words) for words in [self.words(part)] if words]
+            for chat_parts, part in zip(files, parts, strict=True)
+            for each in chat_parts or [text_part(words) for words in [self.words(part)] if words]
         ]
         return {**body, "content": made}
 
@@ -390,8 +390,8 @@ def text_parts(
     parts += [{"text": refusal}] if refusal.strip() else []
     for call in list_at(body, "tool_calls"):
         function = called_function(call)
-        said = {"text": f"[tool call: {_json(call)}]"} if function is None else make_call(call, function)
-        parts.append(said)
+        call_part = {"text": f"[tool call: {_json(call)}]"} if function is None else make_call(call, function)
+        parts.append(call_part)
     old = body.get("function_call")
     return [*parts, {"text": f"[call of {_json(old)}]"}] if old else parts
 
@@ -463,15 +463,15 @@ class PartsFiles(MessageFiles):
         system = (card for card in cards if speakers.role_of(card) == "system")
         prompts = [card for card in system if never_a_message(card) is None]
         others = (card for card in answering(cards) if speakers.role_of(card) != "system")
-        sent = (card for card in others if never_a_message(card) is None)
-        runs = speakers.gather(sent, lambda each: self._around(each) is not None)
+        messages = (card for card in others if never_a_message(card) is None)
+        runs = speakers.gather(messages, lambda each: self._around(each) is not None)
         return self._system(prompts), filter(None, map(self._message, runs))
 
     def _system(self, prompts: Sequence[Card]) -> Body:
         if not prompts:
             return {}
-        if len(prompts) == 1 and (kept := self._around(prompts[0])) is not None:
-            return kept
+        if len(prompts) == 1 and (envelope := self._around(prompts[0])) is not None:
+            return envelope
         parts = [part for card in prompts for part in self.provider.parts_of(card)]
         return {self.system_keys[0]: self.system_value(parts)} if parts else {}
 
@@ -528,8 +528,8 @@ class PartsAnswers(AnswerReader):
         if not isinstance(parts, list):
             raise MalformedAnswer(f"the {self.parts_key!r} of the answer are no list")
         places = [place for place, part in enumerate(parts) if self.is_call(part)]
-        given = [self.call_id(parts[place]) for place in places]
-        ids = own_ids([each if isinstance(each, str) else "" for each in given])
+        original_ids = [self.call_id(parts[place]) for place in places]
+        ids = own_ids([each if isinstance(each, str) else "" for each in original_ids])
         renamed = list(parts)
         for place, call_id in zip(places, ids, strict=True):
             renamed[place] = self.replace_id(parts[place], call_id)

@@ -50,26 +50,25 @@ def is_custom(tool: Mapping[str, Any]) -> bool:
 def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
     """Return the definition of a custom tool, the grammar of its format in an object if `nested`."""
     custom: dict[str, Any] = tool["custom"]
-    wanted = custom.get("format")
-    if not isinstance(wanted, dict) or kind(wanted) != "grammar":
+    format = custom.get("format")
+    if not isinstance(format, dict) or kind(format) != "grammar":
         return custom
-    inner = wanted.get("grammar")
-    grammar = (
-        inner if isinstance(inner, dict) else {key: each for key, each in wanted.items() if key != "type"}
-    )
+    grammar = format.get("grammar")
+    if not isinstance(grammar, dict):
+        grammar = {key: each for key, each in format.items() if key != "type"}
     return {**custom, "format": {"type": "grammar", **({"grammar": grammar} if nested else grammar)}}
 
 
 def chat_tool(function: Function) -> dict[str, Any]:
     """Return the definition for OpenAI's chat completions; flat, if it says more than these can."""
     schema, strict = function.schema, function.strict
-    inner = known(name=function.name, description=function.description, parameters=schema, strict=strict)
+    inner = compact(name=function.name, description=function.description, parameters=schema, strict=strict)
     if function.others:
         return {"type": "function", **inner, **function.others}
     return {"type": "function", "function": inner}
 
 
-def known(**values: Any) -> dict[str, Any]:
+def compact(**values: Any) -> dict[str, Any]:
     """Return the values that are not None, by their names."""
     return {name: value for name, value in values.items() if value is not None}
 
@@ -133,9 +132,7 @@ def copy_parameters(
     own = provider.schema
     unfit = [key for key, value in given.items() if own is not None and not _fits(own, key, value)]
     others = [each.schema for each in provider.peers() if each.schema is not None] if unfit else []
-    anothers = {
-        key for key in unfit if any(key in each.names and _fits(each, key, given[key]) for each in others)
-    }
+    anothers = {key for key in unfit for each in others if key in each.names and _fits(each, key, given[key])}
     return {key: value for key, value in given.items() if key not in anothers}
 
 
@@ -144,5 +141,5 @@ def _fits(schema: Schema, key: str, value: Any) -> bool:
 
 
 def misfitting_keys(tool: Mapping[str, Any], provider: Provider) -> set[str]:
-    found = () if provider.schema is None else provider.schema.misfits_of_item("tools", 0, tool)
-    return {str(misfit.place[2]) for misfit in found if len(misfit.place) > 2}
+    misfits = () if provider.schema is None else provider.schema.misfits_of_item("tools", 0, tool)
+    return {str(misfit.place[2]) for misfit in misfits if len(misfit.place) > 2}

@@ -47,8 +47,8 @@ def new_traceparent(trace_id: str) -> str:
 
 def parse_trace_id(headers: Any) -> str | None:
     """Return the trace in stored headers, or None if it cannot be read."""
-    found = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
-    return found[1] if found else None
+    match = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
+    return match[1] if match else None
 
 
 def parse_depth(headers: Any) -> int:
@@ -87,7 +87,7 @@ def turn_headers(
     tool_call_id: str | None = None,
 ) -> dict[str, str]:
     """Return the headers of a row for this turn, without None values; starts a trace if there is none."""
-    named = {
+    headers = {
         "CG-Project-Id": project_id,
         "CG-Agent-Id": agent_id,
         "CG-Channel-Id": channel_id,
@@ -100,4 +100,4 @@ def turn_headers(
         "CG-Parent-Step-Id": lineage.parent_step_id,
         "CG-Tool-Call-Id": tool_call_id,
     }
-    return {name: value for name, value in named.items() if value is not None}
+    return {name: value for name, value in headers.items() if value is not None}

@@ -132,10 +132,10 @@ class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def deliverable(self) -> str | None:
         """Return the last deliverable that has not expired, or None."""
-        valid = (
-            each for each in self.delivered or () if each.expires_at is None or each.expires_at > self.now
-        )
-        return next((each.card_id for each in valid), None)
+        for each in self.delivered or ():
+            if each.expires_at is None or each.expires_at > self.now:
+                return each.card_id
+        return None
 
 
 class EndPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ _REPEATED = "its turn had already ended"
 
 
 def decide_end(
-    found: EndSituation,
+    situation: EndSituation,
     end_status: EndStatus,
     *,
     move: EndMove,
@@ -168,7 +168,7 @@ def decide_end(
     message: str | None = None,
 ) -> EndPlan:
     """Return what to write if a turn with this output box should end with `end_status`."""
-    repeated = found.record is not None and found.record.end_status is not None
+    repeated = situation.record is not None and situation.record.end_status is not None
     is_success = end_status == "success" and not repeated
     return EndPlan(
         move=move,
@@ -177,7 +177,7 @@ def decide_end(
         error_code=error_code,
         message=_REPEATED if repeated else message,
         is_repeated=repeated,
-        needs_deliverable=not repeated and found.deliverable is None,
+        needs_deliverable=not repeated and situation.deliverable is None,
         remembered_box_id=None if repeated else output_box_id,
     )
 
@@ -192,11 +192,9 @@ class TurnPlace(msgspec.Struct, frozen=True):
     agent_id: str
 
 
-class CycleLink(msgspec.Struct, frozen=True):
+class CycleLink(TurnPlace, frozen=True):
     """A turn of a cycle, for which the turn before it waits. `status` is that of the turn."""
 
-    agent_turn_id: str
-    agent_id: str
     status: str
 
 

@@ -129,11 +129,10 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def problem(self) -> str | None:
         """Return the row's error, or why it is deferred; other programs write errors to the payload."""
-        noted = self.payload if isinstance(self.payload, dict) else {}
-        found = (
-            self.last_error or self.defer_reason or noted.get("dispatch_error") or noted.get("watchdog_error")
-        )
-        return None if found is None else str(found)
+        payload = self.payload if isinstance(self.payload, dict) else {}
+        own = self.last_error or self.defer_reason
+        problem = own or payload.get("dispatch_error") or payload.get("watchdog_error")
+        return None if problem is None else str(problem)
 
     def pointer(self, name: str) -> str | None:
         """Return a box id of the payload, such as `context_box_id`."""
@@ -230,12 +229,8 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     def awaiting_call(self) -> str | None:
         """Return the call that waits for the end of the dispatched turn or its batch, or None."""
         about = self.metadata if isinstance(self.metadata, dict) else {}
-        named = [
-            each.get("tool_call_id")
-            for key in ("report_to", "batch")
-            if isinstance(each := about.get(key), dict)
-        ]
-        return next((call for call in named if isinstance(call, str)), None)
+        waiting = (each for each in (about.get("report_to"), about.get("batch")) if isinstance(each, dict))
+        return next((call for each in waiting if isinstance(call := each.get("tool_call_id"), str)), None)
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,10 +43,8 @@ MAX_DEADLINE_SECONDS = 365 * 24 * 3600
 def _check_seconds(value: Any) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and 0 < value <= MAX_DEADLINE_SECONDS):
-        refuse(
-            f"must be a number of seconds above 0, at most {MAX_DEADLINE_SECONDS}; "
-            f"found {describe_value(value)}"
-        )
+        allowed = f"a number of seconds above 0, at most {MAX_DEADLINE_SECONDS}"
+        refuse(f"must be {allowed}; found {describe_value(value)}")
     return value
 
 

@@ -54,9 +54,8 @@ def read_yaml(text: str, source: str) -> HandwrittenDocument:
         with _load_events(text) as loader:
             value = reader.read(loader)
     except _Aborted as reason:
-        return HandwrittenDocument(
-            source, None, reader.marks, [*reader.problems, reason.problem], whole=False
-        )
+        problems = [*reader.problems, reason.problem]
+        return HandwrittenDocument(source, None, reader.marks, problems, whole=False)
     return HandwrittenDocument(source, value, reader.marks, reader.problems)
 
 

@@ -39,8 +39,8 @@ class AnthropicAnswers(AnswerReader):
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
         blocks: list[Any] = list(message["content"])
         places = [place for place, block in enumerate(blocks) if kind(block) == "tool_use"]
-        given = [blocks[place].get("id") for place in places]
-        ids = own_ids([call_id if isinstance(call_id, str) else "" for call_id in given])
+        original_ids = [blocks[place].get("id") for place in places]
+        ids = own_ids([call_id if isinstance(call_id, str) else "" for call_id in original_ids])
         for place, call_id in zip(places, ids, strict=True):
             blocks[place] = {**blocks[place], "id": call_id}
             if not is_call(blocks[place]):

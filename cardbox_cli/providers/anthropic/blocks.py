@@ -65,9 +65,8 @@ def is_result(block: Any) -> bool:
 
 def is_of_server(name: str) -> bool:
     """Return whether blocks of this type are calls of a server's tools, or their results."""
-    return name in ("server_tool_use", "mcp_tool_use") or (
-        name.endswith("_tool_result") and name != "tool_result"
-    )
+    is_result = name.endswith("_tool_result") and name != "tool_result"
+    return is_result or name in ("server_tool_use", "mcp_tool_use")
 
 
 def call_of_block(block: Block) -> dict[str, Any]:
@@ -329,7 +328,7 @@ def is_allowed(call_id: str) -> bool:
 
 
 class CallNaming:
-    """Gives the calls of messages unique ids. `messages` iterates over them, each time it is called.
+    """One pass that gives calls unique ids. `messages` iterates over the messages, each time it is called.
 
     `changes` has what was renamed, once all messages of `renamed` have been read.
     """
@@ -337,29 +336,22 @@ class CallNaming:
     def __init__(self, messages: Callable[[], Iterable[Message]]) -> None:
         self.changes: list[RenamedCall] = []
         self._messages = messages
+        self._given: set[str] = set()
+        self._times: dict[str, int] = {}
+        # old id -> (place of the message, new id) of the calls without a result
+        self._waiting: dict[str, list[tuple[int, str]]] = {}
 
     def renamed(self) -> Iterator[Message]:
         if _are_fine(self._messages()):
             return iter(self._messages())
-        one_pass = _NamingPass(self._messages(), self.changes)
-        return (one_pass.renamed(place, message) for place, message in enumerate(self._messages()))
-
-
-class _NamingPass:
-    """One pass over the messages: which ids were given, and which calls wait for their results."""
-
-    def __init__(self, messages: Iterable[Message], changes: list[RenamedCall]) -> None:
-        self._changes = changes
-        self._given: set[str] = set()
-        self._times: dict[str, int] = {}
-        ids = {call_id: None for message in messages for call_id in ids_in(list_at(message.body, "content"))}
+        contents = (list_at(message.body, "content") for message in self._messages())
+        ids = {call_id: None for content in contents for call_id in ids_in(content)}
         self._allowed = allowed_ids(ids)
         # No new id may be one that a later call has.
         self._wanted = {self._allowed.get(call_id, call_id) for call_id in ids}
-        # old id -> (place of the message, new id) of the calls without a result
-        self._waiting: dict[str, list[tuple[int, str]]] = {}
+        return (self._rename(place, message) for place, message in enumerate(self._messages()))
 
-    def renamed(self, place: int, message: Message) -> Message:
+    def _rename(self, place: int, message: Message) -> Message:
         before = list_at(message.body, "content")
         after = [self._block(place, block, message.card_id) for block in before]
         if all(new is old for new, old in zip(after, before, strict=True)):
@@ -368,11 +360,11 @@ class _NamingPass:
 
     def _block(self, place: int, block: Any, card_id: str | None) -> Any:
         if not _is_call(block):
-            return replace_id(block, self._answered)
+            return replace_id(block, self._answer_id)
         old, new = block["id"], self._new_id(block["id"])
         self._waiting.setdefault(old, []).append((place, new))
         if new != old:
-            self._changes.append(RenamedCall(card_id=card_id, old=old, new=new))
+            self.changes.append(RenamedCall(card_id=card_id, old=old, new=new))
         return replace_id(block, lambda _: new)
 
     def _new_id(self, old: str) -> str:
@@ -383,7 +375,7 @@ class _NamingPass:
         self._given.add(new)
         return new
 
-    def _answered(self, old: str) -> str:
+    def _answer_id(self, old: str) -> str:
         """Return the new id of the call that a result answers: the nearest, within a message the first."""
         waiting = self._waiting.get(old)
         if not waiting:

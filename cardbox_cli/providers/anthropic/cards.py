@@ -13,7 +13,7 @@ import msgspec
 from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.parts import answering, ensure_list, is_text, kind, text_at, text_of
+from cardbox_cli.context.parts import answering, ensure_list, is_text, kind, list_of, text_at, text_of
 from cardbox_cli.context.provider import AnyCard, Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
@@ -52,11 +52,7 @@ class AnthropicFiles(MessageFiles):
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
         if _SYSTEM in beside:
             return f"{_SYSTEM!r} stands beside the messages"
-        tools = beside.get("tools")
-        has_schema = isinstance(tools, list) and any(
-            isinstance(tool, dict) and "input_schema" in tool for tool in tools
-        )
-        if has_schema:
+        if any(isinstance(tool, dict) and "input_schema" in tool for tool in list_of(beside.get("tools"))):
             return "a tool has an 'input_schema'"
         # What a gateway serves in another format has the name of whose model it is before that of the model.
         model = text_at(beside, "model") or ""
@@ -68,8 +64,8 @@ class AnthropicFiles(MessageFiles):
         if not isinstance(content, list):
             return None
         kinds = map(kind, content)
-        found = next((name for name in kinds if name in _OWN_BLOCKS or name.endswith("_tool_result")), None)
-        return None if found is None else f"a block is of type {found!r}"
+        own = next((name for name in kinds if name in _OWN_BLOCKS or name.endswith("_tool_result")), None)
+        return None if own is None else f"a block is of type {own!r}"
 
     def is_exchange(self, part: Any) -> bool:
         return kind(part) in ("tool_use", "tool_result")
@@ -77,9 +73,9 @@ class AnthropicFiles(MessageFiles):
     def draft(self, message: Any) -> list[CardDraft]:
         role = message["role"]
         cards = self.content_cards(role, message.get("content"), NAME)
-        around = (
-            {**message, "content": empty_content(message["content"])} if "content" in message else message
-        )
+        around = dict(message)
+        if "content" in message:
+            around["content"] = empty_content(message["content"])
         is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0], self.provider), str)
         if role != _SYSTEM and same_json(around, {"role": role, "content": "" if is_text_alone else []}):
             return cards
@@ -170,8 +166,8 @@ def restore_ids(message: Body, others: Mapping[str, str]) -> Body:
     content = message.get("content")
     if not others or not isinstance(content, list):
         return message
-    named = [replace_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
-    return {**message, "content": named}
+    restored = [replace_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
+    return {**message, "content": restored}
 
 
 def _is_prompt(card: Card) -> bool:

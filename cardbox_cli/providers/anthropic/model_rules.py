@@ -137,10 +137,12 @@ def _late(subject: Subject) -> Iterator[Hit]:
     for message in sent.merged:
         if message.role != "assistant" or not message.kinds or message.kinds[0] in THINKING_BLOCKS:
             continue
-        found = next((index for index, name in enumerate(message.kinds) if name in THINKING_BLOCKS), None)
-        if found is not None and not any(map(is_of_server, message.kinds[:found])):
+        index_of_thinking = next(
+            (index for index, name in enumerate(message.kinds) if name in THINKING_BLOCKS), None
+        )
+        if index_of_thinking is not None and not any(map(is_of_server, message.kinds[:index_of_thinking])):
             before = message.kinds[0] or "strange"
-            yield sent.place_in(message, found), f"thinking stands behind a {before} block"
+            yield sent.place_in(message, index_of_thinking), f"thinking stands behind a {before} block"
 
 
 def _torn(subject: Subject) -> Iterator[Hit]:
@@ -326,10 +328,9 @@ def _roles(subject: Subject) -> Iterator[Hit]:
 )
 def _refused_by_model(subject: Subject) -> Iterator[Hit]:
     """An `effort` or a `thinking` that the model does not take, or not of this level or type."""
-    yield from shared.refused_effort(
-        subject, shared.value_at(subject.body_without_messages, "output_config.effort")
-    )
-    mode, known = shared.value_at(subject.body_without_messages, "thinking.type"), subject.facts.thinking
+    sent = subject.body_without_messages
+    yield from shared.refused_effort(subject, shared.value_at(sent, "output_config.effort"))
+    mode, known = shared.value_at(sent, "thinking.type"), subject.facts.thinking
     if known is None or mode not in ("enabled", "adaptive"):
         return
     # Models that only think when they see fit have a rule of their own for the other type:

@@ -66,7 +66,7 @@ from cardbox_cli.providers.anthropic.blocks import (
     results_first,
 )
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles
-from cardbox_cli.providers.tools import NO_ARGUMENTS, choice_for, copy_parameters, function_of, known
+from cardbox_cli.providers.tools import NO_ARGUMENTS, choice_for, compact, copy_parameters, function_of
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -153,10 +153,7 @@ class Anthropic(Provider):
 
     def renamed_calls(self, messages: Sequence[Message]) -> list[RenamedCall]:
         """Return the calls that are sent under other ids to any model."""
-        naming = CallNaming(lambda: conversation(messages, UNKNOWN_MODEL))
-        for _ in naming.renamed():
-            pass
-        return naming.changes
+        return make_ids_unique(list(conversation(messages, UNKNOWN_MODEL)))[1]
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
         blocks = list_at(body, "content")
@@ -256,9 +253,8 @@ def _convert_to_blocks(message: Message) -> Body:
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:
     """Return one text, or blocks if an original marks what to cache."""
-    blocks = [
-        block for content in contents for block in ensure_blocks(content) if kind(block) not in SYSTEM_BLOCKS
-    ]
+    every = (block for content in contents for block in ensure_blocks(content))
+    blocks = [block for block in every if kind(block) not in SYSTEM_BLOCKS]
     if all(is_text(block) and not block.get("cache_control") for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
     return [replace_id(block, block_id) for block in blocks]
@@ -279,12 +275,12 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     function = None if "input_schema" in tool else function_of(tool)
     if function is None:
         return tool
-    said = known(name=function.name, description=function.description, strict=function.strict)
-    return {**said, "input_schema": function.schema or NO_ARGUMENTS}
+    known = compact(name=function.name, description=function.description, strict=function.strict)
+    return {**known, "input_schema": function.schema or NO_ARGUMENTS}
 
 
-def _tool_choice(config: dict[str, Any], wanted: Any, has_tools: bool) -> dict[str, Any]:
-    choice = _choice(wanted)
+def _tool_choice(config: dict[str, Any], chosen: Any, has_tools: bool) -> dict[str, Any]:
+    choice = _choice(chosen)
     is_single = has_tools and config.get("parallel_tool_calls") is False
     if is_single and (choice or {}).get("type") != "none":
         choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
@@ -301,8 +297,8 @@ def _choice(choice: Any) -> dict[str, Any] | None:
 
 
 def _max_tokens(config: dict[str, Any]) -> int:
-    named = (config.get(key) for key in ("max_tokens", "max_completion_tokens"))
-    return next((number for number in named if type(number) is int), MAX_TOKENS)
+    limits = (config.get(key) for key in ("max_tokens", "max_completion_tokens"))
+    return next((number for number in limits if type(number) is int), MAX_TOKENS)
 
 
 def _output_config(config: dict[str, Any]) -> dict[str, Any]:

@@ -45,10 +45,8 @@ _NAMES = shared.NamePattern.up_to(128)
 # The types of tools that have no name: `BetaMCPToolsetParam`.
 _NAMELESS = ("mcp_toolset",)
 # Which blocks only one side may send.
-_SIDES = {
-    **dict.fromkeys((*THINKING_BLOCKS, "tool_use", "server_tool_use"), "assistant"),
-    "tool_result": "user",
-}
+_SIDES = dict.fromkeys((*THINKING_BLOCKS, "tool_use", "server_tool_use"), "assistant")
+_SIDES["tool_result"] = "user"
 
 # The blocks that a message may have, those of betas among them, and those that a tool's result may.
 _BLOCKS = frozenset(
@@ -168,12 +166,12 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 
 def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
     """Return what is wrong with the keys that a block needs, or None."""
-    for key, wanted in needs.items():
+    for key, value_type in needs.items():
         value = block.get(key)
         if key not in block or (value == "" and key in _IDS):
             return f"has no {key}"
-        if not isinstance(value, wanted):
-            return f"has {json_type(value)} as its {key}, and no {_KINDS[wanted]}"
+        if not isinstance(value, value_type):
+            return f"has {json_type(value)} as its {key}, and no {_KINDS[value_type]}"
     return None
 
 
@@ -192,9 +190,11 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 
 def _bytes_problem(source: dict[str, Any]) -> str | None:
-    data, said = text_at(source, "data") or "", source["media_type"]
-    shown = shared.image_format(data)
-    return shared.image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
+    data, media_type = text_at(source, "data") or "", source["media_type"]
+    actual = shared.image_format(data)
+    return shared.image_problem(data) or (
+        f"it is {actual}, and says {media_type}" if actual != media_type else None
+    )
 
 
 @_OWN.error("document-empty", source="Anthropic docs, PDF support", remedy="leave the document out")
@@ -255,17 +255,17 @@ def _cache_order(subject: Subject) -> Iterator[Hit]:
 def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
     """Return the blocks with `cache_control`, in the order of the cache, and their lifetimes."""
     request, sent = subject.request, subject.view(SentMessages)
-    found: list[tuple[RequestEntry | None, str]] = [
-        (None, each) for tool in subject.offered for each in _lifetimes(tool)
-    ]
+    lifetimes: list[tuple[RequestEntry | None, str]] = []
+    for tool in subject.offered:
+        lifetimes += [(None, each) for each in _lifetimes(tool)]
     for message in leading_system_messages(request, subject.facts):
         for block in ensure_list(message.body["content"]):
-            found += [(subject.place(message), each) for each in _lifetimes(block)]
+            lifetimes += [(subject.place(message), each) for each in _lifetimes(block)]
     if any(_lifetimes(block) for blocks in sent.blocks.values() for block, _ in blocks):
         for merged in sent.merged:
             for block, message in merged.blocks:
-                found += [(subject.place(message), each) for each in _lifetimes(block)]
-    return found
+                lifetimes += [(subject.place(message), each) for each in _lifetimes(block)]
+    return lifetimes
 
 
 def _lifetimes(block: Any) -> list[str]:
@@ -318,12 +318,10 @@ def _names(subject: Subject) -> Iterator[Hit]:
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     """A tool whose `input_schema` is not a schema of an object."""
     for number, tool in enumerate(subject.tools):
-        has_schema = isinstance(tool, dict) and "input_schema" in tool
-        if (
-            has_schema
-            and (problem := shared.schema_problem(tool["input_schema"], "input_schema")) is not None
-        ):
-            yield None, f"tool {number} {problem}"
+        if isinstance(tool, dict) and "input_schema" in tool:
+            problem = shared.schema_problem(tool["input_schema"], "input_schema")
+            if problem is not None:
+                yield None, f"tool {number} {problem}"
 
 
 @_OWN.error(

@@ -13,10 +13,7 @@ from cardbox_cli.providers.parts import Part, PartsAnswers
 
 # The reasons to stop in the middle of what a model says, or to keep it back.
 _LIMITS = ("max_tokens", "model_context_window_exceeded")
-_CUT_OFF = (
-    *_LIMITS,
-    *("content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use"),
-)
+_FAULTS = ("content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use")
 # What the body of an error has, and nothing else: its type is in a header.
 _OF_ERRORS = frozenset(("message", "Message", "__type"))
 
@@ -39,7 +36,7 @@ class BedrockAnswers(PartsAnswers):
 
     def cut_off(self, response: Body) -> str | None:
         reason = response.get("stopReason")
-        return reason if reason in _CUT_OFF else None
+        return reason if reason in (*_LIMITS, *_FAULTS) else None
 
     def error(self, value: Body) -> str | None:
         if not value.keys() <= _OF_ERRORS:

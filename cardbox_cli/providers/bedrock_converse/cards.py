@@ -53,8 +53,8 @@ class BedrockFiles(PartsFiles):
     parts_key = "content"
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        found = next((key for key in _OWN_KEYS if key in beside), None)
-        return None if found is None else f"{found!r} stands beside the messages"
+        own_key = next((key for key in _OWN_KEYS if key in beside), None)
+        return None if own_key is None else f"{own_key!r} stands beside the messages"
 
     def marks_message(self, message: Any) -> str | None:
         content = message.get("content") if isinstance(message, dict) else None

@@ -25,9 +25,8 @@ _OWN = Rules(_MESSAGES)
 _NAMES = shared.NamePattern.up_to(64)
 _BYTES = ("image", "document", "video", "audio")
 _OF_TOOLS = frozenset(("toolUse", "toolResult"))
-_SIDES = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user"} | dict.fromkeys(
-    _BYTES, "user"
-)
+_SIDES = dict.fromkeys(("toolResult", *_BYTES), "user")
+_SIDES |= {"toolUse": "assistant", "reasoningContent": "assistant"}
 # Letters and digits, blanks one at a time, hyphens, parentheses and brackets.
 _DOCUMENT_NAME = re.compile(r"[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
@@ -142,11 +141,8 @@ def _bytes(subject: Subject) -> Iterator[Hit]:
 @_OWN.error("tools-missing", source=_TOOLS, remedy="add the toolConfig with the tools that were called")
 def _tool_blocks_without_config(subject: Subject) -> Iterator[Hit]:
     """A logged request with blocks of tools and without `toolConfig`."""
-    if (
-        subject.logged is None
-        or not subject.logged.is_request
-        or subject.body_without_messages.get("toolConfig")
-    ):
+    is_request = subject.logged is not None and subject.logged.is_request
+    if not is_request or subject.body_without_messages.get("toolConfig"):
         return
     for entry, _, blocks in _messages(subject):
         if not _OF_TOOLS.isdisjoint(map(kind_of, blocks)):
@@ -179,9 +175,9 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
 @_OWN.error("tool-wanted-unknown", source=_TOOLS, remedy="add the tool's definition, or choose another")
 def _unknown_choice(subject: Subject) -> Iterator[Hit]:
     """A `toolChoice` that names a tool which is not among the tools."""
-    wanted = text_at(shared.value_at(subject.body_without_messages, "toolConfig.toolChoice.tool"), "name")
-    if wanted is not None and wanted not in {text_at(spec, "name") for spec in _specs(subject)}:
-        yield None, f"toolChoice wants {wanted!r}, which is not among the tools"
+    choice = text_at(shared.value_at(subject.body_without_messages, "toolConfig.toolChoice.tool"), "name")
+    if choice is not None and choice not in {text_at(spec, "name") for spec in _specs(subject)}:
+        yield None, f"toolChoice wants {choice!r}, which is not among the tools"
 
 
 RULES = (

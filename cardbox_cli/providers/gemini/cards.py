@@ -129,8 +129,8 @@ class GeminiFiles(PartsFiles):
         return [{"text": parts}] if isinstance(parts, str) else _parts(parts)
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        found = next((key for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None)
-        return None if found is None else f"{found!r} stands beside the messages"
+        own_key = next((key for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None)
+        return None if own_key is None else f"{own_key!r} stands beside the messages"
 
     def marks_message(self, message: Any) -> str | None:
         return "a message has 'parts'" if is_content(_alone(message) or message) else None
@@ -181,9 +181,9 @@ def _name_results(messages: Iterable[Body]) -> Iterator[Body]:
 
 
 def _generation(given: Mapping[str, Any]) -> dict[str, Any]:
-    named = {key: _NAMES.get(camel_key(key)) for key in given}
-    config = {name: given[key] for key, name in named.items() if name is not None}
-    rest = {key: given[key] for key, name in named.items() if name is None}
+    names = {key: _NAMES.get(camel_key(key)) for key in given}
+    config = {name: given[key] for key, name in names.items() if name is not None}
+    rest = {key: given[key] for key, name in names.items() if name is None}
     return {**config, **({"generationConfig": rest} if rest else {})}
 
 

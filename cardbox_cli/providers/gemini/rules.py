@@ -140,9 +140,8 @@ def _repeated_settings(subject: Subject) -> Iterator[Hit]:
 
 
 def _calling(subject: Subject) -> dict[str, Any]:
-    return _camel(
-        _camel(_camel(subject.body_without_messages).get("toolConfig")).get("functionCallingConfig")
-    )
+    config = _camel(_camel(subject.body_without_messages).get("toolConfig"))
+    return _camel(config.get("functionCallingConfig"))
 
 
 def _declared(subject: Subject) -> list[Any]:
@@ -231,10 +230,8 @@ def _data_problem(inline: Any) -> str | None:
 def _first_call(subject: Subject) -> Iterator[Hit]:
     """A logged conversation that begins with a function call: a call follows the user."""
     for entry, content in subject.logged_messages[:1]:
-        calls = (
-            part for part in list_at(content, "parts") if get_either_case(part, "functionCall") is not None
-        )
-        if text_at(content, "role") == "model" and any(calls):
+        calls = (get_either_case(part, "functionCall") for part in list_at(content, "parts"))
+        if text_at(content, "role") == "model" and any(call is not None for call in calls):
             yield entry, "a function is called before the user has said anything"
 
 

@@ -79,8 +79,8 @@ class OpenAIFiles(MessageFiles):
         parts = message.get("content")
         if not isinstance(parts, list):
             return None
-        found = next((name for name in map(kind, parts) if name in _OWN_PARTS), None)
-        return None if found is None else f"a part is of type {found!r}"
+        own_part = next((name for name in map(kind, parts) if name in _OWN_PARTS), None)
+        return None if own_part is None else f"a part is of type {own_part!r}"
 
     def draft(self, message: Any) -> list[CardDraft]:
         return [card_of_message(message)]

@@ -171,8 +171,8 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 def _refused_parts(subject: Subject, part_type: str, what: str, is_taken: bool | None) -> Iterator[Hit]:
     if is_taken is False:
-        found = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
-        yield from ((entry, f"{subject.request.model} takes no {what}") for entry in found.values())
+        entries = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
+        yield from ((entry, f"{subject.request.model} takes no {what}") for entry in entries.values())
 
 
 @RULES.error(

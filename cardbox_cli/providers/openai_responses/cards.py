@@ -110,19 +110,19 @@ class ResponsesFiles(MessageFiles):
         content = message.get("content")
         if not isinstance(content, list):
             return None
-        found = next((name for name in map(kind, content) if name in _OWN_PARTS), None)
-        return None if found is None else f"a part is of type {found!r}"
+        own_part = next((name for name in map(kind, content) if name in _OWN_PARTS), None)
+        return None if own_part is None else f"a part is of type {own_part!r}"
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        given = beside.get(_INPUT)
-        if "messages" in beside or given is None:
+        items = beside.get(_INPUT)
+        if "messages" in beside or items is None:
             return None
-        if not isinstance(given, str) and (any(map(_is_chat, given)) or not all(map(_is_item, given))):
+        if not isinstance(items, str) and (any(map(_is_chat, items)) or not all(map(_is_item, items))):
             return None
         owned = (key for key, is_own in _OWN_VALUES.items() if key in beside and is_own(beside[key]))
-        found = next((key for key in _OWN_KEYS if key in beside), None) or next(owned, None)
-        if found is not None:
-            return f"{found!r} stands beside 'input'"
+        own_key = next((key for key in _OWN_KEYS if key in beside), None) or next(owned, None)
+        if own_key is not None:
+            return f"{own_key!r} stands beside 'input'"
         return "'input' stands beside 'model'" if isinstance(beside.get("model"), str) else None
 
     def problem(self, message: Any) -> str | None:
@@ -132,9 +132,7 @@ class ResponsesFiles(MessageFiles):
             return next(filter(None, map(self.problem, run)), None)
         name = kind_of(message)
         if not name or _is_chat(message):
-            return (
-                "an item has a type, or a role of OpenAI's Responses, and is no message of chat completions"
-            )
+            return "an item has a type or a role of OpenAI's Responses, and is not a chat completions message"
         if name == "message" and text_at(message, "role") not in _ROLES:
             return f"the role {message.get('role')!r} is none of OpenAI's: roles are {', '.join(_ROLES)}"
         return None
@@ -191,13 +189,11 @@ class ResponsesFiles(MessageFiles):
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Any]]:
         """Return the instructions, and the items; a text that is the whole input is returned as it is."""
         prompts = [card for card in cards if self._is_prompt(card)]
-        kept = sources.envelope(prompts[0], NAME, sources.MESSAGE) if len(prompts) == 1 else None
+        envelope = sources.envelope(prompts[0], NAME, sources.MESSAGE) if len(prompts) == 1 else None
         texts = [card_text(card.content) for card in prompts]
-        beside = kept or ({_INSTRUCTIONS: "\n\n".join(texts)} if texts else {})
-        sent = (
-            card for card in answering(cards) if not self._is_prompt(card) and never_a_message(card) is None
-        )
-        return beside, self._items(sent)
+        beside = envelope or ({_INSTRUCTIONS: "\n\n".join(texts)} if texts else {})
+        others = (card for card in answering(cards) if not self._is_prompt(card))
+        return beside, self._items(card for card in others if never_a_message(card) is None)
 
     def _is_prompt(self, card: Card) -> bool:
         if never_a_message(card) is not None or role_of(card) != "system":
@@ -233,12 +229,12 @@ def _reasoning(value: dict[str, Any]) -> dict[str, Any]:
 def _text(value: dict[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     rest = dict(value)
-    wanted = rest.pop("format", None)
-    if text_at(wanted, "type") == "json_schema":
-        schema = {key: each for key, each in wanted.items() if key != "type"}
+    answer_format = rest.pop("format", None)
+    if text_at(answer_format, "type") == "json_schema":
+        schema = {key: each for key, each in answer_format.items() if key != "type"}
         config["response_format"] = {"type": "json_schema", "json_schema": schema}
-    elif wanted is not None:
-        config["response_format"] = wanted
+    elif answer_format is not None:
+        config["response_format"] = answer_format
     if "verbosity" in rest:
         config["verbosity"] = rest.pop("verbosity")
     return {**config, **({"text": rest} if rest else {})}

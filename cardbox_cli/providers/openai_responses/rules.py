@@ -79,9 +79,8 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 @_REQUESTS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
     """`conversation` together with `previous_response_id`."""
-    return shared.both_set(
-        subject.body_without_messages, [("conversation", "previous_response_id")], is_set=bool
-    )
+    pairs = [("conversation", "previous_response_id")]
+    return shared.both_set(subject.body_without_messages, pairs, is_set=bool)
 
 
 @_REQUESTS.error("schema-name-invalid", source=f"{_REFERENCE}: text", remedy="name the schema")
@@ -117,8 +116,8 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     """An answer of the format `json_object` if the input does not contain the word JSON."""
     if text_at(shared.value_at(subject.body_without_messages, "text.format"), "type") != "json_object":
         return
-    said = (str(message.body.get("content")) for message in subject.request.messages)
-    yield from shared.json_unsaid(said, "the format")
+    texts = (str(message.body.get("content")) for message in subject.request.messages)
+    yield from shared.json_unsaid(texts, "the format")
 
 
 @_REQUESTS.error(
