@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -95,14 +95,10 @@ class _Times(msgspec.Struct):
     deleted_at: datetime | None
 
 
-class _ContentHolder(msgspec.Struct):
-    content: StoredContent
-
-
 def _content_of(values: dict[str, Any]) -> StoredContent:
     """Return the content of a row. An object of an unknown class stays a dict; other JSON goes into one."""
     try:
-        return msgspec.convert(values, _ContentHolder).content
+        return cast(StoredContent, msgspec.convert(values["content"], StoredContent))
     except msgspec.ValidationError:
         stored = values["content"]
         return stored if isinstance(stored, dict) else {"__type__": None, "data": stored}
@@ -180,10 +176,7 @@ _SET_BY_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at
 
 
 def draft_from_mapping(data: Any) -> CardDraft:
-    """Convert the JSON of a card, as `cbx card show -o json` prints it, to a draft.
-
-    Raises InvalidCard for an unknown key, and for the old name `meta`.
-    """
+    """Convert the JSON of a card, as `cbx card show -o json` prints it, to a draft. Raises InvalidCard."""
     if not isinstance(data, dict):
         raise InvalidCard("a card must be a JSON object")
     _refuse_unknown_keys(data)
@@ -282,8 +275,7 @@ def check_draft(draft: CardDraft) -> None:
 
 def card_text(content: StoredContent) -> str:
     """Return the plain text of a content: its text, otherwise its JSON without the class name."""
-    text_of = _TEXT_OF.get(type(content), _json_text)
-    return text_of(content)
+    return _TEXT_OF.get(type(content), _json_text)(content)
 
 
 def _json_text(content: Any) -> str:

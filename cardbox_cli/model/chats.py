@@ -103,8 +103,6 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Data by which a search ranks an archived context."""
-
     context_id: str
     title: str | None
     reason: str | None

@@ -56,14 +56,10 @@ class FieldSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FieldsSchemaContent(_Content, frozen=True):
-    """Fields that a result must contain."""
-
     fields: list[FieldSchema]
 
 
 class ToolContent(_Content, frozen=True):
-    """Tool definitions, as the request's `tools`."""
-
     tools: list[dict[str, Any]]
 
 
@@ -96,8 +92,6 @@ class ToolResultContent(_Content, frozen=True):
 
 
 class PreviewImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A small picture that represents a file."""
-
     uri: str
     content_type: str | UnsetType | None = UNSET
     width: int | UnsetType | None = UNSET

@@ -154,10 +154,10 @@ def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
 
 
 def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
-    """Compare two boxes, `found` being the comparison of their ids, with the cards and states in `known`.
+    """Compare two boxes, `ids` being the comparison of their ids, with the cards and states in `known`.
 
-    A removed and an added card count as one *changed* card if one was edited from the other. Cards at
-    the same position with the same type and role count as changed, too.
+    A removed and an added card count as one *changed* card if one was edited from the other. Cards at the
+    same position with the same type and role count as changed, too.
     """
     old = {place: slot_of(place, a.card_ids, known) for place in ids.removed}
     new = {place: slot_of(place, b.card_ids, known) for place in ids.added}
@@ -314,7 +314,6 @@ def _absorb_blanks(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
 
 
 def _spans(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
-    """Yield the common and the different parts of the sequences, alternately."""
     for is_same, group in groupby(_steps(old, new), key=lambda span: span[0]):
         _, ones, others = zip(*group, strict=True)
         yield is_same, list(chain.from_iterable(ones)), list(chain.from_iterable(others))
@@ -344,7 +343,6 @@ def _changed_pieces(old: str, new: str) -> list[TextPart]:
 
 
 def _merge_changes(pieces: Iterable[TextPart]) -> list[TextPart]:
-    """Return `pieces` with adjacent changes merged into one removed and one added part."""
     merged: list[TextPart] = []
     for is_same, group in groupby(pieces, key=lambda piece: piece.kind == "same"):
         run = list(group)
@@ -365,5 +363,4 @@ def _abridged(text: str, follows_a_change: bool, precedes_a_change: bool) -> str
 
 
 def _beginning(text: str) -> str:
-    lines = text.split("\n", _CONTEXT_LINES)[:_CONTEXT_LINES]
-    return "\n".join(lines)[:_CONTEXT_CHARACTERS]
+    return "\n".join(text.split("\n", _CONTEXT_LINES)[:_CONTEXT_LINES])[:_CONTEXT_CHARACTERS]

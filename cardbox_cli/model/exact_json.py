@@ -125,8 +125,6 @@ _EXPONENT_OR_NONE = re.compile("[en]")
 
 
 class _Check:
-    """Check of one value, with the total growth of its numbers."""
-
     def __init__(self) -> None:
         self._growth = 0
 
@@ -271,7 +269,6 @@ def canonical(text: bytes) -> bytes:
 
 
 def canonical_of_simple(value: Any) -> bytes:
-    """Return the canonical form of a value that `is_simple`."""
     return _sorted_encoder.encode(value)
 
 
@@ -283,10 +280,7 @@ def canonical_text(value: Any) -> str:
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Return whether two storable values have the same canonical form.
-
-    Python's `==` also equates True and 1, and 1.0 and 1.
-    """
+    """Return whether two storable values have one canonical form. Unlike for `==`, True, 1 and 1.0 differ."""
     # Most compared values have equal JSON, which settles it.
     if _sorted_encoder.encode(one) == _sorted_encoder.encode(other):
         return True
@@ -296,7 +290,7 @@ def are_equal(one: Any, other: Any) -> bool:
 def _are_same(one: Any, other: Any) -> bool:
     kind = type(one)
     if kind in _NUMBERS and type(other) in _NUMBERS:
-        return _format_number(one) == _format_number(other)
+        return canonical(_encoder.encode(one)) == canonical(_encoder.encode(other))
     if kind is not type(other):
         return False
     if kind is dict:
@@ -306,10 +300,6 @@ def _are_same(one: Any, other: Any) -> bool:
     if kind is list:
         return len(one) == len(other) and all(map(_are_same, one, other))
     return bool(one == other)
-
-
-def _format_number(number: Any) -> bytes:
-    return canonical(_encoder.encode(number))
 
 
 _NUMBERS = (int, float, Decimal)
@@ -396,8 +386,7 @@ reader = json.JSONDecoder(parse_float=parse_number, parse_int=parse_integer)
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        twice = next(key for key, count in counts.items() if count > 1)
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"an object has the key {twice[:80]!r} twice")
     return values
 

@@ -71,10 +71,7 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the roster: an agent, its profile and its pool of workers.
-
-    `status` is the roster's, active or not; the agent's state is in its head.
-    """
+    """An entry of the roster. `status` is the roster's, active or not; the agent's state is in its head."""
 
     agent_id: str
     profile_box_id: str
@@ -144,12 +141,10 @@ def is_subject_token(text: str) -> bool:
 
 
 def check_agent_id(agent_id: str) -> None:
-    """Raise InvalidInput for an invalid agent id."""
     _check_token(agent_id, "agent id", "researcher-1; agents cannot have ids such as sys.operator")
 
 
 def check_worker_target(worker_target: str) -> None:
-    """Raise InvalidInput for an invalid name of a pool of workers."""
     _check_token(worker_target, "worker target", "worker_generic; the default is that of the profile")
 
 
@@ -189,7 +184,6 @@ def check_tool(tool: Tool) -> None:
 
 
 def check_tool_name(name: str) -> None:
-    """Raise InvalidInput for an invalid name of a tool."""
     if not _TOOL_NAME.fullmatch(name):
         raise InvalidInput(
             f"the tool name {short_repr(name)} must be 1 to 64 letters, digits, '_' and '-'",
@@ -256,7 +250,8 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_token(project_id: str) -> str:
     """Return a new token of a project: `cbx.PROJECT.SECRET`, both parts in URL-safe base64."""
-    return f"{_PREFIX}.{_encode(project_id.encode())}.{_encode(secrets.token_bytes(_SECRET_BYTES))}"
+    project = base64.urlsafe_b64encode(project_id.encode()).rstrip(b"=").decode()
+    return f"{_PREFIX}.{project}.{secrets.token_urlsafe(_SECRET_BYTES)}"
 
 
 def token_project(token: str) -> str | None:
@@ -274,10 +269,6 @@ def token_project(token: str) -> str | None:
 def token_hash(token: str) -> bytes:
     """Return the stored form of a token: its SHA-256, 32 bytes."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-
-
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _decode(text: str) -> bytes:

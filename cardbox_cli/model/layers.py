@@ -84,10 +84,7 @@ def find_process(named: Any) -> Process:
 
 
 class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers requested by name: with a text, or to be collected.
-
-    `knowledge` has the words to search for, `knowledge_boxes` the boxes for that search.
-    """
+    """Layers requested by name. `knowledge` has the words to search for in the `knowledge_boxes`."""
 
     texts: Mapping[str, str] = {}
     to_collect: frozenset[str] = frozenset()
@@ -104,7 +101,6 @@ def is_layer(name: str) -> bool:
 
 
 def check_layer(name: str) -> None:
-    """Raise InvalidInput for a name that no layer can have."""
     if not is_layer(name):
         raise InvalidInput(
             f"{name!r} is not a layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",

@@ -25,10 +25,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item. `number` is its position in the complete list, from 1.
-
-    `card_id` is the card with its current state, `first_card_id` its first card.
-    """
+    """An item. `number` is its position in the list, from 1; `card_id` is the card with its current state."""
 
     number: int
     text: str

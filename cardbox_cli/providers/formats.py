@@ -9,13 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.providers.registry import (
-    DEFAULT,
-    PROVIDERS,
-    provider_for,
-    provider_for_model,
-    provider_named,
-)
+from cardbox_cli.providers import registry
 from cardbox_cli.text.escaping import INDENT, indent_lines, join_lines
 
 if TYPE_CHECKING:
@@ -29,12 +23,12 @@ TEXT = "text"
 
 
 def format_names() -> tuple[str, ...]:
-    return (*PROVIDERS, TEXT)
+    return (*registry.PROVIDERS, TEXT)
 
 
 def provider_of(format: str) -> "Provider":
     """Return the provider whose messages a format is made of."""
-    return provider_named(DEFAULT if format == TEXT else format)
+    return registry.provider_named(registry.DEFAULT if format == TEXT else format)
 
 
 def other_provider_note(model: str | None, format: str) -> str | None:
@@ -42,13 +36,12 @@ def other_provider_note(model: str | None, format: str) -> str | None:
 
     A name such as `anthropic/claude-opus-4-5` is that of a host, which serves the models of many.
     """
-    name = provider_for_model(model)
-    if format != DEFAULT or name == DEFAULT or "/" in (model or ""):
+    name = registry.provider_for_model(model)
+    if format != registry.DEFAULT or name == registry.DEFAULT or "/" in (model or ""):
         return None
-    return (
-        f"the model {model!r} is {provider_named(name).title}'s, and this body is in the format {format}: "
-        f"--format {name} makes its own"
-    )
+    title = registry.provider_named(name).title
+    note = f"the model {model!r} is {title}'s, and this body is in the format {format}"
+    return f"{note}: --format {name} makes its own"
 
 
 def encoder_of(format: str) -> "Encode":
@@ -76,15 +69,12 @@ def sent_by_any(request: "Request", format: str) -> list[bytes]:
 
 
 def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) -> "list[LintFinding]":
-    """Return the findings of the rules of the model's provider for the request that the cards of boxes make.
-
-    `model` defaults to the one that the profile names.
-    """
+    """Return the lint's findings for the request of these cards; `model` defaults to the profile's."""
     # The rules take a while to load.
     from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.context.request import ComposeOptions, request_of
 
-    provider = provider_named(provider_for(entries, model))
+    provider = registry.provider_named(registry.provider_for(entries, model))
     request = request_of(entries, ComposeOptions(model=model), encode=provider.encode)
     return lint(entries, request, provider)
 

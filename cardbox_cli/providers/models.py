@@ -128,15 +128,11 @@ def provider_of_model(model: str | None) -> str | None:
 
 
 def facts_of(model: str | None) -> ModelFacts:
-    """Return the facts about a model.
-
-    Raises InvalidInput if the file of CBX_MODELS cannot be read or has a mistake in it.
-    """
+    """Return the facts about a model. Raises InvalidInput for an unreadable or invalid file of CBX_MODELS."""
     return UNKNOWN_MODEL if model is None else _facts_of(model, MODELS.text())
 
 
 def window(model: str | None) -> int | None:
-    """Return how many tokens a model holds, None if that is not known."""
     return facts_of(model).window
 
 

@@ -62,10 +62,7 @@ class AnsweredCall(NamedTuple):
 
 
 class _TypedPart(NamedTuple):
-    """A part, the type and the text of its card, and the call that it is or answers.
-
-    `is_exact`: the card's fields make exactly this part.
-    """
+    """A part with the type and text of its card, and its call. `is_exact`: the card makes just this part."""
 
     type: str
     part: Part
@@ -115,10 +112,7 @@ class PartsProvider(Provider):
 
     @abstractmethod
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
-        """Convert a message in the chat form to parts; what the format lacks becomes text.
-
-        `failed`: it is the result of a tool that failed.
-        """
+        """Convert a message in the chat form to parts. What the format lacks becomes text."""
 
     def is_failed_result(self, part: Part) -> bool:
         return False
@@ -221,7 +215,6 @@ class PartsProvider(Provider):
         return parts if is_own and isinstance(parts, list) else None
 
     def standard_parts(self, card: AnyCard) -> list[Part]:
-        """Return the parts that a card's own fields make."""
         if card.type in OF_ONE_FORMAT:
             return []
         body, answered = self.chat_body(card), answered_call(card)
@@ -250,8 +243,7 @@ class PartsProvider(Provider):
             return nothing
         parts = self.parts_of(card)
         if not parts:
-            reason = f"nothing that {self.parts_title} would take: empty, or of another format alone"
-            return NoMessage(reason)
+            return NoMessage(f"nothing that {self.parts_title} would take: empty, or of another format alone")
         return {"role": speakers.role_of(card), "content": parts}
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
@@ -288,7 +280,6 @@ class PartsProvider(Provider):
         return msgspec.structs.replace(message, body={**message.body, "content": parts})
 
     def system_parts(self, request: Request) -> list[Part]:
-        """Return the parts of the system text, in its order."""
         return [
             part
             for message in self.split_messages(request.messages)
@@ -347,7 +338,7 @@ class PartsProvider(Provider):
         own = ("name",) * (is_result and is_said) + ("refusal",) * self.has_refusals
         yield from unsent_of_message(body, own)
         if any(not self.sends_other_call(call) for call in other_calls(body.get("tool_calls"))):
-            yield "a tool call that is no function's is sent as text"
+            yield "a tool call that is not a function's is sent as text"
         if self._is_sent_as_text(card, body):
             yield lost_result(card)
         for part in list_at(body, "content"):
@@ -421,9 +412,6 @@ class PartsFiles(MessageFiles):
     parts_key: str
     assistant = "assistant"
     alone_key = ""
-
-    def __init__(self, provider: PartsProvider) -> None:
-        self.provider = provider
 
     def system_value(self, parts: list[Part]) -> Any:
         return parts
@@ -506,9 +494,6 @@ class PartsAnswers(AnswerReader):
     provider: PartsProvider
     parts_key: str
 
-    def __init__(self, provider: PartsProvider) -> None:
-        self.provider = provider
-
     @abstractmethod
     def is_call(self, part: Part) -> bool:
         """Return whether a part is a call of a client's tool, well-formed or not."""
@@ -526,7 +511,7 @@ class PartsAnswers(AnswerReader):
         """Return the cards of a message; they keep what the next request needs, such as signatures."""
         parts = message.get(self.parts_key) or []
         if not isinstance(parts, list):
-            raise MalformedAnswer(f"the {self.parts_key!r} of the answer are no list")
+            raise MalformedAnswer(f"the {self.parts_key!r} of the answer is not a list")
         places = [place for place, part in enumerate(parts) if self.is_call(part)]
         original_ids = [self.call_id(parts[place]) for place in places]
         ids = own_ids([each if isinstance(each, str) else "" for each in original_ids])
@@ -534,6 +519,6 @@ class PartsAnswers(AnswerReader):
         for place, call_id in zip(places, ids, strict=True):
             renamed[place] = self.replace_id(parts[place], call_id)
             if called_function(self.provider.call(renamed[place])) is None:
-                what = "is no call of a function: it needs a name, and arguments"
+                what = "is not a call of a function: it needs a name, and arguments"
                 raise MalformedAnswer(f"{self.parts_key}[{place}] {what}")
         return self.provider.draft_parts("assistant", renamed)

@@ -210,7 +210,7 @@ CITED = {"type": "text", "text": "a", "citations": [{"type": "char_location", "c
         ("openai", {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
          ["the key 'cache_control' of a part of type 'text' is not sent"]),
         ("openai", {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]},
-         ["a tool call that is no function's is sent as text"]),
+         ["a tool call that is not a function's is sent as text"]),
         ("openai", {"role": "user", "content": [{"type": "text", "text": "a"}, FILE]}, ["a part of type 'file' is sent as text"]),
         ("openai", {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://h/p", "detail": "low"}}]},
          ["the 'detail' of an image is not sent"]),

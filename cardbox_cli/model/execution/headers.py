@@ -18,8 +18,6 @@ _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """Position of a turn: its depth, its trace and its parent."""
-
     depth: int
     trace_id: str | None
     parent_agent_id: str | None = None
@@ -41,7 +39,6 @@ def canonical_trace_id(text: str) -> str | None:
 
 
 def new_traceparent(trace_id: str) -> str:
-    """Return a header for a new span of this trace."""
     return f"00-{trace_id}-{new_trace_id()[-16:]}-01"
 
 

@@ -54,7 +54,6 @@ def missing_fields(required: Sequence[str], content: StoredContent) -> list[str]
 
 
 def missing_fields_message(missing: Sequence[str]) -> str:
-    """Format a message that names the fields that a deliverable lacks."""
     names = ", ".join(map(repr, missing))
     return f"the deliverable lacks the field{'s' * (len(missing) > 1)} {names}"
 

@@ -28,8 +28,6 @@ class ProfileCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeadState(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of an agent's head that matter for a dispatch."""
-
     status: str
     turn_epoch: int
     active_agent_turn_id: str | None
@@ -186,8 +184,6 @@ LossKind = Literal["dangling", "deleted", "expired"]
 
 
 class TurnPlace(msgspec.Struct, frozen=True):
-    """A turn and the agent that runs it."""
-
     agent_turn_id: str
     agent_id: str
 
@@ -301,7 +297,6 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_own(self) -> bool:
-        """Return whether cbx manages the batch."""
         return self.table == "cbx.batches"
 
 
@@ -324,8 +319,6 @@ class AwaitedCall(msgspec.Struct, frozen=True):
 
 
 class BoxWriter(msgspec.Struct, frozen=True):
-    """An active turn that writes to a box."""
-
     box_id: str
     agent_id: str
     agent_turn_id: str

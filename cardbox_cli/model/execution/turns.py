@@ -85,7 +85,6 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         return self.fence_at(self.turn_epoch)
 
     def fence_at(self, turn_epoch: int) -> Fence:
-        """Return the fence of the active turn at another epoch."""
         return Fence(self.agent_id, self.active_agent_turn_id or "", turn_epoch)
 
 
@@ -436,5 +435,4 @@ def find_failure_log(logs: Sequence[LogTail], last_step_id: str | None) -> LogTa
 
 
 def last_lines(text: str, most: int = 10) -> list[str]:
-    """Return the last non-blank lines of a text, at most `most`."""
     return [line for line in text.rstrip().split("\n") if line.strip()][-most:]

@@ -25,8 +25,6 @@ class FilePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DocumentProblem:
-    """A problem: the path of the value, a message, and its position in the file."""
-
     where: ValuePath
     message: str
     mark: FilePosition | None = None

@@ -257,7 +257,6 @@ def _warn_of_role(kind: str, role: str) -> Iterator[str]:
 
 
 def _warn_of_metadata(metadata: CardMetadata) -> Iterator[str]:
-    """Yield warnings about keys that recipes do not need."""
     for key in metadata.model_extra or {}:
         if key in _FIELDS_OF_PACKING:
             yield f"card_metadata.{key} is ignored: packing writes it"
@@ -311,7 +310,7 @@ _TYPES: dict[ArgumentType, tuple[str, Callable[[object], bool]]] = {
 
 
 def _problem_of_value(value: object, type_name: ArgumentType) -> str | None:
-    """Return what is wrong with `value` as an argument of the type `wanted`, or None."""
+    """Return what is wrong with `value` as an argument of this type, or None."""
     expected, fits = _TYPES[type_name]
     if fits(value):
         return None

@@ -156,7 +156,6 @@ class _YamlReader:
         self.problems.append(DocumentProblem(where, message, _mark(event)))
 
     def _skip(self, where: ValuePath) -> None:
-        """Skip the next key or value."""
         before = len(self.problems)
         self._value((*where, ""))
         del self.problems[before:]

@@ -16,8 +16,6 @@ _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 
 class AnthropicAnswers(AnswerReader):
-    """Reader of Anthropic's responses, which are messages with the reason for their end."""
-
     limits = _CUT_OFF
 
     def is_response(self, value: Body) -> bool:
@@ -44,6 +42,6 @@ class AnthropicAnswers(AnswerReader):
         for place, call_id in zip(places, ids, strict=True):
             blocks[place] = {**blocks[place], "id": call_id}
             if not is_call(blocks[place]):
-                what = "is no call: it needs a name, and an object as its input"
+                what = "is not a call: it needs a name, and an object as its input"
                 raise MalformedAnswer(f"content[{place}] {what}")
         return AnthropicFiles(self.provider).content_cards("assistant", blocks, NAME)

@@ -111,8 +111,7 @@ def block_of_call(call: Any) -> Block:
     if (function := called_function(call)) is None:
         return text_part(f"[tool call: {exact_json.encode(call).decode()}]")
     call_id, name = text_at(call, "id") or block_id(""), text_at(function, "name") or ""
-    arguments = input_of(function.get("arguments"))
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": input_of(function.get("arguments"))}
 
 
 def block_id(call_id: str) -> str:
@@ -214,17 +213,13 @@ def _result_block(card: AnyCard, body: Body, provider: Provider) -> Block:
 
 
 def is_sent_as_text(card: AnyCard, body: Body) -> bool:
-    """Return whether a card is a result that is sent as text: it has no id, or its call is sent as text.
-
-    OpenAI's older functions have no ids, which a tool_result needs.
-    """
+    """Return whether a card is a result that is sent as text: it has no id, or its call is sent as text."""
     if body["role"] not in ("tool", "function"):
         return False
     return not text_at(body, "tool_call_id") or answered_call(card) is not None
 
 
 def leading_system_messages(request: Request, facts: ModelFacts) -> Iterator[Message]:
-    """Yield the system text that is sent before all messages."""
     return (message for is_top, message in place_system_text(request.messages, facts) if is_top)
 
 
@@ -251,15 +246,12 @@ def place_system_text(messages: Iterable[Message], facts: ModelFacts) -> Iterato
 
 
 def results_first(block: Any) -> bool:
-    """Return the key by which the blocks of a user's message are sorted."""
+    """Return the sort key of a block of a user's message."""
     return kind(block) != "tool_result"
 
 
 def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return another id for each of these that Anthropic refuses.
-
-    All ids still differ: a number follows an id that another call has.
-    """
+    """Return an allowed id, unlike all others, for each of these ids that Anthropic refuses."""
     every = {call_id: block_id(call_id) for call_id in ids}
     others = {call_id: allowed for call_id, allowed in every.items() if allowed != call_id}
     taken = every.keys() - others.keys()
@@ -275,7 +267,7 @@ def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
-    """Yield the ids of the calls of client's tools among blocks, and those that results answer."""
+    """Yield the ids of calls of client's tools, and those that results answer."""
     for block in blocks:
         key = _key(block)
         if key is not None:

@@ -51,7 +51,7 @@ class AnthropicFiles(MessageFiles):
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
         if _SYSTEM in beside:
-            return f"{_SYSTEM!r} stands beside the messages"
+            return f"{_SYSTEM!r} is next to the messages"
         if any(isinstance(tool, dict) and "input_schema" in tool for tool in list_of(beside.get("tools"))):
             return "a tool has an 'input_schema'"
         # What a gateway serves in another format has the name of whose model it is before that of the model.
@@ -171,8 +171,7 @@ def restore_ids(message: Body, others: Mapping[str, str]) -> Body:
 
 
 def _is_prompt(card: Card) -> bool:
-    is_system = never_a_message(card) is None and speakers.role_of(card) == _SYSTEM
-    return is_system and _envelope(card) is None
+    return never_a_message(card) is None and speakers.role_of(card) == _SYSTEM and _envelope(card) is None
 
 
 def _envelope(card: Card) -> Body | None:

@@ -142,7 +142,7 @@ def _late(subject: Subject) -> Iterator[Hit]:
         )
         if index_of_thinking is not None and not any(map(is_of_server, message.kinds[:index_of_thinking])):
             before = message.kinds[0] or "strange"
-            yield sent.place_in(message, index_of_thinking), f"thinking stands behind a {before} block"
+            yield sent.place_in(message, index_of_thinking), f"thinking follows a {before} block"
 
 
 def _torn(subject: Subject) -> Iterator[Hit]:

@@ -128,8 +128,7 @@ class Anthropic(Provider):
         return body
 
     def keeps_failure(self, card: AnyCard) -> bool:
-        blocks = ensure_list(own_blocks(card))
-        return any(is_result(block) and block.get("is_error") for block in blocks)
+        return any(is_result(block) and block.get("is_error") for block in ensure_list(own_blocks(card)))
 
     def members(self, request: Request) -> Members:
         """Yield the JSON body of a request, without a model if none is known.
@@ -199,8 +198,7 @@ class Anthropic(Provider):
     def losses_to_chat(self, card: Card) -> Iterator[str]:
         if sources.FORMAT in card.metadata and card.metadata[sources.FORMAT] not in FORMATS:
             return  # another's, which says itself what gets lost
-        around = card.metadata.get(sources.MESSAGE)
-        yield from _unsent("the message's", around, ("role", "content"))
+        yield from _unsent("the message's", card.metadata.get(sources.MESSAGE), ("role", "content"))
         if card.type == REASONING:
             yield "thinking is left out"
         elif card.type == ASIDE:
@@ -221,7 +219,7 @@ class Anthropic(Provider):
             yield lost_result(card)
         yield from unsent_of_message(body, ("name",) if is_result_body and is_said else ())
         if not are_functions(body.get("tool_calls")):
-            yield "a tool call that is no function's is sent as text"
+            yield "a tool call that is not a function's is sent as text"
         for part in list_at(body, "content"):
             [block] = blocks_of_content([part])
             yield from unsent_keys(part)

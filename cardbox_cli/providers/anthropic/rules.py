@@ -14,16 +14,7 @@ from cardbox_cli.context.lint import card_rules
 from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import (
-    RAW,
-    arguments_of,
-    ensure_list,
-    is_text,
-    kind,
-    list_at,
-    text_at,
-    tool_name,
-)
+from cardbox_cli.context.parts import RAW, arguments_of, is_text, kind, list_at, text_at, tool_name
 from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.providers.anthropic import model_rules
@@ -69,7 +60,7 @@ _NEEDS: dict[str, dict[str, type]] = {
     "redacted_thinking": {"data": str},
 }
 _IDS = ("id", "tool_use_id")
-_KINDS: dict[type, str] = {str: "text", dict: "object"}
+_KINDS: dict[type, str] = {str: "a text", dict: "an object"}
 
 _MESSAGES = "Anthropic API reference, Create a Message: messages"
 _TOOL_USE = "Anthropic docs, Handle tool calls"
@@ -104,8 +95,7 @@ def _prefill(subject: Subject) -> Iterator[Hit]:
         return
     model = subject.request.model
     if subject.facts.prefill is False:
-        words = f"{model} does not go on with an assistant's message, which is the last"
-        yield sent.place_in(last, -1), words
+        yield sent.place_in(last, -1), f"{model} does not continue an assistant's message, which is the last"
     elif is_thinking_on(subject):
         yield sent.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
 
@@ -121,14 +111,14 @@ def _trailing_space(subject: Subject) -> Iterator[Hit]:
             yield sent.place_in(last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
 
 
-@_OWN.error("block-on-wrong-side", remedy="write the card anew with the role that its blocks have")
+@_OWN.error("block-on-wrong-side", remedy="write the card again with the role that its blocks have")
 def _wrong_sides(subject: Subject) -> Iterator[Hit]:
     """A tool call or thinking of the user, or a tool result of the assistant."""
     for name, side in _SIDES.items():
         for _, message in subject.view(SentMessages).blocks.get(name, []):
             if message.body["role"] != side:
                 role = message.body["role"]
-                yield subject.place(message), f"a {name} block stands in a message of the {role}"
+                yield subject.place(message), f"a {name} block is in a message of the {role}"
 
 
 @_OWN.error("block-unknown", remedy="take the block out, or write it as text")
@@ -147,7 +137,7 @@ def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
         yield from ((each, message) for each in list_at(block, "content"))
 
 
-@_OWN.error("block-malformed", remedy="take the block out, or write it anew with what it lacks")
+@_OWN.error("block-malformed", remedy="take the block out, or write it again with what it lacks")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
     """A block without a key that its type needs, such as the input of a call or the source of an image."""
     for name, needs in _NEEDS.items():
@@ -171,7 +161,7 @@ def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
         if key not in block or (value == "" and key in _IDS):
             return f"has no {key}"
         if not isinstance(value, value_type):
-            return f"has {json_type(value)} as its {key}, and no {_KINDS[value_type]}"
+            return f"has {json_type(value)} as its {key}, not {_KINDS[value_type]}"
     return None
 
 
@@ -225,7 +215,7 @@ def _is_blank(block: Any) -> bool:
 @_OWN.error(
     "cache-breakpoints",
     source="Anthropic docs, Prompt caching: explicit cache breakpoints",
-    remedy="keep the last ones: what stands before one is cached with it",
+    remedy="keep the last ones: each caches what is before it",
     finds=f"More than {_MAX_BREAKPOINTS} blocks with `cache_control`.",
 )
 def _breakpoints(subject: Subject) -> Iterator[Hit]:
@@ -239,7 +229,7 @@ def _breakpoints(subject: Subject) -> Iterator[Hit]:
 @_OWN.error(
     "cache-order",
     source="Anthropic docs, Prompt caching: mixing different TTLs",
-    remedy="give what stands before it an hour, too",
+    remedy="give the blocks before it an hour, too",
 )
 def _cache_order(subject: Subject) -> Iterator[Hit]:
     """A block that is cached for an hour after one that is cached for five minutes: tools come first, then
@@ -247,7 +237,7 @@ def _cache_order(subject: Subject) -> Iterator[Hit]:
     is_short = False
     for place, lifetime in subject.view(_cached):
         if lifetime == _LONG_LIFETIME and is_short:
-            yield place, "a block with a ttl of 1h stands behind one of 5m"
+            yield place, "a block with a ttl of 1h follows one of 5m"
             return
         is_short = is_short or lifetime != _LONG_LIFETIME
 
@@ -259,7 +249,7 @@ def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
     for tool in subject.offered:
         lifetimes += [(None, each) for each in _lifetimes(tool)]
     for message in leading_system_messages(request, subject.facts):
-        for block in ensure_list(message.body["content"]):
+        for block in list_at(message.body, "content"):
             lifetimes += [(subject.place(message), each) for each in _lifetimes(block)]
     if any(_lifetimes(block) for blocks in sent.blocks.values() for block, _ in blocks):
         for merged in sent.merged:
@@ -367,7 +357,6 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
 
 
 def _logged_messages(subject: Subject) -> Iterator[tuple[RequestEntry, dict[str, Any], list[Any]]]:
-    """Yield the messages as they were logged, each with its blocks."""
     for entry, message in subject.logged_messages:
         if isinstance(message, dict):
             yield entry, message, list_at(message, "content")
@@ -407,7 +396,7 @@ def _late_results(subject: Subject) -> Iterator[Hit]:
                 if not is_result(block):
                     before = before or kind(block)
                 elif before is not None:
-                    yield entry, f"a block of type {before!r} stands before a tool result"
+                    yield entry, f"a block of type {before!r} precedes a tool result"
                     break
 
 

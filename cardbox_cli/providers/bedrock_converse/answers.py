@@ -19,8 +19,6 @@ _OF_ERRORS = frozenset(("message", "Message", "__type"))
 
 
 class BedrockAnswers(PartsAnswers):
-    """Converse's output, which holds a message."""
-
     limits = _LIMITS
     parts_key = "content"
 

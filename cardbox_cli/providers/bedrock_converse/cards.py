@@ -54,7 +54,7 @@ class BedrockFiles(PartsFiles):
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
         own_key = next((key for key in _OWN_KEYS if key in beside), None)
-        return None if own_key is None else f"{own_key!r} stands beside the messages"
+        return None if own_key is None else f"{own_key!r} is next to the messages"
 
     def marks_message(self, message: Any) -> str | None:
         content = message.get("content") if isinstance(message, dict) else None

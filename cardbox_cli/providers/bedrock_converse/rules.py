@@ -81,7 +81,6 @@ _OWN.warning(
 
 
 def _messages(subject: Subject) -> Iterator[tuple[RequestEntry, str, list[Any]]]:
-    """Yield the messages as they were logged: their roles and blocks."""
     for entry, message in subject.logged_messages:
         yield entry, text_at(message, "role") or "", list_at(message, "content")
 
@@ -102,16 +101,16 @@ def _sides(subject: Subject) -> Iterator[Hit]:
     for entry, role, blocks in _messages(subject):
         for name in dict.fromkeys(map(kind_of, blocks)):
             if role in ("user", "assistant") and _SIDES.get(name, role) != role:
-                yield entry, f"a {name} block stands in a message of the {role}"
+                yield entry, f"a {name} block is in a message of the {role}"
 
 
-@_OWN.error("document-without-text", source=_MESSAGES, remedy="say beside it what to do with it")
+@_OWN.error("document-without-text", source=_MESSAGES, remedy="add a text that says what to do with it")
 def _documents(subject: Subject) -> Iterator[Hit]:
     """A logged message with a document and no text."""
     for entry, _, blocks in _messages(subject):
         kinds = set(map(kind_of, blocks))
         if "document" in kinds and "text" not in kinds:
-            yield entry, "a document stands in a message without a text"
+            yield entry, "a document is in a message without a text"
 
 
 @_OWN.error("document-name-invalid", source=_DOCUMENT, remedy="name it by letters, digits and single blanks")
@@ -169,7 +168,7 @@ def _malformed_tools(subject: Subject) -> Iterator[Hit]:
     for number, spec in enumerate(_specs(subject)):
         schema = shared.value_at(spec, "inputSchema.json")
         if schema is not None and text_at(schema, "type") != "object":
-            yield None, f"the inputSchema of tool {number} is no schema of an object"
+            yield None, f"the inputSchema of tool {number} is not a schema of an object"
 
 
 @_OWN.error("tool-wanted-unknown", source=_TOOLS, remedy="add the tool's definition, or choose another")

@@ -130,7 +130,7 @@ class GeminiFiles(PartsFiles):
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
         own_key = next((key for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None)
-        return None if own_key is None else f"{own_key!r} stands beside the messages"
+        return None if own_key is None else f"{own_key!r} is next to the messages"
 
     def marks_message(self, message: Any) -> str | None:
         return "a message has 'parts'" if is_content(_alone(message) or message) else None

@@ -214,7 +214,6 @@ def _name_results(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _generation_config(config: dict[str, Any]) -> Body:
-    """Return the `generationConfig` of an llm_config: its parameters, and Gemini's own ones."""
     generation = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
     generation |= shared.compact(maxOutputTokens=shared.token_limit(config))
     if stop := shared.stops_of(config, MAX_STOPS):

@@ -55,7 +55,7 @@ def _malformed_parts(subject: Subject) -> Iterator[Hit]:
     """A part of a type that the API does not have."""
     for entry, _, part in subject.parts:
         if not isinstance(part, dict):
-            yield entry, "a part is no object"
+            yield entry, "a part is not an object"
         elif not kind_of(part) and get_either_case(part, "thoughtSignature") is None:
             keys = ", ".join(map(repr, sorted(part)[:4])) or "none"
             yield entry, f"a part has no kind that Gemini knows; its keys: {keys}"

@@ -62,7 +62,7 @@ def _tidied(message: Body) -> Body:
     if not calls and isinstance(message.get("function_call"), dict):
         calls = [{"function": message["function_call"]}]
     if not isinstance(calls, list):
-        raise MalformedAnswer("tool_calls is no list")
+        raise MalformedAnswer("tool_calls is not a list")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise MalformedAnswer("the content of the message is neither text nor a list")

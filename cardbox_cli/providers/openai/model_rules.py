@@ -54,7 +54,6 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
 
 
 def metadata_hits(pairs: Any) -> Iterator[Hit]:
-    """Yield too many pairs of `metadata`, and those that are too long."""
     if not isinstance(pairs, dict):
         return
     if len(pairs) > _MAX_METADATA:
@@ -106,7 +105,6 @@ def _schema_names(subject: Subject) -> Iterator[Hit]:
 
 
 def schema_name_hits(schema: Any) -> Iterator[Hit]:
-    """Yield the name of a schema for the answer if it is not allowed."""
     name = text_at(schema, "name")
     if name is not None and not _SCHEMA_NAME.fullmatch(name):
         yield None, f"the name {name!r} of the json_schema is not 1 to 64 letters, digits, _ and -"

@@ -83,7 +83,7 @@ _OWN.error(
 def _nothing_asked(subject: Subject) -> Iterator[Hit]:
     """Nothing but system text, which OpenAI accepts."""
     if subject.request.messages and subject.is_system_alone:
-        yield None, "the request has no message besides system text"
+        yield None, "the request has no message except system text"
 
 
 @_OWN.error("content-null", remedy="leave the message out, or give it a text")
@@ -117,7 +117,7 @@ def _malformed_contents(subject: Subject) -> Iterator[Hit]:
 def _part_problem(part: Any) -> str | None:
     name = kind(part)
     if not name:
-        return "a part of the content is no object with a type"
+        return "a part of the content is not an object with a type"
     if name in ("text", "refusal"):
         is_whole = text_at(part, name) is not None
     elif name in _VALUES:
@@ -134,7 +134,7 @@ def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
     for entry, role, part in subject.parts:
         name = kind(part)
         if name in (*_VALUES, "refusal") and name not in _PARTS.get(role, ()):
-            yield entry, f"a part of type {name!r} stands in a message of the role {role!r}"
+            yield entry, f"a part of type {name!r} is in a message of the role {role!r}"
 
 
 @_OWN.error(
@@ -148,7 +148,7 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
     for entry, _, message in subject.history.named:
         name = message.body["name"]
         if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
-            yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
+            yield entry, f"the name {name!r} is not a text, or has a space or one of <|\\/> in it"
     for entry, _, message in subject.history.messages if "function" in subject.history.roles else ():
         if message.body["role"] == "function" and message.body.get("name") is None:
             yield entry, "the message of a function does not name it"
@@ -178,7 +178,7 @@ def _malformed_calls(subject: Subject) -> Iterator[Hit]:
         if calls is None:
             continue
         if not isinstance(calls, list) or not calls:
-            yield entry, f"tool_calls is {'empty' if calls == [] else json_type(calls)}, and no list of calls"
+            yield entry, f"tool_calls is {'empty' if calls == [] else json_type(calls)}, not a list of calls"
             continue
         for call in calls:
             name = call.get("type") if isinstance(call, dict) else None

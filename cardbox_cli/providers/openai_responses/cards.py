@@ -99,9 +99,6 @@ class ResponsesFiles(MessageFiles):
         "include",
     )
 
-    def __init__(self, provider: PartsProvider) -> None:
-        self.provider = provider
-
     def marks_message(self, message: Any) -> str | None:
         if not _is_item(message):
             return None
@@ -122,8 +119,8 @@ class ResponsesFiles(MessageFiles):
         owned = (key for key, is_own in _OWN_VALUES.items() if key in beside and is_own(beside[key]))
         own_key = next((key for key in _OWN_KEYS if key in beside), None) or next(owned, None)
         if own_key is not None:
-            return f"{own_key!r} stands beside 'input'"
-        return "'input' stands beside 'model'" if isinstance(beside.get("model"), str) else None
+            return f"{own_key!r} is next to 'input'"
+        return "'input' is next to 'model'" if isinstance(beside.get("model"), str) else None
 
     def problem(self, message: Any) -> str | None:
         if isinstance(message, str):
@@ -139,8 +136,7 @@ class ResponsesFiles(MessageFiles):
 
     def gather(self, messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Join neighbouring items of the assistant's to one message."""
-        numbered = enumerate(messages)
-        for is_assistants, run in groupby(numbered, key=lambda each: _is_assistants(each[1])):
+        for is_assistants, run in groupby(enumerate(messages), key=lambda each: _is_assistants(each[1])):
             if is_assistants:
                 (number, first), *others = run
                 yield number, {_ITEMS: [first, *(item for _, item in others)]}

@@ -163,7 +163,7 @@ def _sides(subject: Subject) -> Iterator[Hit]:
         is_answer = kind_of(item) == "message" and role_of_item(item) == "assistant"
         for name in dict.fromkeys(map(kind, list_at(item, "content") if is_answer else ())):
             if name in _INPUTS:
-                yield entry, f"a part of type {name!r} stands in a message of the assistant's"
+                yield entry, f"a part of type {name!r} is in a message of the assistant's"
 
 
 @_REQUESTS.error(
