@@ -201,7 +201,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
         ("text", {"promptFeedback": {"blockReason": "SAFETY"}}, PROVIDER, "blocked (SAFETY)"),
         ("gemini", {"candidates": [], "usageMetadata": {}}, INVALID, "no candidates[0]"),
         ("gemini", gemini(content={"role": "model"}), EMPTY, "is empty"),
-        ("gemini", gemini(content={"parts": 7}), INVALID, "no list"),
+        ("gemini", gemini(content={"parts": 7}), INVALID, "is not a list"),
         ("gemini", {"error": {"code": 400, "message": "bad key"}}, PROVIDER, "bad key"),
         ("gemini", [{"error": {"code": 400, "message": "bad key"}}], PROVIDER, "bad key"),
         ("gemini", [gemini(), gemini()], INVALID, "a list of responses"),
