@@ -148,15 +148,11 @@ def draft_card(
     """
     if not card_type.strip():
         raise InvalidCard("a card needs a non-empty type", hint="for example --type task.instruction")
-    header = {
-        "type": card_type,
-        "role": role or card_types.card_type(card_type).role,
-        "author_id": author_id,
-    }
+    named = {"type": card_type, "role": role or card_types.card_type(card_type).role, "author_id": author_id}
     draft = CardDraft(
         card_id=new_card_id() if card_id is None else card_id,
         content=TextContent(content) if isinstance(content, str) else content,
-        metadata={**(metadata or {}), **{key: value for key, value in header.items() if value is not None}},
+        metadata={**(metadata or {}), **{key: value for key, value in named.items() if value is not None}},
         tool_calls=tool_calls,
         tool_call_id=tool_call_id,
         ttl_seconds=ttl_seconds,

@@ -137,12 +137,10 @@ def _late(subject: Subject) -> Iterator[Hit]:
     for message in sent.merged:
         if message.role != "assistant" or not message.kinds or message.kinds[0] in THINKING_BLOCKS:
             continue
-        index_of_thinking = next(
-            (index for index, name in enumerate(message.kinds) if name in THINKING_BLOCKS), None
-        )
-        if index_of_thinking is not None and not any(map(is_of_server, message.kinds[:index_of_thinking])):
+        first = next((index for index, name in enumerate(message.kinds) if name in THINKING_BLOCKS), None)
+        if first is not None and not any(map(is_of_server, message.kinds[:first])):
             before = message.kinds[0] or "strange"
-            yield sent.place_in(message, index_of_thinking), f"thinking follows a {before} block"
+            yield sent.place_in(message, first), f"thinking follows a {before} block"
 
 
 def _torn(subject: Subject) -> Iterator[Hit]:

@@ -214,15 +214,11 @@ def _name_results(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _generation_config(config: dict[str, Any]) -> Body:
-    generation = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
-    generation |= shared.compact(maxOutputTokens=shared.token_limit(config))
+    made = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
+    made |= shared.compact(maxOutputTokens=shared.token_limit(config))
     if stop := shared.stops_of(config, MAX_STOPS):
-        generation["stopSequences"] = [stop] if isinstance(stop, str) else stop
-    return {
-        **generation,
-        **_answer_format(config.get("response_format")),
-        **dict_at(config, "generationConfig"),
-    }
+        made["stopSequences"] = [stop] if isinstance(stop, str) else stop
+    return {**made, **_answer_format(config.get("response_format")), **dict_at(config, "generationConfig")}
 
 
 def _answer_format(response_format: Any) -> Body:
