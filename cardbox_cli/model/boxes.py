@@ -38,8 +38,6 @@ INTERNAL_KINDS: tuple[BoxKind, ...] = ("profile", "request")
 
 
 class ListedBox(Box, frozen=True, kw_only=True):
-    """A box in a list, with its kind if known."""
-
     kind: BoxKind | None
 
 
@@ -57,7 +55,6 @@ KnownCards = Mapping[str, tuple[Card, CardState]]
 
 
 def slot_of(position: int, card_ids: Sequence[str], known: KnownCards) -> Slot:
-    """Return the slot at `position` of these ids, with the card from `known`."""
     card_id = card_ids[position]
     return Slot(position, card_id, *known.get(card_id, (None, "dangling")))
 
@@ -92,9 +89,7 @@ class ProvenanceRule(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of how a box was packed. `digest` is that of its contents then, if computed; `rules` cover its
-    ids.
-    """
+    """Record of how a box was packed. `digest`, if computed, is that of its contents at the time."""
 
     recipe: str
     recipe_digest: str
@@ -112,9 +107,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     def reorder(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
         """Return the same packing for `after`, which replaces the ids `before`: each id keeps its rule."""
         rules = {card_id: self.rule_of(position) for position, card_id in enumerate(before)}
-        return msgspec.structs.replace(
-            self, rules=rule_runs(rules.get(card_id) or REPLACED for card_id in after)
-        )
+        runs = rule_runs(rules.get(card_id) or REPLACED for card_id in after)
+        return msgspec.structs.replace(self, rules=runs)
 
 
 REPLACED = "box replace"
@@ -150,16 +144,13 @@ class Digest:
         self._total = hashlib.sha256()
 
     def add(self, card: Card | CardDraft | None) -> None:
-        """Add the card at the next position."""
         self._total.update((b"null" if card is None else digest_line(card)) + b"\n")
 
     def hexdigest(self) -> str:
-        """Return the digest so far, as 64 hex digits."""
         return self._total.hexdigest()
 
 
 def digest(cards: Iterable[Card | CardDraft | None]) -> str:
-    """Return the `Digest` of these cards."""
     total = Digest()
     for card in cards:
         total.add(card)
@@ -194,7 +185,6 @@ def decode_box(row: str) -> Box:
 
 
 def _convert_to_strings(ids: list[Any]) -> list[str]:
-    """Convert ids that are not strings, which other programs may write, to their JSON text."""
     return [each if isinstance(each, str) else exact_json.encode(each).decode() for each in ids]
 
 
@@ -209,18 +199,11 @@ def decode_ids(text: str) -> list[str]:
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 
 
-# --- findings: dangling references, incomplete exchanges, changed contents
-
-
 Kind = Literal[
     "dangling", "deleted", "expired", "call-without-result", "result-without-call", "digest-differs"
 ]
 
-_MISSING_CARD = {
-    "dangling": "no such card",
-    "deleted": "the card was deleted",
-    "expired": "the card has expired",
-}
+_LOSSES = {"dangling": "no such card", "deleted": "the card was deleted", "expired": "the card has expired"}
 
 
 class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +227,7 @@ def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
 
 def _check_references(view: BoxView) -> list[BoxFinding]:
     return [
-        _finding_at(slot, slot.state, f"{slot.card_id}: {_MISSING_CARD[slot.state]}")
+        _finding_at(slot, slot.state, f"{slot.card_id}: {_LOSSES[slot.state]}")
         for slot in view.slots
         if slot.state != "present"
     ]
@@ -253,17 +236,15 @@ def _check_references(view: BoxView) -> list[BoxFinding]:
 def _check_exchanges(view: BoxView) -> list[BoxFinding]:
     cards = [slot.card if slot.state == "present" else None for slot in view.slots]
     pairing = pair_calls(cards)
-    unanswered = [
-        _finding_at(view.slots[position], "call-without-result", f"the tool call {call_id!r} has no result")
-        for position, call_id in pairing.unanswered
-    ]
-    calls = [(position, card.tool_call_id) for position in pairing.orphans if (card := cards[position])]
-    return unanswered + [
-        _finding_at(
-            view.slots[position], "result-without-call", f"no earlier call {call_id!r} waits for this result"
-        )
-        for position, call_id in calls
-    ]
+    findings = []
+    for position, call_id in pairing.unanswered:
+        message = f"the tool call {call_id!r} has no result"
+        findings.append(_finding_at(view.slots[position], "call-without-result", message))
+    for position in pairing.orphans:
+        if (card := cards[position]) is not None:
+            message = f"no earlier call {card.tool_call_id!r} waits for this result"
+            findings.append(_finding_at(view.slots[position], "result-without-call", message))
+    return findings
 
 
 def _finding_at(slot: Slot, kind: Kind, message: str) -> BoxFinding:

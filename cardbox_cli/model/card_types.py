@@ -1,8 +1,7 @@
 """The card types that cbx knows: one record for each, with every rule that depends on a card's type.
 
 A card of another type is stored and sent as a message of its role; it is not knowledge, and belongs to no
-layer. Code that needs one specific type (results of calls, deliverables, profiles) uses the names below. Does
-no I/O and knows no message format.
+layer.
 """
 
 from collections.abc import Callable
@@ -102,5 +101,4 @@ DEFAULT_TYPE = CardType("user")
 
 
 def card_type(name: str) -> CardType:
-    """Return the record of the type with this name."""
     return CARD_TYPES.get(name, DEFAULT_TYPE)

@@ -1,14 +1,13 @@
-"""Cards: the immutable facts of contexts, as values.
+"""Cards: the immutable facts of contexts, as values, and their plain text.
 
-A store reads a `Card` and writes a `CardDraft`. Owns the plain text of a card. `card_types` has the rules by
-type; does no I/O and knows no message format.
+A store reads a `Card` and writes a `CardDraft`. `card_types` has the rules by type.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -44,17 +43,8 @@ else:
 
 # Metadata that the digest of a box ignores: when and for whom a card was written, not what it says.
 IGNORED_METADATA = frozenset(
-    {
-        "type",
-        "role",
-        "author_id",
-        "project_id",
-        "created_at",
-        "agent_turn_id",
-        "step_id",
-        "parent_step_id",
-        "trace_id",
-    }
+    {"type", "role", "author_id", "project_id", "created_at"}
+    | {"agent_turn_id", "step_id", "parent_step_id", "trace_id"}
 )
 
 
@@ -105,14 +95,10 @@ class _Times(msgspec.Struct):
     deleted_at: datetime | None
 
 
-class _ContentHolder(msgspec.Struct):
-    content: StoredContent
-
-
 def _content_of(values: dict[str, Any]) -> StoredContent:
     """Return the content of a row. An object of an unknown class stays a dict; other JSON goes into one."""
     try:
-        return msgspec.convert(values, _ContentHolder).content
+        return cast(StoredContent, msgspec.convert(values["content"], StoredContent))
     except msgspec.ValidationError:
         stored = values["content"]
         return stored if isinstance(stored, dict) else {"__type__": None, "data": stored}
@@ -136,12 +122,10 @@ class CardDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def type(self) -> str:
-        """Return `metadata.type`."""
         return str(self.metadata["type"])
 
     @property
     def role(self) -> str | None:
-        """Return `metadata.role`."""
         role = self.metadata.get("role")
         return role if isinstance(role, str) else None
 
@@ -188,10 +172,7 @@ _SET_BY_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at
 
 
 def draft_from_mapping(data: Any) -> CardDraft:
-    """Convert the JSON of a card, as `cbx card show -o json` prints it, to a draft.
-
-    Raises InvalidCard for an unknown key, and for the old name `meta`.
-    """
+    """Convert the JSON of a card, as `cbx card show -o json` prints it, to a draft. Raises InvalidCard."""
     if not isinstance(data, dict):
         raise InvalidCard("a card must be a JSON object")
     _refuse_unknown_keys(data)
@@ -202,8 +183,8 @@ def draft_from_mapping(data: Any) -> CardDraft:
     if not isinstance(card_type, str):
         raise InvalidCard("a card needs a type", hint='for example {"type": "task.instruction", …}')
     try:
-        given = {key: data[key] for key in _OptionalParts.__struct_fields__ if data.get(key) is not None}
-        parts = msgspec.convert(given, _OptionalParts)
+        values = {key: data[key] for key in _OptionalParts.__struct_fields__ if data.get(key) is not None}
+        parts = msgspec.convert(values, _OptionalParts)
     except msgspec.ValidationError as exc:
         raise InvalidCard(f"the card is invalid: {exc}") from exc
     return draft_card(
@@ -261,9 +242,9 @@ def draft_as_card(draft: CardDraft, project_id: str) -> Card:
 
 def draft_as_json(draft: CardDraft, project_id: str) -> dict[str, Any]:
     """Return a draft in the JSON form of its card, with null for values that the store sets."""
-    given = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
+    parts = {name: getattr(draft, name) for name in CardDraft.__struct_fields__}
     described = {"project_id": project_id, "type": draft.type, "role": draft.role}
-    values = {**given, **described, "author_id": draft.metadata.get("author_id")}
+    values = {**parts, **described, "author_id": draft.metadata.get("author_id")}
     return {name: values.get(name) for name in Card.__struct_fields__}
 
 
@@ -272,20 +253,16 @@ def check_draft(draft: CardDraft) -> None:
     if not draft.card_id or len(draft.card_id) > 255:
         raise InvalidCard(f"the card id {draft.card_id[:40]!r} must have 1 to 255 characters")
     if draft.ttl_seconds is not None and not 0 <= draft.ttl_seconds <= 2**31 - 1:
-        raise InvalidCard(
-            f"card {draft.card_id!r}: ttl_seconds is {draft.ttl_seconds}; it must be 0 to 2147483647"
-        )
+        seconds = draft.ttl_seconds
+        raise InvalidCard(f"card {draft.card_id!r}: ttl_seconds is {seconds}; it must be 0 to 2147483647")
     content = draft.content
     if type(content) is TextContent and exact_json.is_simple(
         [draft.card_id, content.text, draft.metadata, draft.tool_calls, draft.tool_call_id]
     ):
         return
     try:
-        exact_json.check_storable(draft.card_id, "card_id")
-        exact_json.check_storable(draft.content, "content")
-        exact_json.check_storable(draft.metadata, "metadata")
-        exact_json.check_storable(draft.tool_calls, "tool_calls")
-        exact_json.check_storable(draft.tool_call_id, "tool_call_id")
+        for name in ("card_id", "content", "metadata", "tool_calls", "tool_call_id"):
+            exact_json.check_storable(getattr(draft, name), name)
     except exact_json.Unstorable as exc:
         raise InvalidCard(
             f"card {draft.card_id!r}: {exc}", hint="remove or replace that value; nothing was written"
@@ -294,8 +271,7 @@ def check_draft(draft: CardDraft) -> None:
 
 def card_text(content: StoredContent) -> str:
     """Return the plain text of a content: its text, otherwise its JSON without the class name."""
-    text_of = _TEXT_OF.get(type(content), _json_text)
-    return text_of(content)
+    return _TEXT_OF.get(type(content), _json_text)(content)
 
 
 def _json_text(content: Any) -> str:

@@ -71,7 +71,6 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> ChatFence | None:
-        """Return the fence of the current run, or None."""
         return None if self.run_id is None else ChatFence(self.chat_key, self.run_id, self.epoch)
 
     @property
@@ -80,7 +79,6 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
         return self.context_id is not None and self.context_id == self.loaded_from
 
     def is_busy(self, now: datetime) -> bool:
-        """Return whether there is a run with a valid lease."""
         return self.run_id is not None and self.lease_expires_at is not None and self.lease_expires_at > now
 
     def holder(self, now: datetime) -> str:
@@ -105,8 +103,6 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Data by which a search ranks an archived context."""
-
     context_id: str
     title: str | None
     reason: str | None
@@ -143,7 +139,6 @@ class ChatRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> ChatFence:
-        """Return the fence of the run's writes."""
         return ChatFence(self.chat_key, self.run_id, self.epoch)
 
 
@@ -157,8 +152,8 @@ class KeyParts(msgspec.Struct, frozen=True):
 
 def key_parts(chat_key: str) -> KeyParts:
     """Parse a key such as `telegram-chat-42-topic-7`."""
-    found = _KEY.fullmatch(chat_key)
-    return KeyParts() if found is None else KeyParts(**found.groupdict())
+    match = _KEY.fullmatch(chat_key)
+    return KeyParts() if match is None else KeyParts(**match.groupdict())
 
 
 def chat_key_prefix(chat_key: str) -> str:
@@ -246,10 +241,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def role(self) -> str:
-        """Return the role; "" if the card is gone."""
         return "" if self.card is None else self.card.role or ""
 
     @property
     def text(self) -> str:
-        """Return the text; "" if the card is gone."""
         return "" if self.card is None else card_text(self.card.content)

@@ -27,8 +27,6 @@ class _Content(
 
 
 class TextContent(_Content, frozen=True):
-    """Plain text."""
-
     text: str
 
 
@@ -49,8 +47,6 @@ def is_fallback(content: object) -> bool:
 
 
 class FieldSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One field that a result must contain."""
-
     name: str
     description: str = ""
 
@@ -60,14 +56,10 @@ class FieldSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FieldsSchemaContent(_Content, frozen=True):
-    """Fields that a result must contain."""
-
     fields: list[FieldSchema]
 
 
 class ToolContent(_Content, frozen=True):
-    """Tool definitions, as the request's `tools`."""
-
     tools: list[dict[str, Any]]
 
 
@@ -100,8 +92,6 @@ class ToolResultContent(_Content, frozen=True):
 
 
 class PreviewImage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A small picture that represents a file."""
-
     uri: str
     content_type: str | UnsetType | None = UNSET
     width: int | UnsetType | None = UNSET
@@ -141,8 +131,6 @@ class ImageFileContent(FileContent, frozen=True):
 
 
 class PdfFileContent(FileContent, frozen=True):
-    """A PDF document."""
-
     page_count: int | UnsetType | None = UNSET
 
 
@@ -174,8 +162,6 @@ AnyFile: TypeAlias = (
 
 
 class MultiFileContent(_Content, frozen=True):
-    """Several files in one card."""
-
     files: list[AnyFile]
 
     def __post_init__(self) -> None:

@@ -50,14 +50,9 @@ def _common_beginning(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def _candidates(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """Return the pairs of positions with the same item."""
     places_b = _positions(b)
-    return [
-        pair
-        for item, own in _positions(a).items()
-        if item in places_b
-        for pair in _pairs(own, places_b[item])
-    ]
+    shared = ((own, places_b[item]) for item, own in _positions(a).items() if item in places_b)
+    return [pair for own, other in shared for pair in _pairs(own, other)]
 
 
 def _positions(items: Sequence[str]) -> dict[str, list[int]]:
@@ -158,35 +153,34 @@ def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
     return IdDiff(kept, sorted(moved), sorted(place for places in left.values() for place in places), added)
 
 
-def compare_boxes(a: Box, b: Box, found: IdDiff, known: KnownCards) -> BoxDiff:
-    """Compare two boxes, `found` being the comparison of their ids, with the cards and states in `known`.
+def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
+    """Compare two boxes, `ids` being the comparison of their ids, with the cards and states in `known`.
 
-    A removed and an added card count as one *changed* card if one was edited from the other. Cards at
-    the same position with the same type and role count as changed, too.
+    A removed and an added card count as one *changed* card if one was edited from the other. Cards at the
+    same position with the same type and role count as changed, too.
     """
-    old = {place: slot_of(place, a.card_ids, known) for place in found.removed}
-    new = {place: slot_of(place, b.card_ids, known) for place in found.added}
+    old = {place: slot_of(place, a.card_ids, known) for place in ids.removed}
+    new = {place: slot_of(place, b.card_ids, known) for place in ids.added}
     changed = _pair_edited(old, new)
-    changed += _pair_replaced(*_unpaired(old, new, changed), found)
+    changed += _pair_replaced(*_unpaired(old, new, changed), ids)
     gone, come = _unpaired(old, new, changed)
     changes = [BoxChange("removed", slot, None) for slot in gone.values()]
     changes += [BoxChange("added", None, slot) for slot in come.values()]
     changes += [BoxChange("changed", old[pair.a], new[pair.b]) for pair in changed]
     changes += [
         BoxChange("moved", slot_of(pair.a, a.card_ids, known), slot_of(pair.b, b.card_ids, known))
-        for pair in found.moved
+        for pair in ids.moved
     ]
     return BoxDiff(
         a=a,
         b=b,
-        changes=sorted(changes, key=lambda change: _sort_key(change, found)),
-        pairs=[*found.kept, *found.moved, *changed],
+        changes=sorted(changes, key=lambda change: _sort_key(change, ids)),
+        pairs=[*ids.kept, *ids.moved, *changed],
     )
 
 
 def json_patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """Return the JSON Patch from `a` to `b` that keeps the positions of each pair together; pairs do not
-    overlap.
+    """Return the JSON Patch from `a` to `b` that keeps the positions of each of the disjoint pairs together.
 
     An item that moves among the others is removed and added again.
     """
@@ -202,7 +196,6 @@ def _step(operation: str, place: int, **more: Any) -> dict[str, Any]:
 
 
 def _unpaired(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Slots]:
-    """Return the slots of both sides that are in no pair."""
     taken_a, taken_b = {pair.a for pair in paired}, {pair.b for pair in paired}
     return (
         {place: slot for place, slot in old.items() if place not in taken_a},
@@ -223,14 +216,14 @@ def _pair_edited(old: Slots, new: Slots) -> list[Pair]:
     return pairs
 
 
-def _pair_replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
+def _pair_replaced(old: Slots, new: Slots, ids: IdDiff) -> list[Pair]:
     """Return the pairs of old and new cards of one type and role, between the same kept cards."""
     waiting: dict[tuple[int, str, str | None], list[int]] = {}
     for place, slot in reversed(list(old.items())):
         if slot.card is not None:
-            gap = bisect_left(found.kept, Pair(place, 0))
+            gap = bisect_left(ids.kept, Pair(place, 0))
             waiting.setdefault((gap, slot.card.type, slot.card.role), []).append(place)
-    kept_b = [pair.b for pair in found.kept]
+    kept_b = [pair.b for pair in ids.kept]
     pairs = []
     for place, slot in new.items():
         if slot.card is not None:
@@ -240,22 +233,20 @@ def _pair_replaced(old: Slots, new: Slots, found: IdDiff) -> list[Pair]:
     return pairs
 
 
-def _sort_key(change: BoxChange, found: IdDiff) -> tuple[int, int, int]:
+def _sort_key(change: BoxChange, ids: IdDiff) -> tuple[int, int, int]:
     """Return the sort key of a change: its position in the second box; a removed card sorts at its gap."""
     if change.b is not None:
         return change.b.position, 1, 0
     assert change.a is not None
-    before = bisect_left(found.kept, Pair(change.a.position, 0))
-    return found.kept[before - 1].b + 1 if before else 0, 0, change.a.position
+    before = bisect_left(ids.kept, Pair(change.a.position, 0))
+    return ids.kept[before - 1].b + 1 if before else 0, 0, change.a.position
 
 
 # --- texts
 
 
 class TextPart(NamedTuple):
-    """A part of a text: in both texts ("same"), only in the old one ("removed") or only in the new one
-    ("added").
-    """
+    """A part of both texts ("same"), only of the old one ("removed") or only of the new one ("added")."""
 
     kind: Literal["same", "removed", "added"]
     text: str
@@ -323,7 +314,6 @@ def _absorb_blanks(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
 
 
 def _spans(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
-    """Yield the common and the different parts of the sequences, alternately."""
     for is_same, group in groupby(_steps(old, new), key=lambda span: span[0]):
         _, ones, others = zip(*group, strict=True)
         yield is_same, list(chain.from_iterable(ones)), list(chain.from_iterable(others))
@@ -353,14 +343,13 @@ def _changed_pieces(old: str, new: str) -> list[TextPart]:
 
 
 def _merge_changes(pieces: Iterable[TextPart]) -> list[TextPart]:
-    """Return `pieces` with adjacent changes merged into one removed and one added part."""
-    joined: list[TextPart] = []
+    merged: list[TextPart] = []
     for is_same, group in groupby(pieces, key=lambda piece: piece.kind == "same"):
         run = list(group)
         old = "".join(piece.text for piece in run if piece.kind != "added")
         new = "".join(piece.text for piece in run if piece.kind != "removed")
-        joined += [TextPart("same", old)] if is_same else _changed_pieces(old, new)
-    return joined
+        merged += [TextPart("same", old)] if is_same else _changed_pieces(old, new)
+    return merged
 
 
 def _abridged(text: str, follows_a_change: bool, precedes_a_change: bool) -> str:
@@ -374,5 +363,4 @@ def _abridged(text: str, follows_a_change: bool, precedes_a_change: bool) -> str
 
 
 def _beginning(text: str) -> str:
-    lines = text.split("\n", _CONTEXT_LINES)[:_CONTEXT_LINES]
-    return "\n".join(lines)[:_CONTEXT_CHARACTERS]
+    return "\n".join(text.split("\n", _CONTEXT_LINES)[:_CONTEXT_LINES])[:_CONTEXT_CHARACTERS]

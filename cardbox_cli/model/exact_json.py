@@ -25,9 +25,7 @@ _INT_DIGITS = 4300
 
 
 def parse_number(text: str) -> float | Decimal:
-    """Parse a number: a float if it prints the same, otherwise a Decimal. Raises ValueError beyond the
-    limits.
-    """
+    """Parse a number: a float if it prints the same, otherwise a Decimal. Raises ValueError if too large."""
     number = float(text)
     if repr(number) == text:
         return number
@@ -40,12 +38,6 @@ def parse_number(text: str) -> float | Decimal:
 def parse_integer(text: str) -> int | Decimal:
     """Parse an integer: a Decimal if it has more digits than Python reads as an int."""
     return int(text) if len(text) <= _INT_DIGITS else Decimal(text)
-
-
-def format_number(text: str) -> str:
-    """Format a number as JSONB does: without an exponent, zero without a sign."""
-    number = Decimal(text)
-    return format(abs(number) if number.is_zero() else number, "f")
 
 
 # --- values that JSONB can store: the check before a write, which names the path
@@ -133,8 +125,6 @@ _EXPONENT_OR_NONE = re.compile("[en]")
 
 
 class _Check:
-    """Check of one value, with the total growth of its numbers."""
-
     def __init__(self) -> None:
         self._growth = 0
 
@@ -279,7 +269,6 @@ def canonical(text: bytes) -> bytes:
 
 
 def canonical_of_simple(value: Any) -> bytes:
-    """Return the canonical form of a value that `is_simple`."""
     return _sorted_encoder.encode(value)
 
 
@@ -291,10 +280,7 @@ def canonical_text(value: Any) -> str:
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Return whether two storable values have the same canonical form.
-
-    Python's `==` also equates True and 1, and 1.0 and 1.
-    """
+    """Return whether two storable values have one canonical form. Unlike for `==`, True, 1 and 1.0 differ."""
     # Most compared values have equal JSON, which settles it.
     if _sorted_encoder.encode(one) == _sorted_encoder.encode(other):
         return True
@@ -304,7 +290,7 @@ def are_equal(one: Any, other: Any) -> bool:
 def _are_same(one: Any, other: Any) -> bool:
     kind = type(one)
     if kind in _NUMBERS and type(other) in _NUMBERS:
-        return _format_number(one) == _format_number(other)
+        return canonical(_encoder.encode(one)) == canonical(_encoder.encode(other))
     if kind is not type(other):
         return False
     if kind is dict:
@@ -316,15 +302,13 @@ def _are_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _format_number(number: Any) -> bytes:
-    return canonical(_encoder.encode(number))
-
-
 _NUMBERS = (int, float, Decimal)
 
 
 def _printed(text: str) -> msgspec.Raw:
-    return msgspec.Raw(format_number(text).encode())
+    """Format a number as JSONB does: without an exponent, zero without a sign."""
+    number = Decimal(text)
+    return msgspec.Raw(format(abs(number) if number.is_zero() else number, "f").encode())
 
 
 _canonical_decoder = msgspec.json.Decoder(float_hook=_printed)
@@ -365,17 +349,17 @@ _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]')
 def _cut(text: str) -> str:
     """Replace each list or object in JSON `text` that is nested too deeply by a string with its JSON."""
     pieces, depth, begin = [], 0, 0
-    for found in _STRING_OR_BRACKET.finditer(text):
-        if found[0] in ("[", "{"):
+    for match in _STRING_OR_BRACKET.finditer(text):
+        if match[0] in ("[", "{"):
             if depth == MAX_DEPTH:
-                pieces.append(text[begin : found.start()])
-                begin = found.start()
+                pieces.append(text[begin : match.start()])
+                begin = match.start()
             depth += 1
-        elif found[0] in ("]", "}"):
+        elif match[0] in ("]", "}"):
             depth -= 1
             if depth == MAX_DEPTH:
-                pieces.append(encode(text[begin : found.end()]).decode())
-                begin = found.end()
+                pieces.append(encode(text[begin : match.end()]).decode())
+                begin = match.end()
     return "".join([*pieces, text[begin:]])
 
 
@@ -400,12 +384,11 @@ reader = json.JSONDecoder(parse_float=parse_number, parse_int=parse_integer)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        twice = next(key for key, count in counts.items() if count > 1)
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"an object has the key {twice[:80]!r} twice")
-    return found
+    return values
 
 
 # Like `reader`, but raises ValueError for equal keys, of which `reader` keeps the last.
@@ -429,31 +412,3 @@ def read_fast(text: str) -> Any:
         return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return read(text)
-
-
-__all__ = [
-    "DECODE_ERRORS",
-    "MAX_DIGITS",
-    "BadText",
-    "Decoder",
-    "Malformed",
-    "Unstorable",
-    "are_equal",
-    "canonical",
-    "canonical_of_simple",
-    "canonical_text",
-    "check_storable",
-    "decode",
-    "decode_stored",
-    "encode",
-    "is_simple",
-    "is_storable_text",
-    "parse_integer",
-    "parse_number",
-    "read",
-    "read_fast",
-    "reader",
-    "replace_bad_text",
-    "replace_unstorable",
-    "strict_reader",
-]

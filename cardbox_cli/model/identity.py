@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ import msgspec
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import Head
-from cardbox_cli.model.ids import check_new_id, new_id_fault
+from cardbox_cli.model.ids import check_new_id, new_id_fault, unique
 from cardbox_cli.model.layers import FRAMEWORK, KnowledgeScope
 from cardbox_cli.text.error_messages import json_type, short_repr
 
@@ -71,10 +71,7 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the roster: an agent, its profile and its pool of workers.
-
-    `status` is the roster's, active or not; the agent's state is in its head.
-    """
+    """An entry of the roster. `status` is the roster's, active or not; the agent's state is in its head."""
 
     agent_id: str
     profile_box_id: str
@@ -100,9 +97,7 @@ class RosterEntry(Agent, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that agents may call. `parameters` is a JSON Schema; `options` may include those of other
-    programs.
-    """
+    """A tool that agents may call. `parameters` is a JSON Schema; other programs may add `options`."""
 
     tool_name: str
     description: str | None
@@ -132,18 +127,12 @@ class HandlerTool(Tool, frozen=True, kw_only=True):
 
     @property
     def ends_turn(self) -> bool:
-        """Return whether a successful call ends the turn."""
         return self.after_execution == "terminate"
 
 
 def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
-    """Return the names of the internal handlers that a profile allows, each once."""
-    named = profile.get("allowed_internal_tools")
-    return (
-        list(dict.fromkeys(name for name in named if isinstance(name, str)))
-        if isinstance(named, list)
-        else []
-    )
+    names = profile.get("allowed_internal_tools")
+    return unique(name for name in names if isinstance(name, str)) if isinstance(names, list) else []
 
 
 def is_subject_token(text: str) -> bool:
@@ -152,12 +141,10 @@ def is_subject_token(text: str) -> bool:
 
 
 def check_agent_id(agent_id: str) -> None:
-    """Raise InvalidInput for an invalid agent id."""
     _check_token(agent_id, "agent id", "researcher-1; agents cannot have ids such as sys.operator")
 
 
 def check_worker_target(worker_target: str) -> None:
-    """Raise InvalidInput for an invalid name of a pool of workers."""
     _check_token(worker_target, "worker target", "worker_generic; the default is that of the profile")
 
 
@@ -187,9 +174,8 @@ def check_tool(tool: Tool) -> None:
     _check_parameters(tool.parameters)
     _check_options(tool.options)
     if tool.after_execution not in (None, *AFTER_EXECUTION):
-        raise InvalidInput(
-            f"after_execution must be {' or '.join(AFTER_EXECUTION)}, not {tool.after_execution!r}"
-        )
+        allowed = " or ".join(AFTER_EXECUTION)
+        raise InvalidInput(f"after_execution must be {allowed}, not {tool.after_execution!r}")
     try:
         exact_json.check_storable({"description": tool.description, "parameters": tool.parameters})
         exact_json.check_storable(tool.options, "options")
@@ -198,7 +184,6 @@ def check_tool(tool: Tool) -> None:
 
 
 def check_tool_name(name: str) -> None:
-    """Raise InvalidInput for an invalid name of a tool."""
     if not _TOOL_NAME.fullmatch(name):
         raise InvalidInput(
             f"the tool name {short_repr(name)} must be 1 to 64 letters, digits, '_' and '-'",
@@ -224,32 +209,21 @@ def _check_parameters(parameters: object) -> None:
             raise InvalidInput(
                 f"the property {short_repr(name)} of the schema must be an object, found {json_type(each)}"
             )
-    _check_required(parameters.get("required", []), properties)
-
-
-def _check_required(required: object, properties: dict[str, Any]) -> None:
+    required = parameters.get("required", [])
     if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
         raise InvalidInput('"required" of the schema must be a list of names')
-    unknown: Sequence[str] = [name for name in required if name not in properties]
-    if unknown:
-        raise InvalidInput(
-            f'"required" of the schema names {short_repr(unknown[0])}, which is not one of its properties'
-        )
+    if unknown := [short_repr(name) for name in required if name not in properties]:
+        raise InvalidInput(f'"required" of the schema names {unknown[0]}, which is not one of its properties')
 
 
 def _check_options(options: dict[str, Any]) -> None:
     if "exec" in options and not str(options["exec"]).strip():
         hint = "omit it, and the tool waits for a report"
         raise InvalidInput("the command of a tool must not be blank", hint=hint)
-    if "timeout_seconds" in options and not _is_duration(options["timeout_seconds"]):
-        raise InvalidInput(
-            "the timeout of a tool must be a number of seconds above 0 and up to "
-            f"{_MAX_SECONDS:,.0f}, not {options['timeout_seconds']!r}"
-        )
-
-
-def _is_duration(seconds: object) -> bool:
-    return isinstance(seconds, int | float) and 0 < seconds <= _MAX_SECONDS
+    seconds = options.get("timeout_seconds", 1)
+    if not (isinstance(seconds, int | float) and 0 < seconds <= _MAX_SECONDS):
+        allowed = f"a number of seconds above 0 and up to {_MAX_SECONDS:,.0f}"
+        raise InvalidInput(f"the timeout of a tool must be {allowed}, not {seconds!r}")
 
 
 # --- tokens that open one project to readers over HTTP
@@ -276,7 +250,8 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_token(project_id: str) -> str:
     """Return a new token of a project: `cbx.PROJECT.SECRET`, both parts in URL-safe base64."""
-    return f"{_PREFIX}.{_encode(project_id.encode())}.{_encode(secrets.token_bytes(_SECRET_BYTES))}"
+    project = base64.urlsafe_b64encode(project_id.encode()).rstrip(b"=").decode()
+    return f"{_PREFIX}.{project}.{secrets.token_urlsafe(_SECRET_BYTES)}"
 
 
 def token_project(token: str) -> str | None:
@@ -294,10 +269,6 @@ def token_project(token: str) -> str | None:
 def token_hash(token: str) -> bytes:
     """Return the stored form of a token: its SHA-256, 32 bytes."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-
-
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _decode(text: str) -> bytes:

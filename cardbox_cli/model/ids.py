@@ -121,15 +121,12 @@ def short_id(full_id: str) -> str:
 
 
 def matches_short_id(wanted: str, full_id: str) -> bool:
-    """Return whether `wanted` is long enough, and a beginning or end of an id or a beginning of its short
-    form.
-    """
+    """Return whether `wanted` is long enough, and begins or ends an id or begins its short form."""
     alike = full_id.startswith(wanted) or full_id.endswith(wanted) or short_id(full_id).startswith(wanted)
     return len(wanted) >= MIN_SHORT and alike
 
 
 def unique(ids: Iterable[str]) -> list[str]:
-    """Return `ids` without repetitions; the first position wins."""
     return list(dict.fromkeys(ids))
 
 

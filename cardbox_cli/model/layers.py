@@ -1,8 +1,6 @@
-"""The layers of an LLM request: their names in order, the processes that may have them, and how profiles
-request them.
+"""Layers of an LLM request: their order, the processes that may have them, and how profiles request them.
 
-Source: the specification's page on layers. `context/collector` finds their texts, `context/composer` places
-them.
+Source: the specification's page on layers.
 """
 
 from collections.abc import Mapping
@@ -67,7 +65,6 @@ class Process(msgspec.Struct, frozen=True):
     on_request: tuple[str, ...] | None = None
 
     def allows(self, layer: str) -> bool:
-        """Return whether such a process can have `layer`."""
         return self.on_request is None or layer == FRAMEWORK or layer in self.on_request
 
 
@@ -87,10 +84,7 @@ def find_process(named: Any) -> Process:
 
 
 class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers requested by name: with a text, or to be collected.
-
-    `knowledge` has the words to search for, `knowledge_boxes` the boxes for that search.
-    """
+    """Layers requested by name. `knowledge` has the words to search for in the `knowledge_boxes`."""
 
     texts: Mapping[str, str] = {}
     to_collect: frozenset[str] = frozenset()
@@ -99,17 +93,14 @@ class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """Return every requested layer."""
         return self.to_collect.union(self.texts, [] if self.knowledge is None else [KNOWLEDGE])
 
 
 def is_layer(name: str) -> bool:
-    """Return whether a layer can have this name."""
     return name.endswith(SUFFIX) and name != SUFFIX
 
 
 def check_layer(name: str) -> None:
-    """Raise InvalidInput for a name that no layer can have."""
     if not is_layer(name):
         raise InvalidInput(
             f"{name!r} is not a layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
@@ -134,14 +125,14 @@ def requested_layers(profile: Mapping[str, Any]) -> LayerRequest:
     to search. Profiles of other programs may contain anything: invalid values request nothing.
     """
     layers = profile.get("layers")
-    named = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
-    knowledge = named.get(KNOWLEDGE)
+    requests = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}
+    knowledge = requests.get(KNOWLEDGE)
     words = knowledge.get("query") if isinstance(knowledge, dict) else None
     boxes = knowledge.get("boxes") if isinstance(knowledge, dict) else None
     named_boxes = boxes if isinstance(boxes, list) else []
     return LayerRequest(
-        texts={name: value for name, value in named.items() if isinstance(value, str)},
-        to_collect=frozenset(name for name, value in named.items() if value is True),
+        texts={name: value for name, value in requests.items() if isinstance(value, str)},
+        to_collect=frozenset(name for name, value in requests.items() if value is True),
         knowledge=words if isinstance(words, str) and words.strip() else None,
         knowledge_boxes=tuple(each for each in named_boxes if isinstance(each, str)),
     )

@@ -50,7 +50,6 @@ class Pairer:
         self._orphans: list[int] = []
 
     def add_call(self, position: int, call_id: str) -> None:
-        """Add a call that waits for its result."""
         self._open.setdefault(call_id, []).append(position)
 
     def add_scheduled_call(self, position: int, call_id: str) -> None:
@@ -62,7 +61,6 @@ class Pairer:
             self._scheduled[position] = waiting[-1]
 
     def add_result(self, position: int, call_id: str) -> None:
-        """Add a result."""
         waiting = self._open.get(call_id)
         if waiting is None:
             self._orphans.append(position)
@@ -72,7 +70,6 @@ class Pairer:
             del self._open[call_id]
 
     def pairing(self) -> Pairing:
-        """Return the exchanges so far."""
         unanswered = [(position, call_id) for call_id, waiting in self._open.items() for position in waiting]
         return Pairing(self._results, self._scheduled, sorted(unanswered), self._orphans)
 
@@ -94,24 +91,21 @@ def pair_calls(cards: Sequence[PairableCard | None]) -> Pairing:
 
 def call_ids(card: PairableCard) -> list[str]:
     """Return the ids of the tool calls that an assistant card makes, in order."""
-    ids: list[str] = []
-    for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
-        call_id = call.get("id") if isinstance(call, dict) else None
-        if isinstance(call_id, str):
-            ids.append(call_id)
-    return ids
+    calls = card.tool_calls if isinstance(card.tool_calls, list) else ()
+    ids = (call.get("id") for call in calls if isinstance(call, dict))
+    return [call_id for call_id in ids if isinstance(call_id, str)]
 
 
 def called_tools(card: Card) -> list[tuple[str, str]]:
     """Return the id and the tool of each call of a card, in order, without calls that name no tool."""
-    found: list[tuple[str, str]] = []
+    tools: list[tuple[str, str]] = []
     for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(name, str) and name:
             call_id = call.get("id")
-            found.append((call_id if isinstance(call_id, str) else "", name))
-    return found
+            tools.append((call_id if isinstance(call_id, str) else "", name))
+    return tools
 
 
 class ToolNames:
@@ -121,16 +115,14 @@ class ToolNames:
         self._callers: dict[str, str] = {}
 
     def tool_names(self, card: Card) -> str | None:
-        """Return the tools that the card calls, each once, or the one whose result it is; None for other
-        cards.
-        """
-        called = called_tools(card)
-        self._callers.update(called)
-        if called:
-            return ", ".join(unique(name for _, name in called))
-        named = card.metadata.get("function_name")
-        if isinstance(named, str) and named:
-            return named
+        """Return the tools that a card calls, or the one whose result it is; None for other cards."""
+        calls = called_tools(card)
+        self._callers.update(calls)
+        if calls:
+            return ", ".join(unique(name for _, name in calls))
+        own_name = card.metadata.get("function_name")
+        if isinstance(own_name, str) and own_name:
+            return own_name
         return None if card.tool_call_id is None else self._callers.get(card.tool_call_id)
 
 
@@ -145,9 +137,6 @@ def exchanges(cards: Sequence[PairableCard]) -> list[list[int]]:
         first.append(first[caller[position]] if position in caller else position)
         groups.setdefault(first[position], []).append(position)
     return list(groups.values())
-
-
-# --- the text of a card for people. Pure.
 
 
 PREVIEW = 80
@@ -167,8 +156,8 @@ def full_text(card: Card | CardDraft) -> str:
 
 def call_reference(card: Card) -> str:
     """Return the ids of the tool calls that a card makes or answers, for `--full`."""
-    made = call_ids(card)
-    return ", ".join(made) if made else (card.tool_call_id or "")
+    ids = call_ids(card)
+    return ", ".join(ids) if ids else (card.tool_call_id or "")
 
 
 def _format_call(call: object) -> str:

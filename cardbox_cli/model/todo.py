@@ -2,7 +2,7 @@
 
 Boxes only grow and cards never change, so a change is a new card that names the old one in
 `metadata.edited_from`; a list is a fold over the cards. Cards of other programs may contain anything; it
-becomes the item's text. Does no I/O; `context/layer_texts` formats a list for a context.
+becomes the item's text.
 """
 
 import re
@@ -25,10 +25,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item. `number` is its position in the complete list, from 1.
-
-    `card_id` is the card with its current state, `first_card_id` its first card.
-    """
+    """An item. `number` is its position in the list, from 1; `card_id` is the card with its current state."""
 
     number: int
     text: str
@@ -38,8 +35,7 @@ class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
-    """Return the items of these slots in order: each at the position of its first card, with the state of its
-    newest.
+    """Return the items of these slots, each at the position of its first card and with its newest state.
 
     If two cards replace the same one, the later counts. A deleted or expired card has no state, but still
     connects the card that it replaced with the one that replaced it.
@@ -71,19 +67,17 @@ def find_item(items: Sequence[TodoItem], wanted: str, box_id: str) -> TodoItem:
     if _NUMBER.fullmatch(wanted) and 1 <= int(wanted) <= len(items):
         return items[int(wanted) - 1]
     whole = [item for item in items if wanted in _ids(item)]
-    fitting = whole or [
-        item for item in items if any(matches_short_id(wanted, card_id) for card_id in _ids(item))
-    ]
+    fitting = whole or [item for item in items if any(matches_short_id(wanted, each) for each in _ids(item))]
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
         hint = f"`cbx todo list {quote_argument(box_id)}` shows the numbers and ids"
         raise NotFound(f"no todo item {wanted!r} in box {box_id}", hint=hint)
-    shown = [item.card_id for item in fitting[:5]]
+    candidates = [item.card_id for item in fitting[:5]]
     raise AmbiguousId(
-        ambiguous_message(wanted, "todo item", shown, more=len(fitting) > len(shown)),
+        ambiguous_message(wanted, "todo item", candidates, more=len(fitting) > len(candidates)),
         hint="type more characters of the id, or the item's number",
-        details={"candidates": shown},
+        details={"candidates": candidates},
     )
 
 
@@ -91,22 +85,20 @@ def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> 
     """Return the card of a new, open item. Raises InvalidInput for a blank text."""
     if not text.strip():
         raise InvalidInput(f"the todo item {text!r} is blank", hint="describe the task in a few words")
-    data = {"text": text.strip(), "done": False}
-    return draft_card(
-        TODO_ITEM, JsonContent(data), author_id=author_id, metadata=_turn_metadata(agent_turn_id)
-    )
+    content = JsonContent({"text": text.strip(), "done": False})
+    return draft_card(TODO_ITEM, content, author_id=author_id, metadata=_turn_metadata(agent_turn_id))
 
 
 def replacement_card(
     card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None
 ) -> CardDraft:
     """Return the card that replaces an item's newest one and marks it as done or open."""
-    kept = {key: value for key, value in card.metadata.items() if key not in IGNORED_METADATA}
+    metadata = {key: value for key, value in card.metadata.items() if key not in IGNORED_METADATA}
     return draft_card(
         TODO_ITEM,
         JsonContent({**_data(card), "text": _text(card), "done": done}),
         author_id=author_id,
-        metadata={**kept, _REPLACED: card.card_id, **_turn_metadata(agent_turn_id)},
+        metadata={**metadata, _REPLACED: card.card_id, **_turn_metadata(agent_turn_id)},
         ttl_seconds=card.ttl_seconds,
     )
 

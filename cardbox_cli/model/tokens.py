@@ -1,8 +1,4 @@
-"""Token counts without a network: exact if the model's tokenizer is installed, otherwise an estimate.
-
-The tokenizers of the extra `tokens` are loaded on demand. `context/providers` chooses the one for a model,
-`context/inspection/costs` the texts of a request.
-"""
+"""Token counts without a network: by the tokenizers of the extra `tokens`, otherwise by an estimate."""
 
 import re
 import string
@@ -60,7 +56,7 @@ ESTIMATING_TOKENIZER = Tokenizer(ESTIMATOR, False, estimate_tokens)
 
 
 def card_tokens(card: Card | CardDraft, tokenizer: Tokenizer = ESTIMATING_TOKENIZER) -> int:
-    """Return the number of tokens of a card: its text and its tool calls."""
+    """Return the number of tokens of a card's text and tool calls."""
     calls = exact_json.encode(card.tool_calls).decode() if card.tool_calls else ""
     return tokenizer.count(card_text(card.content) + calls)
 
@@ -81,12 +77,12 @@ def _cache_counts(encode: Callable[[str], list[int]]) -> Callable[[str], int]:
 
     def count(text: str) -> int:
         key = text if len(text) <= _MAX_KEY_CHARACTERS else blake2b(_utf8(text), digest_size=16).digest()
-        found = counts.get(key)
-        if found is None:
+        tokens = counts.get(key)
+        if tokens is None:
             if len(counts) >= _MAX_CACHED:
                 counts.clear()
-            found = counts[key] = len(encode(_utf8(text).decode()))
-        return found
+            tokens = counts[key] = len(encode(_utf8(text).decode()))
+        return tokens
 
     return count
 

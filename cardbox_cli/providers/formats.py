@@ -1,21 +1,15 @@
-"""The formats that a request can be sent in: those of the providers, and a plain text.
+"""The formats of requests: those of the providers, and a plain text.
 
-The text has each message under a line that names its speaker, and what is said indented, so that no line of
-it passes for such a line. It is no provider's: it is made of messages in the chat form, and linted and
-compared by the default provider's rules.
+In the text, a line names the speaker of each message. The content is indented, so that none of its lines
+looks like such a heading. The text belongs to no provider: it is made of messages in the chat form, and
+linted and compared by the default provider's rules.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.model import exact_json
-from cardbox_cli.providers.registry import (
-    DEFAULT,
-    PROVIDERS,
-    provider_for,
-    provider_for_model,
-    provider_named,
-)
+from cardbox_cli.providers import registry
 from cardbox_cli.text.escaping import INDENT, indent_lines, join_lines
 
 if TYPE_CHECKING:
@@ -29,27 +23,25 @@ TEXT = "text"
 
 
 def format_names() -> tuple[str, ...]:
-    return (*PROVIDERS, TEXT)
+    return (*registry.PROVIDERS, TEXT)
 
 
 def provider_of(format: str) -> "Provider":
     """Return the provider whose messages a format is made of."""
-    return provider_named(DEFAULT if format == TEXT else format)
+    return registry.provider_named(registry.DEFAULT if format == TEXT else format)
 
 
 def other_provider_note(model: str | None, format: str) -> str | None:
-    """Say that a model is not of the provider whose format is the default one, if a request is in that format
-    and nobody named it; None if it is, or may be.
+    """Return a note if a request in the default format is for a model of another provider; otherwise None.
 
-    A name such as `anthropic/claude-opus-4-5` is that of a host which takes the models of many.
+    A name such as `anthropic/claude-opus-4-5` is that of a host, which serves the models of many.
     """
-    name = provider_for_model(model)
-    if format != DEFAULT or name == DEFAULT or "/" in (model or ""):
+    name = registry.provider_for_model(model)
+    if format != registry.DEFAULT or name == registry.DEFAULT or "/" in (model or ""):
         return None
-    return (
-        f"the model {model!r} is {provider_named(name).title}'s, and this body is in the format {format}: "
-        f"--format {name} makes its own"
-    )
+    title = registry.provider_named(name).title
+    note = f"the model {model!r} is {title}'s, and this body is in the format {format}"
+    return f"{note}: --format {name} makes its own"
 
 
 def encoder_of(format: str) -> "Encode":
@@ -57,7 +49,6 @@ def encoder_of(format: str) -> "Encode":
 
 
 def body_of(request: "Request", format: str) -> dict[str, Any]:
-    """Return the JSON body of a request, in the format of its provider."""
     return provider_of(format).body(request)
 
 
@@ -78,38 +69,35 @@ def sent_by_any(request: "Request", format: str) -> list[bytes]:
 
 
 def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) -> "list[LintFinding]":
-    """Return what the rules of the model's provider find in the request that the cards of boxes make.
-
-    Without a `model` the one that the profile names counts.
-    """
+    """Return the lint's findings for the request of these cards; `model` defaults to the profile's."""
     # The rules take a while to load.
     from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.context.request import ComposeOptions, request_of
 
-    provider = provider_named(provider_for(entries, model))
+    provider = registry.provider_named(registry.provider_for(entries, model))
     request = request_of(entries, ComposeOptions(model=model), encode=provider.encode)
     return lint(entries, request, provider)
 
 
 def text(request: "Request", *, indent: str = INDENT) -> str:
-    """The whole request, tools last, ended by a newline if there is anything to show."""
+    """Return the whole request, tools last; it ends in a newline unless it is empty."""
     sections = list(text_sections(request, indent=indent))
     return "\n\n".join(sections) + "\n" if sections else ""
 
 
 def text_sections(request: "Request", *, indent: str = INDENT) -> Iterator[str]:
-    """The messages and the tools as `text` has them, with an empty line between each."""
+    """Yield the messages and the tools as `text` has them."""
     write = _Writer(indent)
     for number, message in enumerate(request.messages, 1):
         yield write.message(number, message.body)
     yield from map(write.tool, request.tools)
 
 
-_DISPLAYED_FORMATS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_OWN_LINES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
 class _Writer:
-    """Writes what others wrote between headings: its lines begin with `indent`, ours at the margin."""
+    """Writes messages and tools under headings: what others wrote is indented by `indent`."""
 
     def __init__(self, indent: str) -> None:
         self._indent = indent
@@ -124,23 +112,21 @@ class _Writer:
             lines += [self._part(part) for part in content]
         calls = body.get("tool_calls") or []
         lines += [self._below(_call(call)) for call in (calls if isinstance(calls, list) else [calls])]
-        extra = {
-            key: value for key, value in body.items() if key not in _DISPLAYED_FORMATS and value is not None
-        }
-        lines += [self._below(f"{key}: {_plain(value)}") for key, value in extra.items()]
+        others = [key for key in body if key not in _OWN_LINES and body[key] is not None]
+        lines += [self._below(f"{key}: {_plain(body[key])}") for key in others]
         return "\n".join(lines)
 
     def tool(self, tool: dict[str, Any]) -> str:
         function = tool.get("function")
-        shown = function if isinstance(function, dict) else tool
-        name = f"tool {shown.get('name')}"
-        return f"{_heading(name)}\n{self._text(str(shown.get('description') or _plain(tool)))}"
+        definition = function if isinstance(function, dict) else tool
+        name = f"tool {definition.get('name')}"
+        return f"{_heading(name)}\n{self._text(str(definition.get('description') or _plain(tool)))}"
 
     def _text(self, text: str) -> str:
         return indent_lines(text, self._indent)
 
     def _below(self, line: str) -> str:
-        """A line at the margin that is no heading; what goes on below it is indented."""
+        """Return a line at the margin, and what follows it indented."""
         return self._text(line).removeprefix(self._indent)
 
     def _part(self, part: Any) -> str:

@@ -1,6 +1,6 @@
 """Facts about models, by their names: those of `models.toml`, and those of the file that CBX_MODELS names.
 
-Reads each file once, when the first fact is asked for. Of a name that no entry matches nothing is known.
+Reads each file once, when the first fact is asked for. A name without an entry has no facts.
 """
 
 import re
@@ -15,19 +15,19 @@ from cardbox_cli.context.provider import UNKNOWN_MODEL, ModelFacts
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.files import open_to_read
 from cardbox_cli.limits import YAML_SIZE
-from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, Tokenizer, bare_name
+from cardbox_cli.model.tokens import Tokenizer, bare_name
 from cardbox_cli.settings import MODELS
 
 _FILE = "models.toml"
 # `-2024-08-06`, `@20250514`, `-0613`, `-latest`; behind it a gateway's own version, as in `-v1:0`.
 _SNAPSHOT = re.compile(r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest))?(?:-v\d+(?::\d+\w*)*)?$")
 _REGION = re.compile(r"^(?:us|eu|apac|global|us-gov)\.(?=[a-z0-9]+\.)")
-# The keys of an entry that are no facts.
+# The keys of an entry that are not facts.
 _ABOUT = ("names", "source", "date")
 
 
 class _Names:
-    """The names of an entry. `*` stands for any characters."""
+    """The names of an entry; `*` matches any characters."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._whole = frozenset(name for name in names if "*" not in name)
@@ -69,13 +69,13 @@ class _ModelAbout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelTable:
-    """What one file says. Raises InvalidInput, which names the file, the entry and the key."""
+    """The entries of one file. Raises InvalidInput, which names the file, the entry and the key."""
 
     def __init__(self, data: bytes, place: str) -> None:
         self._place = place
-        found = self._converted(self._values(data), _ModelFile, place)
-        self._providers = [(_Names(each.models), each.name) for each in found.provider]
-        self._models = [self._entry(number, each) for number, each in enumerate(found.model, 1)]
+        file = self._converted(self._values(data), _ModelFile, place)
+        self._providers = [(_Names(each.models), each.name) for each in file.provider]
+        self._models = [self._entry(number, each) for number, each in enumerate(file.model, 1)]
 
     def _values(self, data: bytes) -> dict[str, Any]:
         import tomllib
@@ -94,13 +94,13 @@ class ModelTable:
         which = f" ({', '.join(map(str, names[:3]))})" if isinstance(names, list) else ""
         place = f"{self._place}: model {number}{which}"
         about = self._converted({key: values[key] for key in _ABOUT if key in values}, _ModelAbout, place)
-        given = {key: each for key, each in values.items() if key not in _ABOUT}
-        facts = self._converted(given, ModelFacts, place)
-        return _Names(about.names), {key: getattr(facts, key) for key in given}
+        own_values = {key: each for key, each in values.items() if key not in _ABOUT}
+        facts = self._converted(own_values, ModelFacts, place)
+        return _Names(about.names), {key: getattr(facts, key) for key in own_values}
 
-    def _converted(self, values: Any, wanted: type[Any], place: str) -> Any:
+    def _converted(self, values: Any, value_type: type[Any], place: str) -> Any:
         try:
-            return msgspec.convert(values, wanted)
+            return msgspec.convert(values, value_type)
         except msgspec.ValidationError as exc:
             what, _, where = str(exc).partition(" - at `$")
             key = where.strip("`.")
@@ -110,7 +110,7 @@ class ModelTable:
             ) from None
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what the entries that match one of a model's names say; the last entry counts."""
+        """Return the facts of all entries that match one of these names; later entries win."""
         found: dict[str, Any] = {}
         for known, facts in self._models:
             if known.match(names):
@@ -128,15 +128,11 @@ def provider_of_model(model: str | None) -> str | None:
 
 
 def facts_of(model: str | None) -> ModelFacts:
-    """Return the facts about a model.
-
-    Raises InvalidInput if the file of CBX_MODELS cannot be read or has a mistake in it.
-    """
+    """Return the facts about a model. Raises InvalidInput for an unreadable or invalid file of CBX_MODELS."""
     return UNKNOWN_MODEL if model is None else _facts_of(model, MODELS.text())
 
 
 def window(model: str | None) -> int | None:
-    """Return how many tokens a model holds, None if that is not known."""
     return facts_of(model).window
 
 
@@ -151,7 +147,7 @@ def unknown_models(models: Iterable[str | None]) -> str | None:
 
 def tokenizer_for(model: str | None) -> Tokenizer:
     """Return the tokenizer of a model if it is known and installed, else the estimate."""
-    return ESTIMATING_TOKENIZER if model is None else facts_of(model).counter
+    return facts_of(model).counter
 
 
 @cache
@@ -163,10 +159,10 @@ def _provider_of(model: str, own_file: str) -> str | None:
 
 @cache
 def _facts_of(model: str, own_file: str) -> ModelFacts:
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for table in _tables(own_file):
-        found |= table.facts(_names_of(model))
-    return ModelFacts(**found) if found else UNKNOWN_MODEL
+        facts |= table.facts(_names_of(model))
+    return ModelFacts(**facts) if facts else UNKNOWN_MODEL
 
 
 def _names_of(model: str) -> list[str]:
@@ -180,7 +176,7 @@ def _names_of(model: str) -> list[str]:
 
 @cache
 def _tables(own_file: str) -> tuple[ModelTable, ...]:
-    """The table of the package, and the user's behind it."""
+    """Return the table of the package, and the user's after it."""
     from importlib.resources import files
 
     package = ModelTable(files(__package__).joinpath(_FILE).read_bytes(), _FILE)

@@ -1,9 +1,9 @@
-"""Formats whose messages are a role and a list of parts: what they share, as base classes.
+"""Base classes of formats whose messages are a role and a list of parts.
 
-A message becomes a card for each run of its parts of one type: text and tool calls, a tool's result, a
-thought, parts that only this format knows. A card keeps its parts only if its fields cannot hold them
-(`context/sources`). A provider's own class says what the parts mean. In requests neighbours of one role are
-one message, in which the results of tools come first; system text is apart.
+A message becomes one card for each run of parts of one type: text and tool calls, a tool's result, a thought,
+or parts that only this format knows. A card keeps its parts only if its fields cannot hold them
+(`context/sources`). In requests, neighbours of one role become one message, which begins with the results of
+tools; system text is separate.
 """
 
 from abc import abstractmethod
@@ -62,10 +62,7 @@ class AnsweredCall(NamedTuple):
 
 
 class _TypedPart(NamedTuple):
-    """A part, the type of the card that it makes, its text, and the call that it is or answers.
-
-    `is_exact`: the card's fields make just this part.
-    """
+    """A part with the type and text of its card, and its call. `is_exact`: the card makes just this part."""
 
     type: str
     part: Part
@@ -76,10 +73,10 @@ class _TypedPart(NamedTuple):
 
 
 class PartsProvider(Provider):
-    """A provider of such a format.
+    """A provider whose messages are lists of parts.
 
-    `has_detail`: an image says how closely to look; `names_results`: a result names its tool; `has_refusals`:
-    a refusal is no text. `parts_title` is the provider's name in sentences about parts that only it knows.
+    `has_detail`: images have a level of detail. `names_results`: a result names its tool. `has_refusals`: a
+    refusal is not text. `parts_title` is the provider's name in sentences about parts that only it knows.
     """
 
     has_detail = False
@@ -90,8 +87,6 @@ class PartsProvider(Provider):
     def parts_title(self) -> str:
         return self.title
 
-    # --- what parts mean
-
     @abstractmethod
     def is_thought(self, part: Part) -> bool: ...
 
@@ -101,7 +96,7 @@ class PartsProvider(Provider):
 
     @abstractmethod
     def words(self, part: Part) -> str:
-        """Return the text of a part as a reader wants it, "" for none."""
+        """Return the text of a part for a reader, "" if it has none."""
 
     @abstractmethod
     def call(self, part: Part) -> dict[str, Any] | None:
@@ -109,53 +104,44 @@ class PartsProvider(Provider):
 
     @abstractmethod
     def answered(self, part: Part) -> AnsweredCall | None:
-        """Return the call that a part is the result of; None for others."""
+        """Return the call that a part answers; None for other parts."""
 
     @abstractmethod
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        """Return the content parts in the chat form of a part with files, or with a refusal."""
+        """Return the chat form of a part with files or a refusal; [] for other parts."""
 
     @abstractmethod
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
-        """Return the parts of a message in the chat form; what they cannot say becomes text.
-
-        `failed`: it is the result of a tool that failed.
-        """
+        """Convert a message in the chat form to parts. What the format lacks becomes text."""
 
     def is_failed_result(self, part: Part) -> bool:
-        """Return whether a part is the result of a tool that failed."""
         return False
 
     def sends_other_call(self, call: Any) -> bool:
-        """Return whether a call that is no function's is sent as more than text, and so its result."""
+        """Return whether a call that is not a function's, and its result, are sent as more than text."""
         return False
 
     def other_result(self, part: Part) -> Part:
-        """Return the result of such a call, made of that of a function's."""
+        """Convert the result of a function call to that of another call."""
         return part
 
     def is_exact(self, part: Part) -> bool:
-        """Return whether a call or a result holds nothing but what a card's fields do.
-
-        `make` gives such a part back as it is; for all others this is found out by making them.
-        """
+        """Return True if `make` is known to give a call or a result back as it is; otherwise it is called."""
         return False
 
     def losses_of_part(self, part: Part) -> Iterable[str]:
-        """Yield what the chat form leaves out of a part that is neither thinking nor known here alone."""
+        """Yield what the chat form leaves out of a part that is neither thinking nor of this format alone."""
         return ()
 
     def text_alone(self, role: str, part: Part) -> str | None:
-        """Return the text of a part of a role's message that is a text and nothing else; None for others.
+        """Return the text of a part that `make` would make of this text alone; None for other parts.
 
-        `make` gives such a part of the text alone. Here it is an object whose only key is `text`, not blank.
+        Here, it is an object whose only key is `text`, not blank.
         """
         if type(part) is not dict or len(part) != 1:
             return None
         text = part.get("text")
         return text if type(text) is str and not text.isspace() and text else None
-
-    # --- from messages to cards
 
     def draft_parts(self, role: str, parts: Sequence[Part]) -> list[CardDraft]:
         """Return the cards that hold a message's parts, at least one."""
@@ -171,10 +157,10 @@ class PartsProvider(Provider):
         return [self._run_card(role, run) for run in runs]
 
     def _typed_parts(self, role: str, parts: Sequence[Part]) -> Iterator[_TypedPart]:
-        """Yield the parts with their types. A call without an id gets the tool's name for one, and so does
-        its result.
+        """Yield the parts with their types.
 
-        The nearest call of that name is the one that is answered; of two in one message each has its own.
+        A call without an id gets its tool's name as its id, numbered if it repeats in the message, and so
+        does its result. A result belongs to the nearest call of that name.
         """
         times: dict[str, int] = {}
 
@@ -222,8 +208,6 @@ class PartsProvider(Provider):
             return False  # the card does not name the tool
         return same_json(self.standard_parts(card), [each.part for each in run])
 
-    # --- from cards to messages
-
     def own_parts(self, card: AnyCard) -> list[Part] | None:
         """Return the parts that a card keeps of a message in this format; None if it keeps none."""
         parts = card.metadata.get(sources.BLOCKS)
@@ -231,7 +215,6 @@ class PartsProvider(Provider):
         return parts if is_own and isinstance(parts, list) else None
 
     def standard_parts(self, card: AnyCard) -> list[Part]:
-        """Return the parts that a card's own fields make."""
         if card.type in OF_ONE_FORMAT:
             return []
         body, answered = self.chat_body(card), answered_call(card)
@@ -241,7 +224,7 @@ class PartsProvider(Provider):
         return made if answered is None else [self.other_result(part) for part in made]
 
     def _is_sent_as_text(self, card: AnyCard, body: Body) -> bool:
-        """Return whether it is a result that is sent as text, as its call is, or as it has no id."""
+        """Return whether a card is a result that is sent as text: it has no id, or its call is text."""
         if body["role"] not in ("tool", "function"):
             return False
         answered = answered_call(card)
@@ -250,19 +233,17 @@ class PartsProvider(Provider):
         return is_old or (answered is not None and not self.sends_other_call(answered))
 
     def parts_of(self, card: AnyCard) -> list[Part]:
-        """Return a card as parts of a message: those that it keeps, or what its fields make."""
+        """Return the parts that a card keeps, otherwise those that its own fields make."""
         own = self.own_parts(card)
         return self.standard_parts(card) if own is None else own
 
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the role and the parts that a card is, or the reason why it is none."""
         nothing = never_a_message(card)
         if nothing is not None:
             return nothing
         parts = self.parts_of(card)
         if not parts:
-            reason = f"nothing that {self.parts_title} would take: empty, or of another format alone"
-            return NoMessage(reason)
+            return NoMessage(f"nothing that {self.parts_title} would take: empty, or of another format alone")
         return {"role": speakers.role_of(card), "content": parts}
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
@@ -280,18 +261,16 @@ class PartsProvider(Provider):
             return body
         made = [
             each
-            for found, part in zip(files, parts, strict=True)
-            for each in found or [text_part(words) for words in [self.words(part)] if words]
+            for chat_parts, part in zip(files, parts, strict=True)
+            for each in chat_parts or [text_part(words) for words in [self.words(part)] if words]
         ]
         return {**body, "content": made}
 
     def keeps_failure(self, card: AnyCard) -> bool:
         return any(map(self.is_failed_result, self.own_parts(card) or ()))
 
-    # --- requests
-
     def split_messages(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield the messages as they are sent, layers and queries as parts, too."""
+        """Yield the messages as they are sent, layers and queries also in parts."""
         return map(self._split_message, speakers.demote_late_layers(messages))
 
     def _split_message(self, message: Message) -> Message:
@@ -301,7 +280,6 @@ class PartsProvider(Provider):
         return msgspec.structs.replace(message, body={**message.body, "content": parts})
 
     def system_parts(self, request: Request) -> list[Part]:
-        """Return the parts of the system text, in its order."""
         return [
             part
             for message in self.split_messages(request.messages)
@@ -310,7 +288,7 @@ class PartsProvider(Provider):
         ]
 
     def merged(self, messages: Iterable[Message]) -> Iterator[tuple[str, list[Part]]]:
-        """Yield the role and the parts of each message as it is sent, of messages in parts."""
+        """Yield the role and the parts of each message as it is sent."""
         for run in speakers.runs(message for message in messages if message.body["role"] != "system"):
             role = run[0].body["role"]
             parts = [part for message in run for part in message.body["content"]]
@@ -331,8 +309,6 @@ class PartsProvider(Provider):
             if run[0].body["role"] == "user" and len(run) > 1:
                 pieces.sort(key=lambda piece: not any(map(self.answered, piece[0]["content"])))
             yield from (SentMessage("messages", number, *piece) for piece in pieces)
-
-    # --- losses
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
         """Yield what is lost of a request's order: system text behind another message moves up."""
@@ -362,7 +338,7 @@ class PartsProvider(Provider):
         own = ("name",) * (is_result and is_said) + ("refusal",) * self.has_refusals
         yield from unsent_of_message(body, own)
         if any(not self.sends_other_call(call) for call in other_calls(body.get("tool_calls"))):
-            yield "a tool call that is no function's is sent as text"
+            yield "a tool call that is not a function's is sent as text"
         if self._is_sent_as_text(card, body):
             yield lost_result(card)
         for part in list_at(body, "content"):
@@ -386,10 +362,10 @@ class PartsProvider(Provider):
 def text_parts(
     body: Body, make_file: Callable[[Any], Part | None], make_call: Callable[[Any, dict[str, Any]], Part]
 ) -> list[Part]:
-    """Return the parts of a message in the chat form that is not a tool's, if text is `{"text": …}`.
+    """Convert a message in the chat form, other than a tool's, to parts; text becomes `{"text": …}`.
 
-    `make_file` makes a content part that is not text, or returns None if the format cannot say it;
-    `make_call` makes a tool call, of which it gets the function, too.
+    `make_file` converts a part that is not text, or returns None if the format has no such part. `make_call`
+    converts a tool call; its second argument is the called function.
     """
     content, parts = body.get("content") or "", list[Part]()
     if isinstance(content, str):
@@ -405,8 +381,8 @@ def text_parts(
     parts += [{"text": refusal}] if refusal.strip() else []
     for call in list_at(body, "tool_calls"):
         function = called_function(call)
-        said = {"text": f"[tool call: {_json(call)}]"} if function is None else make_call(call, function)
-        parts.append(said)
+        call_part = {"text": f"[tool call: {_json(call)}]"} if function is None else make_call(call, function)
+        parts.append(call_part)
     old = body.get("function_call")
     return [*parts, {"text": f"[call of {_json(old)}]"}] if old else parts
 
@@ -416,7 +392,7 @@ def _json(value: Any) -> str:
 
 
 def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the content parts that a role can say in the chat form: users files, assistants refusals."""
+    """Return the parts that a role can send in the chat form: users files, assistants refusals."""
     is_refused = role == "assistant" and any(kind(part) == "refusal" for part in parts)
     return parts if role == "user" or is_refused else []
 
@@ -428,7 +404,7 @@ class PartsFiles(MessageFiles):
     """Files of messages in such a format.
 
     `parts_key` holds the parts of a message, `assistant` is the format's name of that role. `alone_key` is
-    where one message may replace the list, as an object; then a part may replace the parts, too.
+    where one message may replace the list, as an object; then one part may replace the parts, too.
     """
 
     provider: PartsProvider
@@ -437,19 +413,14 @@ class PartsFiles(MessageFiles):
     assistant = "assistant"
     alone_key = ""
 
-    def __init__(self, provider: PartsProvider) -> None:
-        self.provider = provider
-
     def system_value(self, parts: list[Part]) -> Any:
-        """Return the value of the system key that holds these parts."""
         return parts
 
     def system_parts(self, value: Any) -> list[Part]:
-        """Return the parts that the value of a system key holds."""
         return list_of(value)
 
     def _envelope_of(self, role: str) -> Body:
-        """Return the keys around the parts of a message that has nothing else."""
+        """Return a message of this role without parts or other keys."""
         return {"role": self.assistant if role == "assistant" else role, self.parts_key: []}
 
     def keep_around(self, message: Body, role: str, cards: list[CardDraft]) -> list[CardDraft]:
@@ -459,7 +430,7 @@ class PartsFiles(MessageFiles):
         return [keep(cards[0], self.provider.format, source_message=self.empty_parts(message)), *cards[1:]]
 
     def empty_parts(self, message: Body) -> Body:
-        """Return a message with `[]` instead of its parts, `{}` instead of the one that replaces them."""
+        """Return a message with `[]` instead of its parts, `{}` instead of a part that replaces them."""
         parts = message.get(self.parts_key)
         if isinstance(parts, list):
             return {**message, self.parts_key: []}
@@ -480,15 +451,15 @@ class PartsFiles(MessageFiles):
         system = (card for card in cards if speakers.role_of(card) == "system")
         prompts = [card for card in system if never_a_message(card) is None]
         others = (card for card in answering(cards) if speakers.role_of(card) != "system")
-        sent = (card for card in others if never_a_message(card) is None)
-        runs = speakers.gather(sent, lambda each: self._around(each) is not None)
+        messages = (card for card in others if never_a_message(card) is None)
+        runs = speakers.gather(messages, lambda each: self._around(each) is not None)
         return self._system(prompts), filter(None, map(self._message, runs))
 
     def _system(self, prompts: Sequence[Card]) -> Body:
         if not prompts:
             return {}
-        if len(prompts) == 1 and (kept := self._around(prompts[0])) is not None:
-            return kept
+        if len(prompts) == 1 and (envelope := self._around(prompts[0])) is not None:
+            return envelope
         parts = [part for card in prompts for part in self.provider.parts_of(card)]
         return {self.system_keys[0]: self.system_value(parts)} if parts else {}
 
@@ -518,17 +489,14 @@ class PartsFiles(MessageFiles):
 
 
 class PartsAnswers(AnswerReader):
-    """Answers in such a format, read as imported messages are. `parts_key` holds the parts of the message."""
+    """Reader of answers in such a format, read like imported messages. `parts_key` has the parts."""
 
     provider: PartsProvider
     parts_key: str
 
-    def __init__(self, provider: PartsProvider) -> None:
-        self.provider = provider
-
     @abstractmethod
     def is_call(self, part: Part) -> bool:
-        """Return whether the model calls a tool of the client's by a part, well-formed or not."""
+        """Return whether a part is a call of a client's tool, well-formed or not."""
 
     @abstractmethod
     def call_id(self, part: Part) -> Any: ...
@@ -540,17 +508,17 @@ class PartsAnswers(AnswerReader):
         return message.get(self.parts_key)
 
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
-        """Return the cards of a message, which keep what the next request needs: signatures, too."""
+        """Return the cards of a message; they keep what the next request needs, such as signatures."""
         parts = message.get(self.parts_key) or []
         if not isinstance(parts, list):
-            raise MalformedAnswer(f"the {self.parts_key!r} of the answer are no list")
+            raise MalformedAnswer(f"the {self.parts_key!r} of the answer is not a list")
         places = [place for place, part in enumerate(parts) if self.is_call(part)]
-        given = [self.call_id(parts[place]) for place in places]
-        ids = own_ids([each if isinstance(each, str) else "" for each in given])
+        original_ids = [self.call_id(parts[place]) for place in places]
+        ids = own_ids([each if isinstance(each, str) else "" for each in original_ids])
         renamed = list(parts)
         for place, call_id in zip(places, ids, strict=True):
             renamed[place] = self.replace_id(parts[place], call_id)
             if called_function(self.provider.call(renamed[place])) is None:
-                what = "is no call of a function: it needs a name, and arguments"
+                what = "is not a call of a function: it needs a name, and arguments"
                 raise MalformedAnswer(f"{self.parts_key}[{place}] {what}")
         return self.provider.draft_parts("assistant", renamed)

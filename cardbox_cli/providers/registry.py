@@ -1,7 +1,4 @@
-"""The registry of providers: a line for each format, and its class when it is first used.
-
-Imports a provider's package when somebody asks for it, so that listing formats costs nothing.
-"""
+"""The registry of providers. Imports a provider's package on its first use."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -30,7 +27,7 @@ DEFAULT = "openai"
 
 
 class _Registered:
-    """The functions of this module, as a provider gets them."""
+    """The functions of this module, as a provider receives them."""
 
     def providers(self) -> Iterator["Provider"]:
         return providers()
@@ -55,7 +52,7 @@ def provider_named(name: str) -> "Provider":
 
 
 def providers() -> Iterator["Provider"]:
-    """Return all providers, in order; hosts are none."""
+    """Return all providers, in order, without hosts."""
     return map(provider_named, PROVIDERS)
 
 

@@ -1,7 +1,7 @@
-"""Tool definitions and parameters, as requests store and send them.
+"""Tool definitions and parameters, as requests store and send them. Pure.
 
-Pure. A request keeps tools as they were written: OpenAI's function objects, flat ones, Anthropic's with an
-`input_schema`. A provider knows the tools that it runs itself.
+A request keeps tools as they were written: OpenAI's function objects, flat ones, Anthropic's with an
+`input_schema`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,7 @@ _KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"
 
 
 class Function(NamedTuple):
-    """A tool as a model sees it: its name, what it does, the JSON schema of its arguments if it has one.
-
-    `others`: the rest of the definition.
-    """
+    """A tool as a model sees it; `schema` is that of its arguments, `others` the rest of the definition."""
 
     name: str
     description: str | None
@@ -53,26 +50,25 @@ def is_custom(tool: Mapping[str, Any]) -> bool:
 def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
     """Return the definition of a custom tool, the grammar of its format in an object if `nested`."""
     custom: dict[str, Any] = tool["custom"]
-    wanted = custom.get("format")
-    if not isinstance(wanted, dict) or kind(wanted) != "grammar":
+    format = custom.get("format")
+    if not isinstance(format, dict) or kind(format) != "grammar":
         return custom
-    inner = wanted.get("grammar")
-    grammar = (
-        inner if isinstance(inner, dict) else {key: each for key, each in wanted.items() if key != "type"}
-    )
+    grammar = format.get("grammar")
+    if not isinstance(grammar, dict):
+        grammar = {key: each for key, each in format.items() if key != "type"}
     return {**custom, "format": {"type": "grammar", **({"grammar": grammar} if nested else grammar)}}
 
 
 def chat_tool(function: Function) -> dict[str, Any]:
     """Return the definition for OpenAI's chat completions; flat, if it says more than these can."""
     schema, strict = function.schema, function.strict
-    inner = known(name=function.name, description=function.description, parameters=schema, strict=strict)
+    inner = compact(name=function.name, description=function.description, parameters=schema, strict=strict)
     if function.others:
         return {"type": "function", **inner, **function.others}
     return {"type": "function", "function": inner}
 
 
-def known(**values: Any) -> dict[str, Any]:
+def compact(**values: Any) -> dict[str, Any]:
     """Return the values that are not None, by their names."""
     return {name: value for name, value in values.items() if value is not None}
 
@@ -80,7 +76,7 @@ def known(**values: Any) -> dict[str, Any]:
 def token_limit(
     config: Mapping[str, Any], names: Sequence[str] = ("max_tokens", "max_completion_tokens")
 ) -> Any:
-    """Return how many tokens an answer may have, by the first of these names; None if nothing says."""
+    """Return the maximum of tokens of an answer, by the first of these names; None if it is not set."""
     return next((config[name] for name in names if config.get(name)), None)
 
 
@@ -106,14 +102,14 @@ def _tool_name(tool: Mapping[str, Any]) -> str:
 
 
 def is_parallel(config: Mapping[str, Any]) -> Any:
-    """Return whether several tools may be called at once, by OpenAI's or Anthropic's key; None if unsaid."""
+    """Return whether several tools may be called at once, by OpenAI's or Anthropic's key; None if not set."""
     choice = config.get("tool_choice")
     is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
     return config.get("parallel_tool_calls", False if is_off else None)
 
 
 def choice_of(value: Any) -> str | None:
-    """Return the name of the function that a `tool_choice` of OpenAI or Anthropic wants; None for none."""
+    """Return the name of the function that a `tool_choice` of OpenAI or Anthropic requires, or None."""
     return tool_name(value) if kind(value) in ("function", "tool") else None
 
 
@@ -124,24 +120,19 @@ def choice_mode(value: Any) -> str | None:
     return mode if mode in ("auto", "required", "none") else None
 
 
-# --- parameters that are copied under the name that they have
-
-
 def copy_parameters(
     config: Mapping[str, Any], names: Iterable[str], provider: Provider, *, nulls: bool = False
 ) -> dict[str, Any]:
     """Return the parameters of these names that are set, without those that only another provider takes.
 
-    Providers share names, and not always the values: `metadata` is any texts or a user's id. A parameter that
-    no provider takes is copied all the same, as a mistake that the lint finds.
+    Providers share names, but not always values: `metadata` is any strings, or a user's id. A parameter that
+    no provider takes is copied, too, so that the lint reports it.
     """
     given = {name: config[name] for name in names if name in config and (nulls or config[name] is not None)}
     own = provider.schema
     unfit = [key for key, value in given.items() if own is not None and not _fits(own, key, value)]
     others = [each.schema for each in provider.peers() if each.schema is not None] if unfit else []
-    anothers = {
-        key for key in unfit if any(key in each.names and _fits(each, key, given[key]) for each in others)
-    }
+    anothers = {key for key in unfit for each in others if key in each.names and _fits(each, key, given[key])}
     return {key: value for key, value in given.items() if key not in anothers}
 
 
@@ -150,5 +141,5 @@ def _fits(schema: Schema, key: str, value: Any) -> bool:
 
 
 def misfitting_keys(tool: Mapping[str, Any], provider: Provider) -> set[str]:
-    found = () if provider.schema is None else provider.schema.misfits_of_item("tools", 0, tool)
-    return {str(misfit.place[2]) for misfit in found if len(misfit.place) > 2}
+    misfits = () if provider.schema is None else provider.schema.misfits_of_item("tools", 0, tool)
+    return {str(misfit.place[2]) for misfit in misfits if len(misfit.place) > 2}

@@ -27,13 +27,13 @@ def test_the_documentation_says_what_a_card_becomes(name: str, role: str, messag
     assert known.becomes == expected
 
 
-def test_what_is_no_message_says_why() -> None:
+def test_types_that_are_not_messages_have_a_reason() -> None:
     assert [
         name for name, each in CARD_TYPES.items() if (each.becomes == "message") == bool(each.reason)
     ] == []
 
 
-def test_a_type_that_nobody_described_is_a_message_and_no_more() -> None:
+def test_an_unknown_type_is_only_a_message() -> None:
     unknown = card_type("shop.note")
     assert (unknown.becomes, unknown.role, unknown.layer) == ("message", "user", None)
     flags = (unknown.is_knowledge, unknown.is_snapshot, unknown.is_late, unknown.may_be_empty)

@@ -43,7 +43,7 @@ def test_the_canonical_form_has_no_negative_zero(text: str, plain: str) -> None:
         ('{"é": "\\u00e9\\n", "z\\u0301": "\\u007f"}', '{"z\u0301":"\x7f","é":"é\\n"}'),
     ],
 )
-def test_canonical_spelling(text: str, canonical: str) -> None:
+def test_the_canonical_form(text: str, canonical: str) -> None:
     assert exact_json.canonical(text.encode()).decode() == canonical
 
 
@@ -67,7 +67,7 @@ def _has_no_fractions(value: object) -> bool:
 
 
 @given(jsonb_values.values)
-def test_what_jsonb_holds_is_storable(value: object) -> None:
+def test_values_that_jsonb_stores_are_storable(value: object) -> None:
     exact_json.check_storable(value)
 
 
@@ -86,7 +86,7 @@ def test_what_jsonb_holds_is_storable(value: object) -> None:
         ({"when": object}, "x.when: is a type, which is not a JSON value"),
     ],
 )
-def test_what_jsonb_cannot_hold_is_named(value: object, message: str) -> None:
+def test_values_that_jsonb_cannot_store_are_reported(value: object, message: str) -> None:
     with pytest.raises(exact_json.Unstorable) as raised:
         exact_json.check_storable(value, "x")
     assert str(raised.value) == message
@@ -118,7 +118,7 @@ def test_numbers_of_a_value_may_not_grow_beyond_a_bound_in_all(number: Decimal) 
     assert str(raised.value) == f"x.a[1].b: makes the numbers of the value {growth_limit}"
 
 
-def test_numbers_that_are_as_long_as_they_are_spelled_have_no_bound_in_all() -> None:
+def test_numbers_that_do_not_grow_have_no_total_bound() -> None:
     exact_json.check_storable([0.1, 12345.678, Decimal("0.10"), 10**900, Decimal(10**900)] * 10_000)
 
 
@@ -148,7 +148,7 @@ def test_integers_of_very_many_digits() -> None:
     assert exact_json.canonical(text.encode()).decode() == text
 
 
-def test_what_is_nested_too_deeply_for_python_stands_as_its_text() -> None:
+def test_values_nested_too_deeply_for_python_become_their_text() -> None:
     deep = "[" * 3000 + '"]{"' + "]" * 3000
     value = exact_json.decode_stored(f'{{"a": {deep}, "b": {"7" * 6000}, "c": "[\\"]"}}')
     inner = value["a"]
@@ -160,7 +160,7 @@ def test_what_is_nested_too_deeply_for_python_stands_as_its_text() -> None:
 
 
 @given(jsonb_values.values)
-def test_simple_values_are_storable_and_have_the_canonical_form_at_once(value: object) -> None:
+def test_simple_values_are_storable_and_encode_canonically(value: object) -> None:
     if exact_json.is_simple(value):
         exact_json.check_storable(value)
         assert exact_json.canonical_of_simple(value) == exact_json.canonical(exact_json.encode(value))
@@ -181,7 +181,7 @@ def test_simple_values_are_storable_and_have_the_canonical_form_at_once(value: o
         (1,),
     ],
 )
-def test_what_needs_a_second_look_is_not_simple(value: object) -> None:
+def test_unusual_values_are_not_simple(value: object) -> None:
     assert not exact_json.is_simple(value)
     assert not exact_json.is_simple({"a": [value]})
 
@@ -196,7 +196,7 @@ def test_what_is_nested_too_deeply_takes_memory_in_proportion_to_its_length() ->
         tracemalloc.stop()
 
 
-def test_what_is_nested_deeply_is_not_simple() -> None:
+def test_deeply_nested_values_are_not_simple() -> None:
     deep: object = 1
     for _ in range(41):
         deep = [deep]

@@ -48,12 +48,12 @@ def test_words_are_subject_tokens(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "a b", "a.b", "sys.operator", "*", "a>", "a\n", "\ud800", "x" * 256]
 )
-def test_what_is_no_word_is_not(text: str) -> None:
+def test_other_texts_are_not_subject_tokens(text: str) -> None:
     assert not is_subject_token(text)
 
 
 @pytest.mark.parametrize("check", [check_agent_id, check_worker_target])
-def test_new_names_are_no_options_and_are_seen(check: Callable[[str], None]) -> None:
+def test_new_names_are_visible_and_do_not_look_like_options(check: Callable[[str], None]) -> None:
     for text, fault in (("-x", "begins with -"), ("@a", "begins with @"), ("a\u3164", "invisible character")):
         with pytest.raises(InvalidInput, match=fault):
             check(text)
@@ -89,13 +89,13 @@ def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
         ({"after_execution": "resume"}, "after_execution must be suspend or terminate, not 'resume'"),
     ],
 )  # fmt: skip
-def test_tools_that_are_refused(given: dict[str, Any], said: str) -> None:
+def test_invalid_tools_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         check_tool(tool(**given))
     assert said in refused.value.message
 
 
-def test_a_tool_that_is_taken() -> None:
+def test_a_valid_tool_is_accepted() -> None:
     city = {"type": "object", "properties": {"city": {"type": "string"}, "any": True}, "required": ["city"]}
     check_tool(tool(parameters=city, options={"exec": "cat", "timeout_seconds": 0.5}))
 
@@ -112,7 +112,7 @@ def test_a_tool_that_is_taken() -> None:
         ({"timeout_seconds": True, "suspend_timeout_seconds": -1}, None, None),
     ],
 )
-def test_what_other_programs_wrote_is_read_as_far_as_it_means_something(
+def test_options_of_other_programs_are_read_if_valid(
     options: dict[str, Any], command: str | None, seconds: float | None
 ) -> None:
     stored = tool(options=options)

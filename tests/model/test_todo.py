@@ -79,9 +79,7 @@ def test_a_list_is_a_fold_over_cards(name: str) -> None:
         (None, "(no text)", False),
     ],
 )
-def test_whatever_a_card_holds_is_shown_and_can_be_settled(
-    content: StoredContent, text: str, done: bool
-) -> None:
+def test_any_card_is_shown_and_can_be_marked_as_done(content: StoredContent, text: str, done: bool) -> None:
     old = card("a", content)
     [item] = todo_items([Slot(0, "a", old, "present")])
     assert (item.text, item.done) == (text, done)
@@ -90,7 +88,7 @@ def test_whatever_a_card_holds_is_shown_and_can_be_settled(
     assert (item.number, item.text, item.done, item.first_card_id) == (1, text, not done, "a")
 
 
-def test_a_settled_card_keeps_what_is_the_items_and_not_what_was_its_writers() -> None:
+def test_a_replacement_keeps_the_metadata_of_the_item_only() -> None:
     old = card(
         "a", JsonContent({"text": "Call", "done": False, "due": "today"}), area="x", agent_turn_id="t1"
     )
@@ -129,17 +127,17 @@ class TestFinding:
             ("3", 3),
         ],
     )
-    def test_by_number_and_by_a_piece_of_an_id(self, typed: str, number: int) -> None:
+    def test_an_item_is_found_by_number_or_part_of_an_id(self, typed: str, number: int) -> None:
         assert find_item(self.ITEMS, typed, "b").number == number
 
     @pytest.mark.parametrize("typed", ["0", "4", "567", "nope", "-1", "", "9" * 5000])
-    def test_what_there_is_not(self, typed: str) -> None:
+    def test_an_unknown_item_is_refused(self, typed: str) -> None:
         with pytest.raises(NotFound) as caught:
             find_item(self.ITEMS, typed, "b")
         assert caught.value.message == f"no todo item {typed!r} in box b"
         assert caught.value.hint == "`cbx todo list b` shows the numbers and ids"
 
-    def test_what_fits_several(self) -> None:
+    def test_an_ambiguous_item_is_refused(self) -> None:
         with pytest.raises(AmbiguousId) as caught:
             find_item(self.ITEMS, "0000", "b")
         assert caught.value.message == "'0000' is ambiguous; it matches 2 todo items: 99991111, 00005678"

@@ -107,7 +107,7 @@ class TestWhatCameFromAnthropic:
             *imported("anthropic", MESSAGES[name]), card("task.instruction", TextContent("And?"), card_id="z")
         )
 
-    def test_it_is_sent_as_it_came(self) -> None:
+    def test_an_imported_message_is_sent_unchanged(self) -> None:
         exchange = [
             {"role": "user", "content": "Hi"},
             assistant(THINKING, {**TEXT, **CACHED}, USE),
@@ -129,7 +129,7 @@ class TestWhatCameFromAnthropic:
             user(RESULT, TEXT, IMAGE)
         ]
 
-    def test_keys_beside_the_content_are_not_sent(self) -> None:
+    def test_keys_next_to_the_content_are_not_sent(self) -> None:
         sent = messages(*imported("anthropic", MESSAGES["a response"]))
         assert sent == [assistant(THINKING, TEXT)]
 
@@ -142,7 +142,7 @@ class TestWhatCameFromAnthropic:
             [{"type": "thinking", "thinking": "hm", "signature": ""}],
         ],
     )
-    def test_what_it_would_refuse_is_left_out(self, blocks: list[Any]) -> None:
+    def test_content_that_anthropic_refuses_is_left_out(self, blocks: list[Any]) -> None:
         made = request(HI, *imported("anthropic", assistant(*blocks)))
         assert anthropic.body(made)["messages"] == [{"role": "user", "content": "hi"}]
         assert [left.reason for left in made.left_out] == [
@@ -151,7 +151,7 @@ class TestWhatCameFromAnthropic:
 
 
 class TestSystem:
-    def test_all_system_text_is_one_in_its_order(self) -> None:
+    def test_system_text_is_joined_in_its_order(self) -> None:
         late = card("sys.rendered_prompt", TextContent("Be brief."), "system", card_id="late")
         asked = card("task.result_fields", FieldsSchemaContent([FieldSchema("a", "the a")]), "system")
         made = body(profile(), HI, late, asked)
@@ -159,20 +159,20 @@ class TestSystem:
         assert made["system"] == f"Be kind.\n\nBe brief.\n\n{fields}"
         assert made["messages"] == [{"role": "user", "content": "hi"}]
 
-    def test_blocks_stay_where_one_says_what_to_cache(self) -> None:
+    def test_system_blocks_stay_if_one_is_to_be_cached(self) -> None:
         cached = [TEXT, {**TEXT, **CACHED}]
         made = body(profile(), *imported("anthropic", system=cached), HI)
         assert made["system"] == [{"type": "text", "text": "Be kind."}, *cached]
         plain = body(*imported("anthropic", system=[TEXT, TEXT]), HI)
         assert plain["system"] == "Let me look.\n\nLet me look."
 
-    def test_a_system_message_among_the_others_joins_them(self) -> None:
+    def test_a_late_system_message_joins_the_system_text(self) -> None:
         assert (
             body(*imported("anthropic", MESSAGES["a system message"]), HI)["system"]
             == "From now on in French."
         )
 
-    def test_there_may_be_none(self) -> None:
+    def test_a_request_without_system_text_has_no_system_key(self) -> None:
         assert "system" not in body(HI)
 
 
@@ -234,7 +234,7 @@ class TestSystem:
         ),
     ],
 )  # fmt: skip
-def test_what_came_from_openai(message: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_openai_messages_are_converted(message: dict[str, Any], sent: dict[str, Any]) -> None:
     assert messages(*imported("openai", message)) == [sent]
 
 
@@ -270,7 +270,7 @@ class TestIdsOfOtherCharacters:
         }
 
     @pytest.mark.parametrize(("called", "answered"), [("c_1", "c.1"), ("c.1", "c_1"), ("c.1", "c:1")])
-    def test_another_id_is_no_pair(self, called: str, answered: str) -> None:
+    def test_a_result_with_another_id_is_not_paired(self, called: str, answered: str) -> None:
         [call_id], [result_id], _ = self.pairs([called], [answered])
         assert call_id != result_id
         assert not re.search(r"[^a-zA-Z0-9_-]", call_id + result_id)
@@ -313,7 +313,7 @@ def test_arguments_become_an_object(arguments: Any, sent: dict[str, Any]) -> Non
     assert message["content"][0]["input"] == sent
 
 
-def test_our_own_cards() -> None:
+def test_cards_of_cbx_are_converted() -> None:
     failed = ToolResultContent("failed", "suspend", error={"code": "e", "message": "m"})
     files = MultiFileContent([ImageFileContent("https://h/p", "c"), ImageFileContent("s3://b/k", "c"), PdfFileContent("s3://b/k", "c")])  # fmt: skip
     assert messages(
@@ -358,7 +358,9 @@ class TestTools:
     @pytest.mark.parametrize(
         ("stored", "sent"), [(OPENAI, OPENAI), (ANTHROPIC, OPENAI), ({"x": 1}, {"x": 1})]
     )
-    def test_and_for_openai(self, stored: dict[str, Any], sent: dict[str, Any]) -> None:
+    def test_definitions_are_translated_for_openai(
+        self, stored: dict[str, Any], sent: dict[str, Any]
+    ) -> None:
         assert openai.body(request(tools(stored), HI, encode=openai.encode))["tools"] == [sent]
 
     @pytest.mark.parametrize(
@@ -381,7 +383,7 @@ class TestTools:
             ({"tool_choice": "none", "parallel_tool_calls": False}, {"type": "none"}),
         ],
     )
-    def test_the_choice_among_them(self, config: dict[str, Any], sent: dict[str, Any] | None) -> None:
+    def test_the_tool_choice_is_translated(self, config: dict[str, Any], sent: dict[str, Any] | None) -> None:
         assert body(profile(**config), tools(self.OPENAI), HI).get("tool_choice") == sent
         assert "tool_choice" not in body(profile(**config), HI)
 
@@ -419,6 +421,6 @@ def test_parameters_are_translated(config: dict[str, Any], sent: dict[str, Any])
     assert rest == sent
 
 
-def test_without_a_model_none_is_named() -> None:
+def test_a_request_without_a_model_has_no_model_key() -> None:
     made = request_of([RequestEntry(slot=Slot(0, "1", HI, "present"), box_id="b")], encode=anthropic.encode)
     assert list(anthropic.body(made)) == ["max_tokens", "messages"]

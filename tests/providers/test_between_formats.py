@@ -82,7 +82,7 @@ def test_the_result_of_a_call_that_is_sent_as_text_is_sent_as_text(source: str, 
     assert "functionResponse" not in words
     assert "toolResult" not in words
     assert {
-        "a tool call that is no function's is sent as text",
+        "a tool call that is not a function's is sent as text",
         "the result of a call that is no function's is sent as text",
         "the tool 'apply_patch' is not sent",
     } <= made.lost
@@ -90,12 +90,12 @@ def test_the_result_of_a_call_that_is_sent_as_text_is_sent_as_text(source: str, 
 
 
 @pytest.mark.parametrize("target", WITHOUT_CUSTOM)
-def test_so_it_is_in_a_file(target: str) -> None:
+def test_an_exported_file_has_the_result_as_text(target: str) -> None:
     cards = [entry.slot.card for entry in entries("openai", CHAT) if entry.slot.card is not None]
     assert "[result of call_2: done]" in "".join(find_exporter(target)(cards))
 
 
-def test_openais_two_formats_have_custom_tools_each_in_its_words() -> None:
+def test_each_of_openais_formats_has_its_own_custom_tools() -> None:
     made = sent("openai", CHAT, "openai-responses")
     assert made == ({**RESPONSES, "input": [HI, *ITEMS]}, set(), set())
     assert sent("openai-responses", RESPONSES, "openai").body["tools"][0] == CHAT["tools"][0]
@@ -117,7 +117,7 @@ def test_a_result_answers_the_nearest_call_of_its_id() -> None:
 
 
 @pytest.mark.parametrize("target", [*WITHOUT_CUSTOM, "openai-responses"])
-def test_functions_without_ids_and_their_results_are_text_and_named(target: str) -> None:
+def test_functions_without_ids_are_sent_as_text_and_reported(target: str) -> None:
     call: Body = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     made = sent("openai", {"messages": [HI, call, {"role": "function", "name": "f", "content": "a"}]}, target)
     assert "[result of f: a]" in json.dumps(made.body)
@@ -127,7 +127,7 @@ def test_functions_without_ids_and_their_results_are_text_and_named(target: str)
     }
 
 
-def test_a_kept_result_whose_call_is_not_sent_as_a_call_is_an_error() -> None:
+def test_a_kept_result_whose_call_is_sent_as_text_is_an_error() -> None:
     block = {"type": "tool_result", "tool_use_id": "call_2", "content": "ok"}
     call = message(CALLED, "agent.thought", "assistant", tool_calls=CALLED["tool_calls"])
     rules = [(each.rule, each.position) for each in found("anthropic", user(), call, kept_answer(block))]
@@ -145,13 +145,13 @@ SINGLE = {**ASKED, "tools": [FUNCTION], "tool_choice": {"type": "any", "disable_
 
 
 @pytest.mark.parametrize("target", ["gemini", "bedrock-converse", "anthropic"])
-def test_system_text_that_moves_up_is_named(target: str) -> None:
+def test_system_text_that_moves_up_is_reported(target: str) -> None:
     made = sent("anthropic", LATE, target)
     assert (MOVED in made.lost) == (target != "anthropic")
 
 
 @pytest.mark.parametrize("target", WITHOUT_CUSTOM)
-def test_a_tool_that_is_not_sent_is_named_and_nothing_is_chosen(target: str) -> None:
+def test_a_tool_that_is_not_sent_is_reported_and_cannot_be_chosen(target: str) -> None:
     searching = {"model": "gpt-5", "input": "x", "tools": [{"type": "web_search"}], "tool_choice": "auto"}
     made = sent("openai-responses", searching, target)
     assert {"the tool 'web_search' is not sent", "the parameter 'tool_choice' is not sent"} <= made.lost
@@ -172,21 +172,21 @@ def test_a_choice_of_a_tool_that_is_not_sent_is_not_sent(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["openai", "openai-responses"])
-def test_one_tool_at_a_time_is_said_in_openais_words(target: str) -> None:
+def test_one_tool_at_a_time_is_translated_to_openais_key(target: str) -> None:
     made = sent("anthropic", SINGLE, target)
     assert (made.body["tool_choice"], made.body["parallel_tool_calls"]) == ("required", False)
     assert made.lost == set()
 
 
 @pytest.mark.parametrize("target", ["gemini", "bedrock-converse"])
-def test_one_tool_at_a_time_is_named_where_nobody_can_say_it(target: str) -> None:
+def test_one_tool_at_a_time_is_reported_if_the_format_lacks_it(target: str) -> None:
     lost = sent("anthropic", SINGLE, target).lost
     assert lost == {"the 'disable_parallel_tool_use' of the parameter 'tool_choice' is not sent"}
 
 
 @pytest.mark.parametrize("value", [0, False])
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "bedrock-converse", "openai-responses"])
-def test_an_unknown_key_of_any_value_is_named(target: str, value: Any) -> None:
+def test_an_unknown_key_is_reported_whatever_its_value(target: str, value: Any) -> None:
     made = sent("openai", {"model": "m", "messages": [{**HI, "weight": value, "name": None}]}, target)
     assert made.lost == {"the message's 'weight' is not sent"}
 
@@ -195,7 +195,7 @@ def test_an_unknown_key_of_any_value_is_named(target: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("target", ["openai", "anthropic", "gemini", "openai-responses"])
-def test_the_lint_says_nothing_of_tools_that_are_not_sent(target: str) -> None:
+def test_the_lint_ignores_tools_that_are_not_sent(target: str) -> None:
     spec = {"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object", "properties": {}}}}}
     converse = {"messages": [{"role": "user", "content": [{"text": "Hi"}]}],
                 "toolConfig": {"tools": [spec, {"cachePoint": {"type": "default"}}]}}  # fmt: skip
@@ -211,7 +211,7 @@ REFUSED = {"model": "gpt-5", "input": [HI, {"role": "assistant", "content": [
     {"type": "output_text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]}]}  # fmt: skip
 
 
-def test_a_refusal_stays_one_between_openais_formats() -> None:
+def test_a_refusal_stays_a_refusal_between_openais_formats() -> None:
     made = sent("openai-responses", REFUSED, "openai")
     said = [{"type": "text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]
     assert made.body["messages"][1] == {"role": "assistant", "content": said}
@@ -222,7 +222,7 @@ def test_a_refusal_stays_one_between_openais_formats() -> None:
 
 
 @pytest.mark.parametrize("target", WITHOUT_CUSTOM)
-def test_a_refusal_is_named_where_it_is_sent_as_text(target: str) -> None:
+def test_a_refusal_that_is_sent_as_text_is_reported(target: str) -> None:
     made = sent("openai-responses", REFUSED, target)
     assert "No." in json.dumps(made.body)
     assert made.lost == {"a part of type 'refusal' is sent as text"}
@@ -252,7 +252,7 @@ MARKS = {
 
 @pytest.mark.parametrize("target", MARKS)
 @pytest.mark.parametrize("source", FAILED)
-def test_that_a_tool_failed_is_said_as_each_format_says_it(source: str, target: str) -> None:
+def test_the_failure_of_a_tool_is_translated(source: str, target: str) -> None:
     made = sent(source, FAILED[source], target)
     assert MARKS[target] in json.dumps(made.body)
     assert made.lost == set()
@@ -260,7 +260,7 @@ def test_that_a_tool_failed_is_said_as_each_format_says_it(source: str, target: 
 
 @pytest.mark.parametrize("target", ["openai", "openai-responses"])
 @pytest.mark.parametrize("source", FAILED)
-def test_that_a_tool_failed_is_named_where_no_format_says_it(source: str, target: str) -> None:
+def test_the_failure_of_a_tool_is_reported_if_the_format_lacks_it(source: str, target: str) -> None:
     assert sent(source, FAILED[source], target).lost == {"that the tool failed is not sent"}
 
 
@@ -279,7 +279,7 @@ def test_that_a_tool_failed_is_named_where_no_format_says_it(source: str, target
         ("gemini", {"contents": [{"parts": [{"text": "Hi"}]}], "serviceTier": "flex"}, "bedrock-converse", "serviceTier"),
     ],
 )  # fmt: skip
-def test_a_value_that_another_provider_takes_alone_is_not_copied(
+def test_a_value_of_another_provider_alone_is_not_copied(
     source: str, body: Body, target: str, name: str
 ) -> None:
     made = sent(source, body, target)
@@ -289,7 +289,7 @@ def test_a_value_that_another_provider_takes_alone_is_not_copied(
     assert made.errors == set()
 
 
-def test_what_both_take_is_copied_and_what_nobody_takes_is_a_mistake() -> None:
+def test_shared_values_are_copied_and_unknown_ones_are_mistakes() -> None:
     chat = {
         "model": "claude-sonnet-4-5",
         "messages": [HI],
@@ -306,7 +306,7 @@ def test_what_both_take_is_copied_and_what_nobody_takes_is_a_mistake() -> None:
     assert (made.body["metadata"], made.lost, made.errors) == (5, set(), {"value-invalid"})
 
 
-def test_who_may_call_a_tool_is_copied_where_such_callers_are_known() -> None:
+def test_allowed_callers_are_copied_if_the_format_knows_them() -> None:
     called = [{**FUNCTION, "allowed_callers": ["code_execution_20250825"]}]
     made = sent("anthropic", {**ASKED, "tools": called}, "openai-responses")
     assert "allowed_callers" not in made.body["tools"][0]
@@ -317,7 +317,7 @@ def test_who_may_call_a_tool_is_copied_where_such_callers_are_known() -> None:
     ] == ["direct"]
 
 
-def test_what_is_left_of_a_parameter_is_named_by_its_keys() -> None:
+def test_the_rest_of_a_parameter_is_reported_by_its_keys() -> None:
     config = {
         "temperature": 0.5,
         "thinkingConfig": {"thinkingBudget": 5},
@@ -331,7 +331,7 @@ def test_what_is_left_of_a_parameter_is_named_by_its_keys() -> None:
     }
 
 
-def test_parameters_of_gemini_in_either_spelling_are_the_same() -> None:
+def test_geminis_parameters_may_be_in_camel_or_snake_case() -> None:
     snake = {
         "contents": [{"parts": [{"text": "Hi"}]}],
         "generation_config": {"max_output_tokens": 5, "top_p": 0.5},

@@ -8,11 +8,11 @@ from cardbox_cli.context.parts import data_url, media_of
 @pytest.mark.parametrize(
     "parameters", ["", ";charset=utf-8", ";name=a b.png;charset=utf-8", ";name=", ";a=b=c"]
 )
-def test_parameters_are_passed_over(parameters: str) -> None:
+def test_parameters_of_a_data_url_are_skipped(parameters: str) -> None:
     assert media_of(f"data:image/svg+xml{parameters};base64,AA==") == ("image/svg+xml", "AA==")
 
 
-def test_millions_of_parameters_are_passed_over() -> None:
+def test_millions_of_parameters_are_skipped() -> None:
     assert media_of(f"data:image/png{';a=b' * 1_000_000};base64,AA==") == ("image/png", "AA==")
 
 
@@ -20,7 +20,7 @@ def test_the_first_mark_of_base64_counts() -> None:
     assert media_of("data:image/png;base64,;base64,AA==") == ("image/png", ";base64,AA==")
 
 
-def test_what_was_made_is_read() -> None:
+def test_a_made_data_url_is_read_back() -> None:
     assert media_of(data_url("image/png", "AA==")) == ("image/png", "AA==")
 
 
@@ -40,5 +40,5 @@ def test_what_was_made_is_read() -> None:
         " data:image/png;base64,AA==",
     ],
 )
-def test_others_hold_no_base64(url: str | None) -> None:
+def test_other_urls_have_no_media(url: str | None) -> None:
     assert media_of(url) is None

@@ -42,7 +42,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_every_entry_says_who_says_so_and_when() -> None:
+def test_every_entry_has_a_source_and_a_date() -> None:
     assert len(SHIPPED["model"]) > 20
     for entry in SHIPPED["model"]:
         assert entry["source"].strip(), entry["names"]
@@ -66,7 +66,7 @@ def test_a_gateway_and_a_snapshot_change_no_fact(model: str, tokens: int) -> Non
 
 
 @pytest.mark.parametrize("model", ["gpt-9", "claude-opus-9-9", "my-own", "", None])
-def test_of_an_unknown_name_nothing_is_guessed(model: str | None) -> None:
+def test_an_unknown_model_has_no_facts(model: str | None) -> None:
     assert facts_of(model) is UNKNOWN_MODEL
     assert facts_of(model).counter is ESTIMATING_TOKENIZER
 
@@ -86,7 +86,7 @@ class TestOwnFile:
         found = cbx("card", "lint", str(chat), "--format", "openai")
         assert (found.code, "over-limit" in found.out, "unknown" in found.err) == (8, True, False)
 
-    def test_a_model_that_nobody_declared_is_named(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
+    def test_an_undeclared_model_is_reported(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
         chat = tmp_path / "chat.json"
         chat.write_text('{"model": "barn-large", "messages": [{"role": "user", "content": "Hi"}]}')
         note = "note: unknown model 'barn-large': nothing is checked that depends on the model; CBX_MODELS can declare it"

@@ -43,7 +43,7 @@ def given_back(provider: PartsProvider, cards: list[CardDraft]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("role", "provider", "parts"), ALL)
-def test_what_cards_hold_is_not_kept_beside_them(
+def test_parts_that_cards_can_hold_are_not_kept_twice(
     role: str, provider: PartsProvider, parts: list[Any]
 ) -> None:
     [card] = provider.draft_parts(role, parts)
@@ -52,9 +52,7 @@ def test_what_cards_hold_is_not_kept_beside_them(
 
 
 @pytest.mark.parametrize(("role", "provider", "parts"), ALL)
-def test_parts_come_back_whatever_is_odd_in_them(
-    role: str, provider: PartsProvider, parts: list[Any]
-) -> None:
+def test_odd_parts_come_back_unchanged(role: str, provider: PartsProvider, parts: list[Any]) -> None:
     for odd in [*disturbed(parts), parts[::-1], parts * 2, [*parts, parts[0]]]:
         assert same_json(given_back(provider, provider.draft_parts(role, odd)), odd), odd
 

@@ -65,7 +65,7 @@ def test_it_renders_and_others_render_what_came_from_it(cbx: Cbx, tmp_path: Path
     assert explained["request"]["model"] == "toy-1"
 
 
-def test_what_it_cannot_send_is_a_loss(cbx: Cbx, tmp_path: Path) -> None:
+def test_content_that_it_cannot_send_is_a_loss(cbx: Cbx, tmp_path: Path) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     file = tmp_path / "chat.json"
     file.write_text(

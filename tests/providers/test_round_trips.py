@@ -175,7 +175,7 @@ def test_parameters_are_those_of_the_providers_own_types() -> None:
     ("target", "lost"),
     [("openai", {"stream_options", "top_k", "foo"}), ("anthropic", {"stream_options", "n", "store", "foo"})],
 )
-def test_each_key_of_the_llm_config_is_sent_or_named(target: str, lost: set[str]) -> None:
+def test_each_key_of_the_llm_config_is_sent_or_reported(target: str, lost: set[str]) -> None:
     """But for those that steer the sender, what is null, and what is about tools where there are none."""
     silent = {"model": "m", "stream": True, "provider_options": {}, "save_reasoning_content": True}
     silent |= {"seed": None, "tool_choice": "auto", "parallel_tool_calls": False}
@@ -210,7 +210,7 @@ CITED = {"type": "text", "text": "a", "citations": [{"type": "char_location", "c
         ("openai", {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
          ["the key 'cache_control' of a part of type 'text' is not sent"]),
         ("openai", {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "custom", "custom": {}}]},
-         ["a tool call that is no function's is sent as text"]),
+         ["a tool call that is not a function's is sent as text"]),
         ("openai", {"role": "user", "content": [{"type": "text", "text": "a"}, FILE]}, ["a part of type 'file' is sent as text"]),
         ("openai", {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://h/p", "detail": "low"}}]},
          ["the 'detail' of an image is not sent"]),
@@ -233,7 +233,7 @@ CITED = {"type": "text", "text": "a", "citations": [{"type": "char_location", "c
          ["a block of type 'container_upload' is sent as text"]),
     ],
 )  # fmt: skip
-def test_what_the_other_provider_has_no_place_for(
+def test_content_that_the_other_format_lacks_is_reported(
     source: str, message: dict[str, Any], lost: list[str]
 ) -> None:
     target = "anthropic" if source == "openai" else "openai"
@@ -242,7 +242,7 @@ def test_what_the_other_provider_has_no_place_for(
     assert losses(request(conversation, source), provider_named(source)) == []
 
 
-def test_what_stands_beside_the_messages_of_a_request_is_sent_or_named() -> None:
+def test_other_keys_of_a_request_are_sent_or_reported() -> None:
     """Anthropic's parameters and keys of tools that OpenAI does not have."""
     tool = {
         "name": "f",

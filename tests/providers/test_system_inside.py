@@ -27,7 +27,7 @@ def asked(model: str | None) -> Request:
 
 
 @pytest.mark.parametrize("model", [NEWER, "claude-sonnet-5", "anthropic/claude-haiku-5-5", "claude-fable-5"])
-def test_it_stays_as_it_came_for_a_model_that_takes_it_there(model: str) -> None:
+def test_system_text_stays_for_a_model_that_takes_it_within_the_history(model: str) -> None:
     made = anthropic.body(asked(model))
     assert made["messages"] == SAID
     assert "system" not in made
@@ -35,7 +35,7 @@ def test_it_stays_as_it_came_for_a_model_that_takes_it_there(model: str) -> None
 
 
 @pytest.mark.parametrize("model", [OLDER, "claude-3-opus", None])
-def test_for_others_its_text_moves_up_and_what_is_lost_is_told(model: str | None) -> None:
+def test_system_text_moves_up_for_other_models_and_the_loss_is_reported(model: str | None) -> None:
     made = anthropic.body(asked(model))
     assert (made["system"], [each["role"] for each in made["messages"]]) == (
         "Use f.",
@@ -45,7 +45,7 @@ def test_for_others_its_text_moves_up_and_what_is_lost_is_told(model: str | None
     assert told == {MOVED, "a block of type 'tool_addition' in system text is left out"}
 
 
-def test_before_the_history_it_stands_at_the_top_for_all() -> None:
+def test_system_text_before_the_history_is_at_the_top_for_all_models() -> None:
     for model in (NEWER, OLDER):
         made = msgspec.structs.replace(request(system("Be brief."), user("Hi")), model=model)
         body = anthropic.body(made)
@@ -53,26 +53,26 @@ def test_before_the_history_it_stands_at_the_top_for_all() -> None:
         assert losses(made, anthropic) == []
 
 
-def test_pointers_to_a_parent_move_without_a_word() -> None:
+def test_parent_pointers_move_without_a_report() -> None:
     made = request(user("Hi"), system("{}", "meta.parent_pointer"))
     assert losses(msgspec.structs.replace(made, model=OLDER), anthropic) == []
 
 
-def test_neighbours_are_not_made_one() -> None:
+def test_neighbouring_system_messages_are_not_merged() -> None:
     cards = (user("Hi"), system("a"), system("b"), thought(text="Hello"), user("Go on."))
     cards = tuple(msgspec.structs.replace(each, card_id=str(place)) for place, each in enumerate(cards))
     made = anthropic.body(msgspec.structs.replace(request(*cards), model=NEWER))
     assert [each["content"] for each in made["messages"]] == ["Hi", "a", "b", "Hello", "Go on."]
 
 
-def test_the_numbers_of_what_is_sent_are_those_of_the_body() -> None:
+def test_sent_messages_are_numbered_as_in_the_body() -> None:
     for model in (NEWER, OLDER):
         made = asked(model)
         numbers = {each.number for each in anthropic.sent_messages(made) if each.section == "messages"}
         assert numbers == set(range(1, len(anthropic.body(made)["messages"]) + 1))
 
 
-def test_the_lint_has_nothing_against_it_where_it_stays() -> None:
+def test_the_lint_accepts_system_text_that_stays() -> None:
     cards = (user(), thought(text="Hello"), system("Be brief."), user("And?"))
     rules = {
         model: [each.rule for each in found("anthropic", *cards, model=model)] for model in (NEWER, OLDER)

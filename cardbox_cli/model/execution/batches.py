@@ -8,8 +8,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from cardbox_cli.model.execution.turns import END_STATUSES
-
 BatchStatus = Literal["running", "success", "failed", "timeout", "partial"]
 BatchEndStatus = Literal["success", "failed", "timeout", "partial"]
 IN_PROGRESS: Final = "running"
@@ -17,7 +15,6 @@ BATCH_STATUSES: tuple[BatchStatus, ...] = ("running", "success", "failed", "time
 
 TASK_PENDING, TASK_DISPATCHED = "pending", "dispatched"
 TASK_OPEN = (TASK_PENDING, TASK_DISPATCHED)
-TASK_STATUSES = (*TASK_OPEN, *END_STATUSES)
 
 
 def new_batch_id() -> str:
@@ -56,7 +53,6 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        """Return whether the batch has not ended."""
         return self.status == IN_PROGRESS
 
 
@@ -87,7 +83,6 @@ class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the task has not ended."""
         return self.status in TASK_OPEN
 
     @property

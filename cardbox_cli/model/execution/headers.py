@@ -18,8 +18,6 @@ _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Lineage(msgspec.Struct, frozen=True, kw_only=True):
-    """Position of a turn: its depth, its trace and its parent."""
-
     depth: int
     trace_id: str | None
     parent_agent_id: str | None = None
@@ -41,14 +39,13 @@ def canonical_trace_id(text: str) -> str | None:
 
 
 def new_traceparent(trace_id: str) -> str:
-    """Return a header for a new span of this trace."""
     return f"00-{trace_id}-{new_trace_id()[-16:]}-01"
 
 
 def parse_trace_id(headers: Any) -> str | None:
     """Return the trace in stored headers, or None if it cannot be read."""
-    found = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
-    return found[1] if found else None
+    match = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
+    return match[1] if match else None
 
 
 def parse_depth(headers: Any) -> int:
@@ -62,7 +59,6 @@ def has_depth(headers: Any) -> bool:
 
 
 def parse_lineage(headers: Any) -> Lineage:
-    """Return the position of a turn from stored headers."""
     return Lineage(
         depth=parse_depth(headers),
         trace_id=parse_trace_id(headers),
@@ -88,7 +84,7 @@ def turn_headers(
     tool_call_id: str | None = None,
 ) -> dict[str, str]:
     """Return the headers of a row for this turn, without None values; starts a trace if there is none."""
-    named = {
+    headers = {
         "CG-Project-Id": project_id,
         "CG-Agent-Id": agent_id,
         "CG-Channel-Id": channel_id,
@@ -101,4 +97,4 @@ def turn_headers(
         "CG-Parent-Step-Id": lineage.parent_step_id,
         "CG-Tool-Call-Id": tool_call_id,
     }
-    return {name: value for name, value in named.items() if value is not None}
+    return {name: value for name, value in headers.items() if value is not None}

@@ -37,24 +37,23 @@ def field_schemas(cards: Iterable[Card]) -> list[FieldSchema]:
     return list(first.values())
 
 
-def missing_fields(asked: Sequence[str], content: StoredContent) -> list[str]:
+def missing_fields(required: Sequence[str], content: StoredContent) -> list[str]:
     """Return the required fields that a deliverable lacks; all of them without a deliverable.
 
     JSON has a field as a key, or as an entry of its `fields` with that name. Other text has it as a label, in
     any case, at the beginning of a line.
     """
-    if not asked:
+    if not required:
         return []
     text = "" if content is None else card_text(content)
     value = content.data if isinstance(content, JsonContent) else _value(text)
     if isinstance(value, dict | list):
         present = _names(value)
-        return [name for name in asked if name not in present]
-    return [name for name in asked if not _is_label(name, text)]
+        return [name for name in required if name not in present]
+    return [name for name in required if not _is_label(name, text)]
 
 
 def missing_fields_message(missing: Sequence[str]) -> str:
-    """Format a message that names the fields that a deliverable lacks."""
     names = ", ".join(map(repr, missing))
     return f"the deliverable lacks the field{'s' * (len(missing) > 1)} {names}"
 

@@ -1,6 +1,4 @@
-"""Facts on which decisions about turns are based, as read from the database: dispatch, promotion, claim, end,
-diagnosis. Does no I/O.
-"""
+"""Facts, as read from the database, on which decisions about turns and diagnoses are based."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -30,8 +28,6 @@ class ProfileCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeadState(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of an agent's head that matter for a dispatch."""
-
     status: str
     turn_epoch: int
     active_agent_turn_id: str | None
@@ -45,7 +41,6 @@ class ParentTurn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lineage(self) -> Lineage:
-        """Return the position of the turn."""
         return parse_lineage(self.context_headers)
 
 
@@ -112,9 +107,6 @@ class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):
     output_start: int
 
 
-# --- the end of an active turn
-
-
 EndMove = Literal["end", "stop"]
 
 
@@ -138,10 +130,10 @@ class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def deliverable(self) -> str | None:
         """Return the last deliverable that has not expired, or None."""
-        valid = (
-            each for each in self.delivered or () if each.expires_at is None or each.expires_at > self.now
-        )
-        return next((each.card_id for each in valid), None)
+        for each in self.delivered or ():
+            if each.expires_at is None or each.expires_at > self.now:
+                return each.card_id
+        return None
 
 
 class EndPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +157,7 @@ _REPEATED = "its turn had already ended"
 
 
 def decide_end(
-    found: EndSituation,
+    situation: EndSituation,
     end_status: EndStatus,
     *,
     move: EndMove,
@@ -174,7 +166,7 @@ def decide_end(
     message: str | None = None,
 ) -> EndPlan:
     """Return what to write if a turn with this output box should end with `end_status`."""
-    repeated = found.record is not None and found.record.end_status is not None
+    repeated = situation.record is not None and situation.record.end_status is not None
     is_success = end_status == "success" and not repeated
     return EndPlan(
         move=move,
@@ -183,29 +175,22 @@ def decide_end(
         error_code=error_code,
         message=_REPEATED if repeated else message,
         is_repeated=repeated,
-        needs_deliverable=not repeated and found.deliverable is None,
+        needs_deliverable=not repeated and situation.deliverable is None,
         remembered_box_id=None if repeated else output_box_id,
     )
-
-
-# --- facts for a diagnosis, other than the turn's own rows
 
 
 LossKind = Literal["dangling", "deleted", "expired"]
 
 
 class TurnPlace(msgspec.Struct, frozen=True):
-    """A turn and the agent that runs it."""
-
     agent_turn_id: str
     agent_id: str
 
 
-class CycleLink(msgspec.Struct, frozen=True):
+class CycleLink(TurnPlace, frozen=True):
     """A turn of a cycle, for which the turn before it waits. `status` is that of the turn."""
 
-    agent_turn_id: str
-    agent_id: str
     status: str
 
 
@@ -312,7 +297,6 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_own(self) -> bool:
-        """Return whether cbx manages the batch."""
         return self.table == "cbx.batches"
 
 
@@ -335,8 +319,6 @@ class AwaitedCall(msgspec.Struct, frozen=True):
 
 
 class BoxWriter(msgspec.Struct, frozen=True):
-    """An active turn that writes to a box."""
-
     box_id: str
     agent_id: str
     agent_turn_id: str

@@ -1,8 +1,7 @@
-"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, records, logs; and their state
-machines.
+"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, records, logs; state machines.
 
 Owns the names of the states, the ids of execution, and the fence that guards every write of a turn. Rows of
-other programs may have other states, so a row's status is a string. Does no I/O.
+other programs may have other states, so a row's status is a string.
 """
 
 from collections.abc import Sequence
@@ -83,11 +82,9 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fence(self) -> Fence:
-        """Return the fence of the active turn."""
         return self.fence_at(self.turn_epoch)
 
     def fence_at(self, turn_epoch: int) -> Fence:
-        """Return the fence of the active turn at another epoch."""
         return Fence(self.agent_id, self.active_agent_turn_id or "", turn_epoch)
 
 
@@ -126,17 +123,15 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lineage(self) -> Lineage:
-        """Return the position of the turn, from the row's headers."""
         return parse_lineage(self.context_headers)
 
     @property
     def problem(self) -> str | None:
         """Return the row's error, or why it is deferred; other programs write errors to the payload."""
-        noted = self.payload if isinstance(self.payload, dict) else {}
-        found = (
-            self.last_error or self.defer_reason or noted.get("dispatch_error") or noted.get("watchdog_error")
-        )
-        return None if found is None else str(found)
+        payload = self.payload if isinstance(self.payload, dict) else {}
+        own = self.last_error or self.defer_reason
+        problem = own or payload.get("dispatch_error") or payload.get("watchdog_error")
+        return None if problem is None else str(problem)
 
     def pointer(self, name: str) -> str | None:
         """Return a box id of the payload, such as `context_box_id`."""
@@ -164,9 +159,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM call within a turn, with the turn's boxes at that time. `request_box_id` has what the model
-    saw.
-    """
+    """One LLM call of a turn, with the turn's boxes at that time. `request_box_id` has what the model saw."""
 
     step_id: str
     agent_id: str
@@ -186,9 +179,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def has_last_step_ended(steps: Sequence[Step]) -> bool:
-    """Return whether a turn's last step has ended, which ends a turn in other systems. In SQL:
-    last_step_status.
-    """
+    """Return whether a turn's last step is over, which ends it in other systems (SQL: last_step_status)."""
     return bool(steps) and steps[-1].status in STEP_OVER
 
 
@@ -237,12 +228,8 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     def awaiting_call(self) -> str | None:
         """Return the call that waits for the end of the dispatched turn or its batch, or None."""
         about = self.metadata if isinstance(self.metadata, dict) else {}
-        named = [
-            each.get("tool_call_id")
-            for key in ("report_to", "batch")
-            if isinstance(each := about.get(key), dict)
-        ]
-        return next((call for call in named if isinstance(call, str)), None)
+        waiting = (each for each in (about.get("report_to"), about.get("batch")) if isinstance(each, dict))
+        return next((call for each in waiting if isinstance(call := each.get("tool_call_id"), str)), None)
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,10 +268,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An announced worker. `project_id` is None if it serves all projects.
-
-    `last_error` says why it cannot work, as long as it cannot.
-    """
+    """An announced worker. `project_id` is None for all projects, `last_error` says why it cannot work."""
 
     worker_id: str
     project_id: str | None
@@ -413,17 +397,14 @@ class _Log(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Return whether the command failed."""
         return self.exit_code != 0
 
     @property
     def whose(self) -> str:
-        """Describe the command."""
         return "the command of the model" if self.tool_name is None else f"tool {self.tool_name!r}"
 
     @property
     def outcome(self) -> str:
-        """Describe how the command ended."""
         if self.exit_code is None:
             return "was stopped"
         if self.exit_code < 0:
@@ -454,5 +435,4 @@ def find_failure_log(logs: Sequence[LogTail], last_step_id: str | None) -> LogTa
 
 
 def last_lines(text: str, most: int = 10) -> list[str]:
-    """Return the last non-blank lines of a text, at most `most`."""
     return [line for line in text.rstrip().split("\n") if line.strip()][-most:]

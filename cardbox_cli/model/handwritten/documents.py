@@ -25,8 +25,6 @@ class FilePosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DocumentProblem:
-    """A problem: the path of the value, a message, and its position in the file."""
-
     where: ValuePath
     message: str
     mark: FilePosition | None = None
@@ -67,10 +65,8 @@ def _plain(value: object, where: ValuePath, problems: list[DocumentProblem]) -> 
     if len(where) > MAX_DEPTH:
         problems.append(DocumentProblem(where[:MAX_DEPTH], f"nested more than {MAX_DEPTH} levels deep"))
     elif isinstance(value, Mapping):
-        odd_keys = [key for key in value if not isinstance(key, str)]
-        problems += [
-            DocumentProblem(where, f"a key must be a string, found {describe_value(key)}") for key in odd_keys
-        ]
+        odd_keys = (describe_value(key) for key in value if not isinstance(key, str))
+        problems += [DocumentProblem(where, f"a key must be a string, found {key}") for key in odd_keys]
         named = [(key, item) for key, item in value.items() if isinstance(key, str)]
         return {key: _plain(item, (*where, key), problems) for key, item in named}
     elif isinstance(value, list | tuple):

@@ -33,5 +33,5 @@ def parse_prices(text: str, source: str) -> tuple[str, dict[str, tuple[Decimal, 
 
     Raises InvalidInput with all problems; `source` is the file in messages.
     """
-    found = fit(PriceFile, read_yaml(text, source), refuse_with=InvalidInput)
-    return found.currency, {name: (price.input, price.cached) for name, price in found.models.items()}
+    prices = fit(PriceFile, read_yaml(text, source), refuse_with=InvalidInput)
+    return prices.currency, {name: (price.input, price.cached) for name, price in prices.models.items()}

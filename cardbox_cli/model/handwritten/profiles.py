@@ -47,18 +47,14 @@ def _check_subject_token(target: str) -> str:
 
 
 def _split_tags(tags: object) -> object:
-    """Split tags that are one string into a list."""
     return [tag for tag in map(str.strip, tags.split(",")) if tag] if isinstance(tags, str) else tags
 
 
 def _check_layers(layers: object) -> object:
     """Check all requested layers, and report every problem at once."""
-    asked = layers.items() if isinstance(layers, dict) else ()
-    wrong = [
-        f"{short_repr(str(name))} {why}"
-        for name, value in asked
-        if (why := _problem_of_layer(str(name), value))
-    ]
+    requests = layers.items() if isinstance(layers, dict) else ()
+    problems = [(str(name), _problem_of_layer(str(name), value)) for name, value in requests]
+    wrong = [f"{short_repr(name)} {problem}" for name, problem in problems if problem]
     return refuse("; ".join(wrong)) if wrong else layers
 
 
@@ -72,9 +68,8 @@ def _problem_of_layer(layer: str, value: object) -> str | None:
         return _problem_of_search(value)
     if layer not in COLLECTIBLE_LAYERS:
         return f"must be a string, because cbx cannot collect it; found {describe_value(value)}"
-    return (
-        None if value is True else f"must be a string, or true to collect it; found {describe_value(value)}"
-    )
+    wrong = f"must be a string, or true to collect it; found {describe_value(value)}"
+    return None if value is True else wrong
 
 
 def _problem_of_search(value: object) -> str | None:
@@ -200,9 +195,6 @@ def _warn_of_missing_ends(profile: Mapping[str, Any], registered: Container[str]
 
 
 def _warn_of_unknown_keys(profile: Mapping[str, Any]) -> list[str]:
-    """Return warnings about keys that cbx does not know, but preserves."""
     known = Profile.model_fields
-    unknown = [key for key in profile if key not in known]
-    return [
-        f"cbx ignores the unknown key {key!r}, but stores it{did_you_mean(key, known)}" for key in unknown
-    ]
+    unknown = {key: did_you_mean(key, known) for key in profile if key not in known}
+    return [f"cbx ignores the unknown key {key!r}, but stores it{hint}" for key, hint in unknown.items()]

@@ -193,9 +193,7 @@ class Recipe(Section):
         return [name for name in arguments if name not in self.used_arguments]
 
     def warnings(self) -> list[str]:
-        """Return warnings about valid but probably unintended parts: unused arguments; unknown types, roles
-        and metadata, or those that no model sees.
-        """
+        """Return warnings about valid but probably unintended parts, such as unused arguments."""
         declared = self.arguments or {}
         undeclared = [name for name in self.used_arguments if name not in declared]
         warnings = [
@@ -219,8 +217,12 @@ class Recipe(Section):
         `arguments:` accepts any; see `unused_arguments`.
         """
         declared = self.arguments or {}
-        missing, problems_of_values = _missing(declared, arguments), _problems_of_values(declared, arguments)
-        problems = {**self._unknown(arguments), **missing, **problems_of_values}
+        problems = self._unknown(arguments)
+        absent = [name for name, each in declared.items() if each.required and name not in arguments]
+        problems |= {name: f"argument {name!r} is missing" for name in absent}
+        for name, each in declared.items():
+            if name in arguments and (problem := _problem_of_value(arguments[name], each.type)):
+                problems[name] = f"argument {name!r}: {problem}"
         if problems:
             raise _bad_arguments(problems)
         defaults = {name: each.default for name, each in declared.items() if each.default is not None}
@@ -255,7 +257,6 @@ def _warn_of_role(kind: str, role: str) -> Iterator[str]:
 
 
 def _warn_of_metadata(metadata: CardMetadata) -> Iterator[str]:
-    """Yield warnings about keys that recipes do not need."""
     for key in metadata.model_extra or {}:
         if key in _FIELDS_OF_PACKING:
             yield f"card_metadata.{key} is ignored: packing writes it"
@@ -269,20 +270,6 @@ def _warn_of_metadata(metadata: CardMetadata) -> Iterator[str]:
 def recipe_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a recipe, for editors."""
     return json_schema(Recipe, schema_id="urn:cbx:handover-recipe", title="cbx handover recipe")
-
-
-def _missing(declared: Mapping[str, ArgumentDeclaration], given: Mapping[str, object]) -> dict[str, str]:
-    missing = [name for name, each in declared.items() if each.required and name not in given]
-    return {name: f"argument {name!r} is missing" for name in missing}
-
-
-def _problems_of_values(
-    declared: Mapping[str, ArgumentDeclaration], given: Mapping[str, object]
-) -> dict[str, str]:
-    problems_of_values = {
-        name: _problem_of_value(given[name], each.type) for name, each in declared.items() if name in given
-    }
-    return {name: f"argument {name!r}: {problem}" for name, problem in problems_of_values.items() if problem}
 
 
 def _bad_arguments(problems: Mapping[str, str]) -> BadRequest:
@@ -322,12 +309,12 @@ _TYPES: dict[ArgumentType, tuple[str, Callable[[object], bool]]] = {
 }
 
 
-def _problem_of_value(value: object, wanted: ArgumentType) -> str | None:
-    """Return what is wrong with `value` as an argument of the type `wanted`, or None."""
-    expected, fits = _TYPES[wanted]
+def _problem_of_value(value: object, type_name: ArgumentType) -> str | None:
+    """Return what is wrong with `value` as an argument of this type, or None."""
+    expected, fits = _TYPES[type_name]
     if fits(value):
         return None
-    if wanted == "box_ids" and isinstance(value, list):
+    if type_name == "box_ids" and isinstance(value, list):
         odd_one = next(item for item in value if not _is_box_id(item))
         return f"expected {expected}, found a list with {describe_value(odd_one)}"
     return f"expected {expected}, found {describe_value(value)}"

@@ -1,7 +1,6 @@
 """Tasks that one agent gives to another, and batches of them, in tool calls and task files.
 
-`orchestration/tasks_file.py` expands the matrix of a file. Loads pydantic: import this module only to read a
-task.
+Loads pydantic: import this module only to read a task.
 """
 
 from typing import Annotated, Any, Literal
@@ -42,13 +41,10 @@ MAX_DEADLINE_SECONDS = 365 * 24 * 3600
 
 
 def _check_seconds(value: Any) -> Any:
-    """Check that a value is a valid number of seconds for a deadline."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and 0 < value <= MAX_DEADLINE_SECONDS):
-        refuse(
-            f"must be a number of seconds above 0, at most {MAX_DEADLINE_SECONDS}; "
-            f"found {describe_value(value)}"
-        )
+        allowed = f"a number of seconds above 0, at most {MAX_DEADLINE_SECONDS}"
+        refuse(f"must be {allowed}; found {describe_value(value)}")
     return value
 
 

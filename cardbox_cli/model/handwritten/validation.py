@@ -1,7 +1,7 @@
 """The base of the models of what people write by hand, and the validation of a document by them.
 
-All models refuse empty keys, report every problem at once in cbx's words, and produce a readable JSON Schema.
-pydantic is slow to load: import this module, and the models based on it, only to read such a document.
+All models refuse empty keys, report every problem at once in cbx's words, and have a readable JSON Schema.
+Loading pydantic takes long: import this module, and the models based on it, only to read such a document.
 """
 
 import re
@@ -184,12 +184,12 @@ def _inline(schema: Any, parts: dict[str, Any]) -> Any:
         return [_inline(item, parts) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    named = schema.get("$ref")
-    if isinstance(named, str):
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inline({**parts[named.rpartition("/")[2]], **beside}, parts)
-    kept = {key: value for key, value in schema.items() if key != "title" or not isinstance(value, str)}
-    return {key: _inline(value, parts) for key, value in kept.items()}
+        return _inline({**parts[reference.rpartition("/")[2]], **beside}, parts)
+    described = {key: value for key, value in schema.items() if key != "title" or not isinstance(value, str)}
+    return {key: _inline(value, parts) for key, value in described.items()}
 
 
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:

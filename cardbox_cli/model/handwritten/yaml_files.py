@@ -32,6 +32,7 @@ MAX_BYTES = YAML_SIZE.value << 20
 MAX_VALUES = 10_000
 
 _TOO_LARGE = f"is larger than {YAML_SIZE}"
+_YAML_TAG = "tag:yaml.org,2002:"
 
 
 def decode_text(data: bytes, source: str, *, refuse_with: type[InvalidInput]) -> str:
@@ -53,9 +54,8 @@ def read_yaml(text: str, source: str) -> HandwrittenDocument:
         with _load_events(text) as loader:
             value = reader.read(loader)
     except _Aborted as reason:
-        return HandwrittenDocument(
-            source, None, reader.marks, [*reader.problems, reason.problem], whole=False
-        )
+        problems = [*reader.problems, reason.problem]
+        return HandwrittenDocument(source, None, reader.marks, problems, whole=False)
     return HandwrittenDocument(source, value, reader.marks, reader.problems)
 
 
@@ -101,7 +101,11 @@ class _YamlReader:
             self._note(where, f"the alias *{event.anchor} is not supported; write the value out", event)
             return None
         if event.tag:
-            self._note(where, f"the tag {_short_tag(event.tag)} is not supported; remove it", event)
+            self._note(
+                where,
+                f"the tag {short_repr(event.tag.replace(_YAML_TAG, '!!'))} is not supported; remove it",
+                event,
+            )
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(where)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -152,7 +156,6 @@ class _YamlReader:
         self.problems.append(DocumentProblem(where, message, _mark(event)))
 
     def _skip(self, where: ValuePath) -> None:
-        """Skip the next key or value."""
         before = len(self.problems)
         self._value((*where, ""))
         del self.problems[before:]
@@ -213,12 +216,7 @@ def _mark_of(mark: Any) -> FilePosition:
 
 
 def _mark_after(text: str) -> FilePosition:
-    """Return the position after `text`."""
     return FilePosition(text.count("\n") + 1, len(text) - text.rfind("\n"))
-
-
-def _short_tag(tag: str) -> str:
-    return short_repr(tag.replace("tag:yaml.org,2002:", "!!"))
 
 
 def _key(event: yaml.Event) -> str:
@@ -272,7 +270,7 @@ def _unquoted_value(text: str) -> object:
     if _NUMBER.fullmatch(text):
         return _number(text)
     tag = "int" if _ZERO_FIRST.fullmatch(text) else _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
-    reason = _DISPUTED.get(tag.removeprefix("tag:yaml.org,2002:"))
+    reason = _DISPUTED.get(tag.removeprefix(_YAML_TAG))
     if reason:
         raise ValueError(f"{short_repr(text)} {reason}")
     return text

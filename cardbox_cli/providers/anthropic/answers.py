@@ -1,4 +1,4 @@
-"""What Anthropic's models answer, as cards: a message in content blocks."""
+"""Anthropic's answers as cards: messages in content blocks."""
 
 from typing import Any
 
@@ -16,8 +16,6 @@ _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 
 class AnthropicAnswers(AnswerReader):
-    """Messages with the reason that they stopped for, which is Anthropic's whole response."""
-
     limits = _CUT_OFF
 
     def is_response(self, value: Body) -> bool:
@@ -39,11 +37,11 @@ class AnthropicAnswers(AnswerReader):
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
         blocks: list[Any] = list(message["content"])
         places = [place for place, block in enumerate(blocks) if kind(block) == "tool_use"]
-        given = [blocks[place].get("id") for place in places]
-        ids = own_ids([call_id if isinstance(call_id, str) else "" for call_id in given])
+        original_ids = [blocks[place].get("id") for place in places]
+        ids = own_ids([call_id if isinstance(call_id, str) else "" for call_id in original_ids])
         for place, call_id in zip(places, ids, strict=True):
             blocks[place] = {**blocks[place], "id": call_id}
             if not is_call(blocks[place]):
-                what = "is no call: it needs a name, and an object as its input"
+                what = "is not a call: it needs a name, and an object as its input"
                 raise MalformedAnswer(f"content[{place}] {what}")
         return AnthropicFiles(self.provider).content_cards("assistant", blocks, NAME)

@@ -1,9 +1,9 @@
-"""Anthropic's content blocks: how they become parts and calls of the chat form, and are made of these.
+"""Anthropic's content blocks, and their conversion from and to parts and calls of the chat form.
 
-Pure. What has no counterpart becomes text that names it, never nothing. The ids of tool calls must be unique
-in a request, of letters, digits, `_` and `-`: calls and their results are renamed together, paired by the ids
-that they came with, as `model/pairing.py` pairs cards. Renaming never makes a pair, nor parts one; what needs
-no change is given back as it is. Sources: the types of the packages `anthropic` and `openai`.
+Pure. A part without a counterpart becomes text that names it. The ids of tool calls must be unique in a
+request, of letters, digits, `_` and `-`. Calls and results are renamed together, paired by their original
+ids, as `model/pairing.py` pairs cards. Renaming neither makes nor separates pairs, and returns unchanged
+blocks as they are. Sources: the types of the packages `anthropic` and `openai`.
 """
 
 import re
@@ -51,30 +51,26 @@ _NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def is_call(block: Any) -> bool:
-    """Return whether it is a call of a client's tool with all that a call needs."""
+    """Return whether a block is a complete call of a client's tool."""
     if kind(block) != "tool_use" or not isinstance(block.get("input"), dict):
         return False
     return bool(text_at(block, "id") and text_at(block, "name"))
 
 
 def is_result(block: Any) -> bool:
-    """Return whether it is the answer to a call of a client's tool."""
+    """Return whether a block answers a call of a client's tool."""
     call_id = block.get("tool_use_id") if kind(block) == "tool_result" else None
     return isinstance(call_id, str) and call_id != ""
 
 
 def is_of_server(name: str) -> bool:
-    """Return whether blocks of this type are a server's tool's: its call, or what it found."""
-    return name in ("server_tool_use", "mcp_tool_use") or (
-        name.endswith("_tool_result") and name != "tool_result"
-    )
-
-
-# --- from blocks to the chat form
+    """Return whether blocks of this type are calls of a server's tools, or their results."""
+    is_result = name.endswith("_tool_result") and name != "tool_result"
+    return is_result or name in ("server_tool_use", "mcp_tool_use")
 
 
 def call_of_block(block: Block) -> dict[str, Any]:
-    """Return the tool call that a tool_use block is. Equal inputs give equal arguments."""
+    """Convert a tool_use block to a tool call. Equal inputs give equal arguments."""
     return function_call(block["id"], block["name"], exact_json.canonical_text(block["input"]))
 
 
@@ -88,7 +84,7 @@ def has_files(blocks: Any) -> bool:
 
 
 def plain_text(blocks: Iterable[Any]) -> str:
-    """Return blocks as text alone, for a format that has no other place: what is no text is named."""
+    """Return blocks as text; a block without text becomes its type."""
     return "\n".join(words_of(block) or f"[{kind(block) or 'block'}]" for block in blocks)
 
 
@@ -107,28 +103,24 @@ def _file_part(block: Any) -> dict[str, Any] | None:
     return {"type": "file", "file": {"filename": text_at(block, "title") or "document.pdf", "file_data": url}}
 
 
-# --- from the chat form to blocks
-
-
 def block_of_call(call: Any) -> Block:
-    """Return the tool_use block that a tool call is, under the id that it came with.
+    """Convert a tool call to a tool_use block with the same id.
 
-    Arguments that are no JSON object become `{"_raw": text}`, a name that is no text "".
+    Arguments that are not a JSON object become `{"_raw": text}`, a name that is not a string "".
     """
     if (function := called_function(call)) is None:
         return text_part(f"[tool call: {exact_json.encode(call).decode()}]")
     call_id, name = text_at(call, "id") or block_id(""), text_at(function, "name") or ""
-    arguments = input_of(function.get("arguments"))
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": input_of(function.get("arguments"))}
 
 
 def block_id(call_id: str) -> str:
-    """Return a tool-call id in the characters that Anthropic allows."""
+    """Return a tool-call id with `_` for each character that Anthropic refuses."""
     return _NO_ID_CHARACTER.sub("_", call_id) or "_"
 
 
 def blocks_of_content(content: Any) -> list[Block]:
-    """Return the blocks that the content of a chat message is: none for null and for empty text."""
+    """Convert the content of a chat message to blocks: none for null and for empty text."""
     if isinstance(content, list):
         return [_block(part) for part in content]
     if content is None or content == "":
@@ -172,9 +164,6 @@ def _document_block(file: dict[str, Any]) -> Block | None:
     return {"type": "document", "source": source, **title}
 
 
-# --- the content that a card is
-
-
 def own_blocks(card: AnyCard) -> Any:
     """Return the content of an Anthropic message that a card keeps; `UNSET` if it keeps none."""
     is_own = card.metadata.get(sources.FORMAT) in FORMATS
@@ -188,7 +177,7 @@ def content_of(card: AnyCard, provider: Provider) -> Any:
 
 
 def standard_content(card: AnyCard, provider: Provider) -> str | list[Block]:
-    """Return the content that a card's own fields make: a string if they hold text and no more."""
+    """Return the content that a card's own fields make: a string if they hold only text."""
     if card.type == ASIDE:
         return []
     if card.type == REASONING:
@@ -224,26 +213,18 @@ def _result_block(card: AnyCard, body: Body, provider: Provider) -> Block:
 
 
 def is_sent_as_text(card: AnyCard, body: Body) -> bool:
-    """Return whether it is a result that is sent as text: no call with an id that it answers is sent as a
-    call.
-
-    OpenAI's older functions have no ids, and a tool_result cannot do without.
-    """
+    """Return whether a card is a result that is sent as text: it has no id, or its call is sent as text."""
     if body["role"] not in ("tool", "function"):
         return False
     return not text_at(body, "tool_call_id") or answered_call(card) is not None
 
 
-# --- system text, and the order of blocks
-
-
 def leading_system_messages(request: Request, facts: ModelFacts) -> Iterator[Message]:
-    """Yield the system text that is sent before all messages."""
     return (message for is_top, message in place_system_text(request.messages, facts) if is_top)
 
 
 def conversation(messages: Iterable[Message], facts: ModelFacts) -> Iterator[Message]:
-    """Yield the messages that are not at the top, the layers behind the history as the user's."""
+    """Yield the messages that are not at the top; layers after the history become the user's."""
     is_behind = False
     for is_top, message in place_system_text(messages, facts):
         is_behind = is_behind or message.layer == CHECKPOINT
@@ -265,18 +246,12 @@ def place_system_text(messages: Iterable[Message], facts: ModelFacts) -> Iterato
 
 
 def results_first(block: Any) -> bool:
-    """Return the key by which the blocks of a user's message are sorted."""
+    """Return the sort key of a block of a user's message."""
     return kind(block) != "tool_result"
 
 
-# --- the ids of calls
-
-
 def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return another id for each of these that has other characters than Anthropic allows.
-
-    All ids still differ then: a number follows an id that another call has.
-    """
+    """Return an allowed id, unlike all others, for each of these ids that Anthropic refuses."""
     every = {call_id: block_id(call_id) for call_id in ids}
     others = {call_id: allowed for call_id, allowed in every.items() if allowed != call_id}
     taken = every.keys() - others.keys()
@@ -292,7 +267,7 @@ def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
-    """Yield the ids of the calls of client's tools among blocks, and those that results answer."""
+    """Yield the ids of calls of client's tools, and those that results answer."""
     for block in blocks:
         key = _key(block)
         if key is not None:
@@ -300,7 +275,7 @@ def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
 
 
 def replace_id(block: Any, name: Callable[[str], str]) -> Any:
-    """Return the block, the id of the call that it is or answers replaced by what `name` makes of it."""
+    """Return a block with `name` applied to the id of the call that it is or answers."""
     key = _key(block)
     if key is None or (new := name(block[key])) == block[key]:
         return block
@@ -308,25 +283,25 @@ def replace_id(block: Any, name: Callable[[str], str]) -> Any:
 
 
 def _key(block: Any) -> str | None:
-    """The key at which a block has the id of a call, if it does."""
+    """Return the key at which a block has the id of a call, or None."""
     if _is_call(block):
         return "id"
     return "tool_use_id" if is_result(block) else None
 
 
 def _is_call(block: Any) -> bool:
-    """Return whether it is a call with an id, whatever else it lacks."""
+    """Return whether a block is a call with an id; other keys may be missing."""
     return kind(block) == "tool_use" and bool(text_at(block, "id"))
 
 
 def make_ids_unique(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
-    """Return the messages, repeated ids `x` of calls as `x_2`, `x_3`, …, and what was renamed."""
+    """Return the messages with repeated ids `x` of calls as `x_2`, `x_3`, …, and the renamed calls."""
     naming = CallNaming(lambda: messages)
     return list(naming.renamed()), naming.changes
 
 
 def _are_fine(messages: Iterable[Message]) -> bool:
-    """Return whether nothing has to be renamed: the cheap question, as most often the answer is yes."""
+    """Return whether no call needs another id: a cheap check, which most requests pass."""
     called: set[str] = set()
     for message in messages:
         for block in list_at(message.body, "content"):
@@ -341,12 +316,11 @@ def _are_fine(messages: Iterable[Message]) -> bool:
 
 
 def is_allowed(call_id: str) -> bool:
-    """Return whether a tool-call id has the characters that Anthropic allows, and no other."""
     return block_id(call_id) == call_id
 
 
 class CallNaming:
-    """Gives the calls of messages unique ids. `messages` iterates over them, each time it is called.
+    """One pass that gives calls unique ids. `messages` iterates over the messages, each time it is called.
 
     `changes` has what was renamed, once all messages of `renamed` have been read.
     """
@@ -354,29 +328,22 @@ class CallNaming:
     def __init__(self, messages: Callable[[], Iterable[Message]]) -> None:
         self.changes: list[RenamedCall] = []
         self._messages = messages
+        self._given: set[str] = set()
+        self._times: dict[str, int] = {}
+        # old id -> (place of the message, new id) of the calls without a result
+        self._waiting: dict[str, list[tuple[int, str]]] = {}
 
     def renamed(self) -> Iterator[Message]:
         if _are_fine(self._messages()):
             return iter(self._messages())
-        one_pass = _NamingPass(self._messages(), self.changes)
-        return (one_pass.renamed(place, message) for place, message in enumerate(self._messages()))
-
-
-class _NamingPass:
-    """One pass over the messages: which ids were given, and which calls wait for their results."""
-
-    def __init__(self, messages: Iterable[Message], changes: list[RenamedCall]) -> None:
-        self._changes = changes
-        self._given: set[str] = set()
-        self._times: dict[str, int] = {}
-        ids = {call_id: None for message in messages for call_id in ids_in(list_at(message.body, "content"))}
+        contents = (list_at(message.body, "content") for message in self._messages())
+        ids = {call_id: None for content in contents for call_id in ids_in(content)}
         self._allowed = allowed_ids(ids)
         # No new id may be one that a later call has.
         self._wanted = {self._allowed.get(call_id, call_id) for call_id in ids}
-        # old id -> (place of the message, new id) of the calls without a result
-        self._waiting: dict[str, list[tuple[int, str]]] = {}
+        return (self._rename(place, message) for place, message in enumerate(self._messages()))
 
-    def renamed(self, place: int, message: Message) -> Message:
+    def _rename(self, place: int, message: Message) -> Message:
         before = list_at(message.body, "content")
         after = [self._block(place, block, message.card_id) for block in before]
         if all(new is old for new, old in zip(after, before, strict=True)):
@@ -385,11 +352,11 @@ class _NamingPass:
 
     def _block(self, place: int, block: Any, card_id: str | None) -> Any:
         if not _is_call(block):
-            return replace_id(block, self._answered)
+            return replace_id(block, self._answer_id)
         old, new = block["id"], self._new_id(block["id"])
         self._waiting.setdefault(old, []).append((place, new))
         if new != old:
-            self._changes.append(RenamedCall(card_id=card_id, old=old, new=new))
+            self.changes.append(RenamedCall(card_id=card_id, old=old, new=new))
         return replace_id(block, lambda _: new)
 
     def _new_id(self, old: str) -> str:
@@ -400,8 +367,8 @@ class _NamingPass:
         self._given.add(new)
         return new
 
-    def _answered(self, old: str) -> str:
-        """The new id of the call that a result of this id answers: the nearest; in one message the first."""
+    def _answer_id(self, old: str) -> str:
+        """Return the new id of the call that a result answers: the nearest, within a message the first."""
         waiting = self._waiting.get(old)
         if not waiting:
             return self._allowed.get(old, old)

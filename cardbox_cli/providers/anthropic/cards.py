@@ -1,8 +1,8 @@
-"""Anthropic's messages as cards, and back, exactly.
+"""Anthropic's messages as cards, and back without loss.
 
-A message becomes a card for each run of its content that is of one type: text and tool calls, a tool's
-result, a thought that only Anthropic can read, blocks of its own tools. A card keeps its blocks only if its
-fields cannot hold them; the keys beside the content stay with the first card (`context/sources`).
+A message becomes one card for each run of its content of one type: text and tool calls, a result, Anthropic's
+own thoughts and blocks. A card keeps its blocks only if its fields cannot hold them. The other keys of the
+message are kept with the first card (`context/sources`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import msgspec
 from cardbox_cli.context import messages as speakers
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import never_a_message
-from cardbox_cli.context.parts import answering, ensure_list, is_text, kind, text_at, text_of
+from cardbox_cli.context.parts import answering, ensure_list, is_text, kind, list_of, text_at, text_of
 from cardbox_cli.context.provider import AnyCard, Body, MessageFiles
 from cardbox_cli.context.sources import imported_card, keep, same_json
 from cardbox_cli.model.card_types import ASIDE, INSTRUCTION, REASONING, RENDERED_PROMPT, THOUGHT, TOOL_RESULT
@@ -49,17 +49,10 @@ class AnthropicFiles(MessageFiles):
     request_keys = (_SYSTEM, "thinking")
     parameters = ("max_tokens", "temperature", "top_p", "top_k", "tool_choice", "thinking", "cache_control")
 
-    # --- recognition
-
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Say which mark there is: a system prompt, a tool's input_schema, a model with its limit."""
         if _SYSTEM in beside:
-            return f"{_SYSTEM!r} stands beside the messages"
-        tools = beside.get("tools")
-        has_schema = isinstance(tools, list) and any(
-            isinstance(tool, dict) and "input_schema" in tool for tool in tools
-        )
-        if has_schema:
+            return f"{_SYSTEM!r} is next to the messages"
+        if any(isinstance(tool, dict) and "input_schema" in tool for tool in list_of(beside.get("tools"))):
             return "a tool has an 'input_schema'"
         # What a gateway serves in another format has the name of whose model it is before that of the model.
         model = text_at(beside, "model") or ""
@@ -71,27 +64,24 @@ class AnthropicFiles(MessageFiles):
         if not isinstance(content, list):
             return None
         kinds = map(kind, content)
-        found = next((name for name in kinds if name in _OWN_BLOCKS or name.endswith("_tool_result")), None)
-        return None if found is None else f"a block is of type {found!r}"
+        own = next((name for name in kinds if name in _OWN_BLOCKS or name.endswith("_tool_result")), None)
+        return None if own is None else f"a block is of type {own!r}"
 
     def is_exchange(self, part: Any) -> bool:
         return kind(part) in ("tool_use", "tool_result")
 
-    # --- messages as cards
-
     def draft(self, message: Any) -> list[CardDraft]:
         role = message["role"]
         cards = self.content_cards(role, message.get("content"), NAME)
-        around = (
-            {**message, "content": empty_content(message["content"])} if "content" in message else message
-        )
+        around = dict(message)
+        if "content" in message:
+            around["content"] = empty_content(message["content"])
         is_text_alone = len(cards) == 1 and isinstance(content_of(cards[0], self.provider), str)
         if role != _SYSTEM and same_json(around, {"role": role, "content": "" if is_text_alone else []}):
             return cards
         return [keep(cards[0], NAME, source_message=around), *cards[1:]]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
-        """Return the card of a system prompt: text alone is in its fields."""
         card = imported_card(RENDERED_PROMPT, text_of(ensure_list(value)))
         return card if isinstance(value, str) else keep(card, NAME, source_blocks=value)
 
@@ -118,10 +108,8 @@ class AnthropicFiles(MessageFiles):
         )
         return card if is_held else keep(card, source_format, source_blocks=blocks)
 
-    # --- cards as messages
-
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        """Return the messages; system text of another origin than a message joins the prompt beside them."""
+        """Return the prompt, with the system text that is not from messages, and the messages."""
         others = self.ids_on_export(cards)
         prompts = [card for card in cards if _is_prompt(card)]
         sent = (card for card in answering(cards) if never_a_message(card) is None)
@@ -130,9 +118,9 @@ class AnthropicFiles(MessageFiles):
         return ({_SYSTEM: self._content_of(prompts)} if prompts else {}), messages
 
     def ids_on_export(self, cards: Iterable[Card]) -> dict[str, str]:
-        """Return the ids that calls and results are exported under, of those that Anthropic would refuse.
+        """Return the ids under which calls and results are exported whose own ids Anthropic would refuse.
 
-        Blocks that were kept go out as they came, and so do all calls and results of their ids.
+        Blocks that cards keep are exported unchanged, and so are all calls and results of their ids.
         """
         kept: set[str] = set()
         own: set[str] = set()
@@ -150,13 +138,12 @@ class AnthropicFiles(MessageFiles):
             yield from ids_in(ensure_blocks(content_of(card, self.provider)))
 
     def message_of(self, cards: Sequence[Card]) -> Body:
-        """Return the message that neighbouring cards are together."""
         if (around := _envelope(cards[0])) is not None:
             return self.filled(around, cards)
         return {"role": speakers.role_of(cards[0]), "content": self._content_of(cards)}
 
     def filled(self, around: Body, cards: Sequence[AnyCard]) -> Body:
-        """Return an envelope with the content that its cards hold."""
+        """Return an envelope with the content of its cards."""
         place = around.get("content")
         if place == "":
             return {**around, "content": card_text(cards[0].content)}
@@ -170,29 +157,25 @@ class AnthropicFiles(MessageFiles):
 
 
 def empty_content(content: Any) -> Any:
-    """Return what an envelope holds instead of content that cards hold: `""` or `[]`; anything else stays."""
+    """Return the placeholder for content that cards hold: `""` or `[]`; other content is returned."""
     return type(content)() if isinstance(content, str | list) else content
 
 
 def restore_ids(message: Body, others: Mapping[str, str]) -> Body:
-    """Return the message with the other ids that its calls and results are exported under."""
+    """Return the message with the ids under which its calls and results are exported."""
     content = message.get("content")
     if not others or not isinstance(content, list):
         return message
-    named = [replace_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
-    return {**message, "content": named}
+    restored = [replace_id(block, lambda call_id: others.get(call_id, call_id)) for block in content]
+    return {**message, "content": restored}
 
 
 def _is_prompt(card: Card) -> bool:
-    is_system = never_a_message(card) is None and speakers.role_of(card) == _SYSTEM
-    return is_system and _envelope(card) is None
+    return never_a_message(card) is None and speakers.role_of(card) == _SYSTEM and _envelope(card) is None
 
 
 def _envelope(card: Card) -> Body | None:
     return sources.envelope(card, NAME, sources.MESSAGE)
-
-
-# --- one card
 
 
 def _card_type(role: str, block: Any) -> str:

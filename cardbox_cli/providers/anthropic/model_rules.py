@@ -1,7 +1,7 @@
 """Rules of Anthropic's Messages about thinking, about parameters, and about what some of its models refuse.
 
-They look at the request as it is sent, so that what the format leaves out does not matter here. Thinking must
-come back as it was signed, in its place. Of models that are not known nothing is claimed.
+They check the request as it is sent, without what the format leaves out. Thinking must come back as it was
+signed, at its position. Unknown models are not checked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,11 +40,8 @@ PARAMETERS = Rules()
 MODELS = Rules("Anthropic docs, Models overview")
 
 
-# --- the messages as Anthropic gets them
-
-
 class MergedMessage(msgspec.Struct, frozen=True):
-    """A message as it is sent: its role, its blocks with the messages they come from, their kinds."""
+    """A message as it is sent: its role, its blocks with the messages they come from, their types."""
 
     role: str
     blocks: list[tuple[Any, Message]]
@@ -52,10 +49,7 @@ class MergedMessage(msgspec.Struct, frozen=True):
 
 
 class SentMessages:
-    """The messages of a lint's subject as they are sent; `subject.view(SentMessages)` makes them once.
-
-    Decides nothing. Most rules need only a few messages, or their blocks by type.
-    """
+    """The messages of a lint's subject as they are sent; `subject.view(SentMessages)` makes them once."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -64,11 +58,10 @@ class SentMessages:
 
     @property
     def merged(self) -> Iterator[MergedMessage]:
-        """The messages as they are sent, which are many."""
         return map(_merged, runs(self._messages))
 
     def find(self, index: int) -> MergedMessage | None:
-        """The message of this index, which may count from the end."""
+        """Return the message at this index, which may be negative; None if there is none."""
         if index >= 0:
             run = next(islice(runs(self._messages), index, None), None)
         else:
@@ -77,20 +70,17 @@ class SentMessages:
 
     @property
     def prefill(self) -> MergedMessage | None:
-        """The last message, where it is the assistant's."""
+        """The last message, if it is the assistant's."""
         last = self.find(-1)
         return last if last is not None and last.role == "assistant" and last.blocks else None
 
     def place_in(self, message: MergedMessage, index: int) -> RequestEntry | None:
-        """Where the card stands that a block of a message comes from."""
+        """Return the entry of the card that makes a block of a message."""
         return self._subject.place(message.blocks[index][1]) if message.blocks else None
 
     @cached_property
     def blocks(self) -> dict[str, list[tuple[Any, Message]]]:
-        """The content blocks by kind, with the messages that they come from.
-
-        A message that is one text has none here.
-        """
+        """The content blocks by type, with their messages; a message whose content is a string has none."""
         kinds: dict[str, list[tuple[Any, Message]]] = {}
         for message in self._messages:
             for block in list_at(message.body, "content"):
@@ -106,11 +96,8 @@ def _merged(run: Sequence[Message]) -> MergedMessage:
     return MergedMessage(role, blocks, [kind(block) for block, _ in blocks])
 
 
-# --- thinking
-
-
 def is_thinking_on(subject: Subject) -> bool:
-    """Return whether the request has thinking turned on; if it is adaptive, the model turns it on itself."""
+    """Return whether the request turns thinking on; adaptive thinking is turned on by the model."""
     return _mode(subject) == "enabled"
 
 
@@ -150,14 +137,14 @@ def _late(subject: Subject) -> Iterator[Hit]:
     for message in sent.merged:
         if message.role != "assistant" or not message.kinds or message.kinds[0] in THINKING_BLOCKS:
             continue
-        found = next((index for index, name in enumerate(message.kinds) if name in THINKING_BLOCKS), None)
-        if found is not None and not any(map(is_of_server, message.kinds[:found])):
+        first = next((index for index, name in enumerate(message.kinds) if name in THINKING_BLOCKS), None)
+        if first is not None and not any(map(is_of_server, message.kinds[:first])):
             before = message.kinds[0] or "strange"
-            yield sent.place_in(message, found), f"thinking stands behind a {before} block"
+            yield sent.place_in(message, first), f"thinking follows a {before} block"
 
 
 def _torn(subject: Subject) -> Iterator[Hit]:
-    """Thinking that another message parts from the message that it belongs to, and came later in."""
+    """Yield thinking that is separated from its message by another one, and comes after it."""
     ended: set[str | None] = {None}
     for group, run in groupby(subject.history.messages, key=lambda each: each[2].group):
         for entry, card, _ in run:
@@ -170,8 +157,8 @@ def _torn(subject: Subject) -> Iterator[Hit]:
     "thinking-out-of-order", remedy="put the cards of the message side by side as they were, thinking first"
 )
 def _out_of_order(subject: Subject) -> Iterator[Hit]:
-    """Thinking in a message that does not begin with it, unless it is adaptive or comes after a server's
-    tool, or parted from its message by another."""
+    """Thinking that does not begin its message, unless it is adaptive or follows a server's tool; thinking
+    that another message separates from its own."""
     if not any(name in subject.view(SentMessages).blocks for name in THINKING_BLOCKS):
         return
     yield from _late(subject)
@@ -191,7 +178,7 @@ def _thinking_last(subject: Subject) -> Iterator[Hit]:
     "thinking-missing", remedy="put the thinking of that message back, or turn thinking off for this request"
 )
 def _thinking_missing(subject: Subject) -> Iterator[Hit]:
-    """With thinking on, tool results for a message that does not begin with thinking."""
+    """Tool results for a message that does not begin with thinking, while thinking is on."""
     sent = subject.view(SentMessages)
     called, answered = sent.find(-2), sent.find(-1)
     if not is_thinking_on(subject) or called is None or answered is None:
@@ -201,15 +188,13 @@ def _thinking_missing(subject: Subject) -> Iterator[Hit]:
         yield sent.place_in(called, 0), "the message that called the tools does not begin with thinking"
 
 
-# --- parameters
-
 _RANGES = (shared.Range("max_tokens", 0), shared.Range("top_p", 0, 1), shared.Range("top_k", 0))
 
 
 @PARAMETERS.error("parameter-out-of-range", source=_REFERENCE, remedy="set another value")
 def _ranges(subject: Subject) -> Iterator[Hit]:
-    """A `max_tokens` or `top_k` below 0, a `top_p` that is not from 0 to 1, a white `stop_sequences` text, a
-    `user_id` of more than 256 characters."""
+    """A `max_tokens` or `top_k` below 0, a `top_p` that is not from 0 to 1, a blank text in `stop_sequences`,
+    a `user_id` of more than 256 characters."""
     yield from shared.out_of_range(subject.body_without_messages, _RANGES)
     stops = subject.body_without_messages.get("stop_sequences")
     if isinstance(stops, list) and any(isinstance(stop, str) and not stop.strip() for stop in stops):
@@ -260,8 +245,8 @@ def _budget_too_large(subject: Subject) -> Iterator[Hit]:
     remedy="raise max_tokens in the profile's llm_config, or lower budget_tokens",
 )
 def _budget_for_interleaved(subject: Subject) -> Iterator[Hit]:
-    """Beside tools, a budget of thinking that is not below `max_tokens`: refused without the beta header
-    of interleaved thinking."""
+    """A budget of thinking that is not below `max_tokens`, next to tools: refused without the beta header of
+    interleaved thinking."""
     if subject.offered:
         yield from _budget_beside_limit(subject)
 
@@ -284,8 +269,8 @@ def _budget(subject: Subject) -> int | float | Decimal | None:
     remedy="leave the parameter out, or turn thinking off for this request",
 )
 def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
-    """With thinking on, a `temperature` other than 1, a `top_p` below 0.95, a `top_k`, or, unless it is
-    adaptive, a `tool_choice` that forces a tool."""
+    """A `temperature` other than 1, a `top_p` below 0.95 or a `top_k` while thinking is on; a `tool_choice`
+    that forces a tool, unless thinking is adaptive."""
     mode = _mode(subject)
     if mode not in ("enabled", "adaptive"):
         return
@@ -308,8 +293,8 @@ def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
     remedy="leave the parameter out; say how much to think by output_config.effort",
 )
 def _removed(subject: Subject) -> Iterator[Hit]:
-    """For Claude 4.7 and later: a `temperature` or `top_p` other than 1, a `top_k`, or thinking of type
-    `enabled`."""
+    """A `temperature` or `top_p` other than 1, a `top_k`, thinking of type `enabled`, for Claude 4.7 or
+    later."""
     if not subject.request.config or subject.facts.sampling is not False:
         return
     model, sent = subject.request.model, subject.body_without_messages
@@ -320,16 +305,13 @@ def _removed(subject: Subject) -> Iterator[Hit]:
         yield None, f"{model} takes no thinking of type 'enabled', but of 'adaptive'"
 
 
-# --- models
-
-
 @MODELS.error(
     "role-refused",
     source="Anthropic docs, Mid-conversation system messages",
     remedy="say it in `system`, or choose Claude Opus 4.8 or later",
 )
 def _roles(subject: Subject) -> Iterator[Hit]:
-    """As logged, a message of the role `system` for a model before Claude Opus 4.8. Rendering moves it up."""
+    """A logged message of the role `system` for a model before Claude Opus 4.8. Rendering moves it up."""
     if subject.logged is None or subject.request.model is None or subject.facts.system_in_history:
         return
     for entry, message in subject.logged.messages:
@@ -343,12 +325,10 @@ def _roles(subject: Subject) -> Iterator[Hit]:
     remedy="leave the parameter out, or choose another model",
 )
 def _refused_by_model(subject: Subject) -> Iterator[Hit]:
-    """A parameter that the model does not take: an `effort` where it cannot be asked for, or not for that
-    much; `thinking` where it does not think, or not of type `adaptive`."""
-    yield from shared.refused_effort(
-        subject, shared.value_at(subject.body_without_messages, "output_config.effort")
-    )
-    mode, known = shared.value_at(subject.body_without_messages, "thinking.type"), subject.facts.thinking
+    """An `effort` or a `thinking` that the model does not take, or not of this level or type."""
+    sent = subject.body_without_messages
+    yield from shared.refused_effort(subject, shared.value_at(sent, "output_config.effort"))
+    mode, known = shared.value_at(sent, "thinking.type"), subject.facts.thinking
     if known is None or mode not in ("enabled", "adaptive"):
         return
     # Models that only think when they see fit have a rule of their own for the other type:
@@ -365,8 +345,7 @@ def _too_long(subject: Subject) -> Iterator[Hit]:
 
 @MODELS.warning("answer-for-batches", remedy="lower max_tokens, unless it is for a batch")
 def _batch_only_max_tokens(subject: Subject) -> Iterator[Hit]:
-    """A `max_tokens` above what the model's answers may have outside of batches, where a beta header allows
-    more."""
+    """A `max_tokens` above the model's limit outside of batches, where a beta header allows more."""
     return shared.too_long_answer(subject, ["max_tokens"], subject.facts.max_output_outside_batches)
 
 
@@ -376,7 +355,7 @@ def _batch_only_max_tokens(subject: Subject) -> Iterator[Hit]:
     remedy="leave one of them out",
 )
 def _temperature_and_top_p(subject: Subject) -> Iterator[Hit]:
-    """`temperature` beside `top_p`, for Claude Opus 4.1 and the models of 4.5 and 4.6."""
+    """A `temperature` together with a `top_p`, for Claude Opus 4.1 and the models of 4.5 and 4.6."""
     sent = subject.body_without_messages
     both = sent.get("temperature") is not None and sent.get("top_p") is not None
     if both and subject.facts.temperature_and_top_p is False:

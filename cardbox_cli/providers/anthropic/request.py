@@ -1,7 +1,7 @@
 """Anthropic's Messages: cards as messages in blocks, and the body of a request.
 
-Calls have the ids that cards have until a request's messages are put together. What the lint has rules for
-(ids that repeat, arguments that are no JSON, thinking without a signature) is no loss here. Source:
+Calls have the ids of their cards until a request's messages are put together. What the lint reports (repeated
+ids, arguments that are not JSON, thinking without a signature) is not a loss here. Source:
 `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
@@ -66,7 +66,7 @@ from cardbox_cli.providers.anthropic.blocks import (
     results_first,
 )
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles
-from cardbox_cli.providers.tools import NO_ARGUMENTS, choice_for, copy_parameters, function_of, known
+from cardbox_cli.providers.tools import NO_ARGUMENTS, choice_for, compact, copy_parameters, function_of
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -98,13 +98,8 @@ class Anthropic(Provider):
     files_class = AnthropicFiles
     answers_class = AnthropicAnswers
 
-    # --- cards
-
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the message that a card is, or the reason why it is none.
-
-        The API refuses empty content, and thinking that it has not signed.
-        """
+        """Return the message of a card, or why there is none: the API refuses empty and unsigned content."""
         nothing = never_a_message(card)
         if nothing is not None:
             return nothing
@@ -133,16 +128,13 @@ class Anthropic(Provider):
         return body
 
     def keeps_failure(self, card: AnyCard) -> bool:
-        blocks = ensure_list(own_blocks(card))
-        return any(is_result(block) and block.get("is_error") for block in blocks)
-
-    # --- requests
+        return any(is_result(block) and block.get("is_error") for block in ensure_list(own_blocks(card)))
 
     def members(self, request: Request) -> Members:
         """Yield the JSON body of a request, without a model if none is known.
 
-        System text is in `system`, in its order, as most models have no place for it within a history; it
-        stays there for those that have. Layers behind the history keep their place, as the user's text.
+        System text is in `system`, in its order, except within the history for models that take it there.
+        Layers after the history keep their place, as the user's text.
         """
         if request.model is not None:
             yield "model", request.model
@@ -159,11 +151,8 @@ class Anthropic(Provider):
         yield from self._parameters(request.config).items()
 
     def renamed_calls(self, messages: Sequence[Message]) -> list[RenamedCall]:
-        """Return the calls that are sent under other ids, whatever the model."""
-        naming = CallNaming(lambda: conversation(messages, UNKNOWN_MODEL))
-        for _ in naming.renamed():
-            pass
-        return naming.changes
+        """Return the calls that are sent under other ids to any model."""
+        return make_ids_unique(list(conversation(messages, UNKNOWN_MODEL)))[1]
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
         blocks = list_at(body, "content")
@@ -175,18 +164,18 @@ class Anthropic(Provider):
         placed = list(enumerate(place_system_text(request.messages, facts)))
         system = ((place, message) for place, (is_top, message) in placed if is_top)
         for number, (place, message) in enumerate(system, 1):
-            yield SentMessage("system", number, _to_blocks(message), [place])
+            yield SentMessage("system", number, _convert_to_blocks(message), [place])
         # The conversation is every other message, in the same order.
         others, _ = make_ids_unique(list(conversation(request.messages, facts)))
         places = (place for place, (is_top, _) in placed if not is_top)
         for number, run in enumerate(speakers.runs(others), 1):
-            parts = [(_to_blocks(message), [next(places)]) for message in run]
+            parts = [(_convert_to_blocks(message), [next(places)]) for message in run]
             if run[0].body["role"] == "user":
                 parts.sort(key=lambda part: results_first(next(iter(part[0]["content"]), None)))
             yield from (SentMessage("messages", number, *part) for part in parts)
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether it is a tool of Anthropic's, which has a version in its type."""
+        """Return whether a tool is Anthropic's own, with a version in its type."""
         return "input_schema" not in tool and _VERSIONED.search(kind(tool)) is not None
 
     def _parameters(self, config: dict[str, Any]) -> dict[str, Any]:
@@ -196,8 +185,6 @@ class Anthropic(Provider):
         if output := _output_config(config):
             parameters.setdefault("output_config", output)
         return parameters
-
-    # --- losses
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
         facts = self.facts(request.model)
@@ -211,8 +198,7 @@ class Anthropic(Provider):
     def losses_to_chat(self, card: Card) -> Iterator[str]:
         if sources.FORMAT in card.metadata and card.metadata[sources.FORMAT] not in FORMATS:
             return  # another's, which says itself what gets lost
-        around = card.metadata.get(sources.MESSAGE)
-        yield from _unsent("the message's", around, ("role", "content"))
+        yield from _unsent("the message's", card.metadata.get(sources.MESSAGE), ("role", "content"))
         if card.type == REASONING:
             yield "thinking is left out"
         elif card.type == ASIDE:
@@ -227,13 +213,13 @@ class Anthropic(Provider):
             return  # sent as it came, or in no chat form
         body = self.chat_body(card)
         is_result_body = body["role"] in ("tool", "function")
-        # The name of a result is lost if somebody wrote it, and it is not in the text.
+        # The name of a result is lost if a person wrote it, and it is not in the text.
         is_said = not (sources.is_named_result(card) and card.tool_call_id)
         if is_sent_as_text(card, body):
             yield lost_result(card)
         yield from unsent_of_message(body, ("name",) if is_result_body and is_said else ())
         if not are_functions(body.get("tool_calls")):
-            yield "a tool call that is no function's is sent as text"
+            yield "a tool call that is not a function's is sent as text"
         for part in list_at(body, "content"):
             [block] = blocks_of_content([part])
             yield from unsent_keys(part)
@@ -247,11 +233,8 @@ class Anthropic(Provider):
         return RULES
 
 
-# --- blocks of cards
-
-
 def _result_text(blocks: Any, text: Any) -> Any:
-    """The text of a tool result, what is no text named: tool messages hold nothing else."""
+    """Return the text of a tool result, with the types of other blocks: tool messages hold only text."""
     content = list_at(blocks[0], "content") if isinstance(blocks, list) and len(blocks) == 1 else []
     return plain_text(content) if content else text
 
@@ -262,25 +245,21 @@ def _is_refused(block: Any) -> bool:
     return kind(block) == "thinking" and not block.get("signature")
 
 
-# --- messages as they are sent
-
-
-def _to_blocks(message: Message) -> Body:
+def _convert_to_blocks(message: Message) -> Body:
     return {**message.body, "content": ensure_blocks(message.body["content"])}
 
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:
-    """One text; blocks if an original marks what to cache. Nothing but text has a place there."""
-    blocks = [
-        block for content in contents for block in ensure_blocks(content) if kind(block) not in SYSTEM_BLOCKS
-    ]
+    """Return one text, or blocks if an original marks what to cache."""
+    every = (block for content in contents for block in ensure_blocks(content))
+    blocks = [block for block in every if kind(block) not in SYSTEM_BLOCKS]
     if all(is_text(block) and not block.get("cache_control") for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
     return [replace_id(block, block_id) for block in blocks]
 
 
 def _merged(run: Sequence[Message]) -> dict[str, Any]:
-    """One message of neighbours of one role; results of tools come first in it."""
+    """Return one message for neighbours of one role, with the results of tools first."""
     role, content = run[0].body["role"], run[0].body["content"]
     if len(run) > 1:
         content = [block for message in run for block in ensure_blocks(message.body["content"])]
@@ -289,20 +268,17 @@ def _merged(run: Sequence[Message]) -> dict[str, Any]:
     return {**(run[0].body if role == "system" else {}), "role": role, "content": content}
 
 
-# --- parameters and tools
-
-
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool definition; one that is stored as OpenAI writes it, with parameters, is translated."""
+    """Return a tool definition; one with `parameters`, as OpenAI writes it, is translated."""
     function = None if "input_schema" in tool else function_of(tool)
     if function is None:
         return tool
-    said = known(name=function.name, description=function.description, strict=function.strict)
-    return {**said, "input_schema": function.schema or NO_ARGUMENTS}
+    known = compact(name=function.name, description=function.description, strict=function.strict)
+    return {**known, "input_schema": function.schema or NO_ARGUMENTS}
 
 
-def _tool_choice(config: dict[str, Any], wanted: Any, has_tools: bool) -> dict[str, Any]:
-    choice = _choice(wanted)
+def _tool_choice(config: dict[str, Any], chosen: Any, has_tools: bool) -> dict[str, Any]:
+    choice = _choice(chosen)
     is_single = has_tools and config.get("parallel_tool_calls") is False
     if is_single and (choice or {}).get("type") != "none":
         choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
@@ -319,8 +295,8 @@ def _choice(choice: Any) -> dict[str, Any] | None:
 
 
 def _max_tokens(config: dict[str, Any]) -> int:
-    named = (config.get(key) for key in ("max_tokens", "max_completion_tokens"))
-    return next((number for number in named if type(number) is int), MAX_TOKENS)
+    limits = (config.get(key) for key in ("max_tokens", "max_completion_tokens"))
+    return next((number for number in limits if type(number) is int), MAX_TOKENS)
 
 
 def _output_config(config: dict[str, Any]) -> dict[str, Any]:
@@ -332,11 +308,8 @@ def _output_config(config: dict[str, Any]) -> dict[str, Any]:
     return output
 
 
-# --- losses
-
-
 def _unsent(whose: str, value: Any, known: Iterable[str]) -> Iterator[str]:
-    """The keys of an object that the chat form has no place for."""
+    """Yield the keys of an object that the chat form has no place for."""
     for key in sorted(value.keys() - set(known)) if isinstance(value, dict) else ():
         if not is_nothing(value[key]):
             yield f"{whose} {key!r} is not sent"

@@ -1,8 +1,7 @@
-"""The rules of Anthropic's Messages: those that all providers share, and its own about messages, blocks and
-tools.
+"""The rules of Anthropic's Messages: those of all providers, and its own about messages, blocks and tools.
 
-What rendering repairs is a warning, what it cannot repair an error. Rules that look at what is rendered, too,
-and then only warn, have `logged="error"`.
+A problem that rendering repairs is a warning, any other an error. Rules with `logged="error"` also check the
+rendered request, where they only warn.
 """
 
 from collections.abc import Iterator
@@ -15,16 +14,7 @@ from cardbox_cli.context.lint import card_rules
 from cardbox_cli.context.lint import request_rules as shared
 from cardbox_cli.context.lint.rule import Hit, Rules, Subject
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.parts import (
-    RAW,
-    arguments_of,
-    ensure_list,
-    is_text,
-    kind,
-    list_at,
-    text_at,
-    tool_name,
-)
+from cardbox_cli.context.parts import RAW, arguments_of, is_text, kind, list_at, text_at, tool_name
 from cardbox_cli.context.provider import RenamedCall
 from cardbox_cli.context.request import RequestEntry
 from cardbox_cli.providers.anthropic import model_rules
@@ -46,10 +36,8 @@ _NAMES = shared.NamePattern.up_to(128)
 # The types of tools that have no name: `BetaMCPToolsetParam`.
 _NAMELESS = ("mcp_toolset",)
 # Which blocks only one side may send.
-_SIDES = {
-    **dict.fromkeys((*THINKING_BLOCKS, "tool_use", "server_tool_use"), "assistant"),
-    "tool_result": "user",
-}
+_SIDES = dict.fromkeys((*THINKING_BLOCKS, "tool_use", "server_tool_use"), "assistant")
+_SIDES["tool_result"] = "user"
 
 # The blocks that a message may have, those of betas among them, and those that a tool's result may.
 _BLOCKS = frozenset(
@@ -72,7 +60,7 @@ _NEEDS: dict[str, dict[str, type]] = {
     "redacted_thinking": {"data": str},
 }
 _IDS = ("id", "tool_use_id")
-_KINDS: dict[type, str] = {str: "text", dict: "object"}
+_KINDS: dict[type, str] = {str: "a text", dict: "an object"}
 
 _MESSAGES = "Anthropic API reference, Create a Message: messages"
 _TOOL_USE = "Anthropic docs, Handle tool calls"
@@ -82,13 +70,10 @@ _OWN = Rules(_MESSAGES)
 _LOGGED = Rules(_MESSAGES)
 
 
-# --- the order of messages
-
-
 @_OWN.error("first-message-not-user", remedy="begin the box with what the user said")
 def _first_message(subject: Subject) -> Iterator[Hit]:
-    """A first message, system text aside, that is not the user's, for a model before Claude 4.5, or where
-    none is named."""
+    """A first message, after system text, that is not the user's, if the model is older than 4.5 or
+    unnamed."""
     sent = subject.view(SentMessages)
     wants_user = subject.request.model is None or subject.facts.user_first is True
     first = sent.find(0) if wants_user else None
@@ -102,16 +87,15 @@ def _first_message(subject: Subject) -> Iterator[Hit]:
     remedy="end with a user's message or with tool results",
 )
 def _prefill(subject: Subject) -> Iterator[Hit]:
-    """A last message of the assistant for a model that does not go on with it (Claude 4.6 and later), or
-    with thinking on. One with blocks of a server's tool may be the unfinished one of a `pause_turn`."""
+    """A last message of the assistant, for a model that does not continue it (Claude 4.6 and later) or while
+    thinking is on. One with blocks of a server's tool may be the unfinished one of a `pause_turn`."""
     sent = subject.view(SentMessages)
     last = sent.prefill
     if last is None or last.kinds[-1] == "tool_use" or any(map(is_of_server, last.kinds)):
         return
     model = subject.request.model
     if subject.facts.prefill is False:
-        words = f"{model} does not go on with an assistant's message, which is the last"
-        yield sent.place_in(last, -1), words
+        yield sent.place_in(last, -1), f"{model} does not continue an assistant's message, which is the last"
     elif is_thinking_on(subject):
         yield sent.place_in(last, -1), "with thinking on, the last message must not be the assistant's"
 
@@ -127,17 +111,14 @@ def _trailing_space(subject: Subject) -> Iterator[Hit]:
             yield sent.place_in(last, -1), f"the last message is the assistant's and ends in {text[-1]!r}"
 
 
-# --- blocks
-
-
-@_OWN.error("block-on-wrong-side", remedy="write the card anew with the role that its blocks have")
+@_OWN.error("block-on-wrong-side", remedy="write the card again with the role that its blocks have")
 def _wrong_sides(subject: Subject) -> Iterator[Hit]:
     """A tool call or thinking of the user, or a tool result of the assistant."""
     for name, side in _SIDES.items():
         for _, message in subject.view(SentMessages).blocks.get(name, []):
             if message.body["role"] != side:
                 role = message.body["role"]
-                yield subject.place(message), f"a {name} block stands in a message of the {role}"
+                yield subject.place(message), f"a {name} block is in a message of the {role}"
 
 
 @_OWN.error("block-unknown", remedy="take the block out, or write it as text")
@@ -156,10 +137,9 @@ def _within_results(subject: Subject) -> Iterator[tuple[Any, Message]]:
         yield from ((each, message) for each in list_at(block, "content"))
 
 
-@_OWN.error("block-malformed", remedy="take the block out, or write it anew with what it lacks")
+@_OWN.error("block-malformed", remedy="take the block out, or write it again with what it lacks")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
-    """A block without what its type must have: a text its text, a call its id, name and input, a result
-    the id of its call, an image or a document its source, thinking its text or its data."""
+    """A block without a key that its type needs, such as the input of a call or the source of an image."""
     for name, needs in _NEEDS.items():
         for block, message in subject.view(SentMessages).blocks.get(name, []):
             if (problem := _block_problem(block, needs)) is not None:
@@ -175,20 +155,19 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 
 
 def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
-    """What a block lacks of what it needs; None for a whole one."""
-    for key, wanted in needs.items():
+    """Return what is wrong with the keys that a block needs, or None."""
+    for key, value_type in needs.items():
         value = block.get(key)
         if key not in block or (value == "" and key in _IDS):
             return f"has no {key}"
-        if not isinstance(value, wanted):
-            return f"has {json_type(value)} as its {key}, and no {_KINDS[wanted]}"
+        if not isinstance(value, value_type):
+            return f"has {json_type(value)} as its {key}, not {_KINDS[value_type]}"
     return None
 
 
 @_OWN.error("image-invalid", source="Anthropic docs, Vision: image formats", remedy="convert the image")
 def _images(subject: Subject) -> Iterator[Hit]:
-    """An image of another type than JPEG, PNG, GIF and WebP, or whose bytes are none, or of another type than
-    it says."""
+    """An image other than JPEG, PNG, GIF and WebP, or whose bytes are not of the type that it names."""
     images = [pair for pair in _within_results(subject) if kind(pair[0]) == "image"]
     for block, message in [*subject.view(SentMessages).blocks.get("image", []), *images]:
         source = block.get("source")
@@ -201,9 +180,11 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 
 def _bytes_problem(source: dict[str, Any]) -> str | None:
-    data, said = text_at(source, "data") or "", source["media_type"]
-    shown = shared.image_format(data)
-    return shared.image_problem(data) or (f"it is {shown}, and says {said}" if shown != said else None)
+    data, media_type = text_at(source, "data") or "", source["media_type"]
+    actual = shared.image_format(data)
+    return shared.image_problem(data) or (
+        f"it is {actual}, and says {media_type}" if actual != media_type else None
+    )
 
 
 @_OWN.error("document-empty", source="Anthropic docs, PDF support", remedy="leave the document out")
@@ -234,7 +215,7 @@ def _is_blank(block: Any) -> bool:
 @_OWN.error(
     "cache-breakpoints",
     source="Anthropic docs, Prompt caching: explicit cache breakpoints",
-    remedy="keep the last ones: what stands before one is cached with it",
+    remedy="keep the last ones: each caches what is before it",
     finds=f"More than {_MAX_BREAKPOINTS} blocks with `cache_control`.",
 )
 def _breakpoints(subject: Subject) -> Iterator[Hit]:
@@ -248,43 +229,40 @@ def _breakpoints(subject: Subject) -> Iterator[Hit]:
 @_OWN.error(
     "cache-order",
     source="Anthropic docs, Prompt caching: mixing different TTLs",
-    remedy="give what stands before it an hour, too",
+    remedy="give the blocks before it an hour, too",
 )
 def _cache_order(subject: Subject) -> Iterator[Hit]:
-    """A block that is cached for an hour behind one that is cached for five minutes: tools come first, then
+    """A block that is cached for an hour after one that is cached for five minutes: tools come first, then
     the system text, then the messages."""
     is_short = False
     for place, lifetime in subject.view(_cached):
         if lifetime == _LONG_LIFETIME and is_short:
-            yield place, "a block with a ttl of 1h stands behind one of 5m"
+            yield place, "a block with a ttl of 1h follows one of 5m"
             return
         is_short = is_short or lifetime != _LONG_LIFETIME
 
 
 def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
-    """The blocks that say that what is before should be cached, in the cache's order, and for how long."""
+    """Return the blocks with `cache_control`, in the order of the cache, and their lifetimes."""
     request, sent = subject.request, subject.view(SentMessages)
-    found: list[tuple[RequestEntry | None, str]] = [
-        (None, each) for tool in subject.offered for each in _lifetimes(tool)
-    ]
+    lifetimes: list[tuple[RequestEntry | None, str]] = []
+    for tool in subject.offered:
+        lifetimes += [(None, each) for each in _lifetimes(tool)]
     for message in leading_system_messages(request, subject.facts):
-        for block in ensure_list(message.body["content"]):
-            found += [(subject.place(message), each) for each in _lifetimes(block)]
+        for block in list_at(message.body, "content"):
+            lifetimes += [(subject.place(message), each) for each in _lifetimes(block)]
     if any(_lifetimes(block) for blocks in sent.blocks.values() for block, _ in blocks):
         for merged in sent.merged:
             for block, message in merged.blocks:
-                found += [(subject.place(message), each) for each in _lifetimes(block)]
-    return found
+                lifetimes += [(subject.place(message), each) for each in _lifetimes(block)]
+    return lifetimes
 
 
 def _lifetimes(block: Any) -> list[str]:
-    """Return for how long a block, and those within it before, should be cached."""
+    """Return the lifetimes in the cache of the blocks within a block, and of the block."""
     mark = block.get("cache_control") if isinstance(block, dict) else None
     within = [each for inner in list_at(block, "content") for each in _lifetimes(inner)]
     return [*within, *([text_at(mark, "ttl") or "5m"] if mark else [])]
-
-
-# --- tool calls
 
 
 @_OWN.warning("tool-id-repeated", source=_TOOL_USE, logged="error")
@@ -298,8 +276,8 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.warning("tool-id-characters", source=_TOOL_USE, logged="error")
 def _id_characters(subject: Subject) -> Iterator[Hit]:
-    """A tool-call id of other characters than letters, digits, `_` and `-`: they are sent as `_`, with a
-    number behind it where another id is the same then."""
+    """A tool-call id with other characters than letters, digits, `_` and `-`: they are sent as `_`, followed
+    by a number if another id is then the same."""
     for change, repeats in _renamed(subject):
         if not repeats and change.card_id is not None:
             place = subject.request.places.get(change.card_id)
@@ -307,7 +285,7 @@ def _id_characters(subject: Subject) -> Iterator[Hit]:
 
 
 def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
-    """The calls under other ids, and whether that is because an earlier call has theirs."""
+    """Yield the renamed calls, and whether an earlier call has the same id."""
     before: set[str] = set()
     for change in subject.view(SentMessages).renamed:
         yield change, change.old in before or is_allowed(change.old)
@@ -328,14 +306,12 @@ def _names(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the input_schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    """A tool whose `input_schema` is no schema of an object."""
+    """A tool whose `input_schema` is not a schema of an object."""
     for number, tool in enumerate(subject.tools):
-        has_schema = isinstance(tool, dict) and "input_schema" in tool
-        if (
-            has_schema
-            and (problem := shared.schema_problem(tool["input_schema"], "input_schema")) is not None
-        ):
-            yield None, f"tool {number} {problem}"
+        if isinstance(tool, dict) and "input_schema" in tool:
+            problem = shared.schema_problem(tool["input_schema"], "input_schema")
+            if problem is not None:
+                yield None, f"tool {number} {problem}"
 
 
 @_OWN.error(
@@ -365,7 +341,7 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
     remedy="edit the card so that the arguments are a string such as '{}'",
 )
 def _raw_arguments(subject: Subject) -> Iterator[Hit]:
-    """A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`."""
+    """A tool call whose arguments are not a JSON object: the model sees them as `{"_raw": text}`."""
     calls = subject.view(SentMessages).blocks.get("tool_use", [])
     if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
@@ -380,11 +356,7 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
             yield call.entry, f"the arguments of {call.name!r} are sent as text: they are {problem}"
 
 
-# --- requests as they were logged: what rendering repairs before anybody sees it
-
-
 def _logged_messages(subject: Subject) -> Iterator[tuple[RequestEntry, dict[str, Any], list[Any]]]:
-    """Yield the messages as they were logged, each with its blocks."""
     for entry, message in subject.logged_messages:
         if isinstance(message, dict):
             yield entry, message, list_at(message, "content")
@@ -392,9 +364,8 @@ def _logged_messages(subject: Subject) -> Iterator[tuple[RequestEntry, dict[str,
 
 @_LOGGED.error("content-blank", remedy="leave the message or the block out, or write something in it")
 def _blank_as_logged(subject: Subject) -> Iterator[Hit]:
-    """As logged, a message without content, unless it is the assistant's and the last, or an empty or white
-    text block, in `system`, too; the assistant may say a white one beside other blocks. Rendering leaves them
-    out."""
+    """A logged message without content, except a last one of the assistant; an empty or blank text block,
+    also in `system`. Next to other blocks, the assistant's may be blank. Rendering leaves them out."""
     if subject.logged is not None and any(map(_is_blank, list_at(subject.body_without_messages, "system"))):
         yield None, "a text block of system is empty, or white"
     messages = list(_logged_messages(subject))
@@ -415,7 +386,7 @@ def _blank_as_logged(subject: Subject) -> Iterator[Hit]:
     remedy="put what the user says behind the results",
 )
 def _late_results(subject: Subject) -> Iterator[Hit]:
-    """As logged, something else before a tool result in what the user says. Rendering puts results first."""
+    """A logged tool result after other content of the user. Rendering puts results first."""
     for role, run in groupby(_logged_messages(subject), key=lambda each: each[1].get("role")):
         before: str | None = None
         for entry, message, blocks in run if role == "user" else ():
@@ -425,7 +396,7 @@ def _late_results(subject: Subject) -> Iterator[Hit]:
                 if not is_result(block):
                     before = before or kind(block)
                 elif before is not None:
-                    yield entry, f"a block of type {before!r} stands before a tool result"
+                    yield entry, f"a block of type {before!r} precedes a tool result"
                     break
 
 

@@ -1,4 +1,4 @@
-"""What models on Bedrock answer, as cards: the message of Converse's output.
+"""Answers of models on Bedrock as cards: the message of Converse's output.
 
 Sources: Amazon Bedrock API reference, "Converse" and its response; the model of `bedrock-runtime` in the
 package `botocore`.
@@ -13,17 +13,12 @@ from cardbox_cli.providers.parts import Part, PartsAnswers
 
 # The reasons to stop in the middle of what a model says, or to keep it back.
 _LIMITS = ("max_tokens", "model_context_window_exceeded")
-_CUT_OFF = (
-    *_LIMITS,
-    *("content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use"),
-)
+_FAULTS = ("content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use")
 # What the body of an error has, and nothing else: its type is in a header.
 _OF_ERRORS = frozenset(("message", "Message", "__type"))
 
 
 class BedrockAnswers(PartsAnswers):
-    """Converse's output, which holds a message."""
-
     limits = _LIMITS
     parts_key = "content"
 
@@ -39,7 +34,7 @@ class BedrockAnswers(PartsAnswers):
 
     def cut_off(self, response: Body) -> str | None:
         reason = response.get("stopReason")
-        return reason if reason in _CUT_OFF else None
+        return reason if reason in (*_LIMITS, *_FAULTS) else None
 
     def error(self, value: Body) -> str | None:
         if not value.keys() <= _OF_ERRORS:

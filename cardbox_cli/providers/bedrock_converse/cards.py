@@ -1,8 +1,7 @@
-"""Bedrock Converse's messages as cards, and back, exactly; and what is beside them in a request, as cbx keeps
-it.
+"""Bedrock Converse's messages as cards, and back without loss; and the other keys of a request.
 
-A block is an object with one key, which says what it is. Sources: the model of `bedrock-runtime` in the
-package `botocore`; Amazon Bedrock API reference, "ContentBlock" and "Converse".
+A block is an object with one key, its type. Sources: the model of `bedrock-runtime` in the package
+`botocore`; Amazon Bedrock API reference, "ContentBlock" and "Converse".
 """
 
 from collections.abc import Mapping
@@ -54,8 +53,8 @@ class BedrockFiles(PartsFiles):
     parts_key = "content"
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        found = next((key for key in _OWN_KEYS if key in beside), None)
-        return None if found is None else f"{found!r} stands beside the messages"
+        own_key = next((key for key in _OWN_KEYS if key in beside), None)
+        return None if own_key is None else f"{own_key!r} is next to the messages"
 
     def marks_message(self, message: Any) -> str | None:
         content = message.get("content") if isinstance(message, dict) else None
@@ -69,7 +68,6 @@ class BedrockFiles(PartsFiles):
         return _is_block(part) and ("toolUse" in part or "toolResult" in part)
 
     def problem(self, message: Any) -> str | None:
-        """Say what keeps a value from being a message: another role, text, or blocks as others write them."""
         if text_at(message, "role") not in _ROLES:
             role = message.get("role") if isinstance(message, dict) else None
             return f"the role {role!r} is none of Bedrock's: roles are {', '.join(_ROLES)}"

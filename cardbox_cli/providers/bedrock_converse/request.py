@@ -1,4 +1,4 @@
-"""Bedrock's Converse: what the blocks of a message mean, and the body of a request. The model is in its URL.
+"""Bedrock's Converse: the meaning of blocks, and the body of a request. The model is in its URL.
 
 Sources: Amazon Bedrock API reference, "ContentBlock" and "Converse".
 """
@@ -20,20 +20,10 @@ from cardbox_cli.context.parts import (
 from cardbox_cli.context.provider import Body, Members
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers import tools as shared
 from cardbox_cli.providers.bedrock_converse.answers import BedrockAnswers
 from cardbox_cli.providers.bedrock_converse.cards import MODES, NAME, BedrockFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_parts
-from cardbox_cli.providers.tools import (
-    NO_ARGUMENTS,
-    choice_for,
-    choice_mode,
-    choice_of,
-    copy_parameters,
-    function_of,
-    known,
-    stops_of,
-    token_limit,
-)
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -70,8 +60,6 @@ class BedrockConverse(PartsProvider):
     files_class = BedrockFiles
     answers_class = BedrockAnswers
 
-    # --- what blocks mean
-
     def is_thought(self, part: Part) -> bool:
         return kind_of(part) == "reasoningContent"
 
@@ -105,10 +93,10 @@ class BedrockConverse(PartsProvider):
         name, call_id = text_at(value, "name"), text_at(value, "toolUseId")
         if not isinstance(value, dict) or not name or not call_id or "type" in value:
             return None  # with a type it is a call that the server answers
-        given = value.get("input")
-        if not isinstance(given, dict):
+        arguments = value.get("input")
+        if not isinstance(arguments, dict):
             return None
-        return function_call(call_id, name, exact_json.canonical_text(given))
+        return function_call(call_id, name, exact_json.canonical_text(arguments))
 
     def answered(self, part: Part) -> AnsweredCall | None:
         call_id = text_at(part.get("toolResult"), "toolUseId") if isinstance(part, dict) else None
@@ -131,7 +119,7 @@ class BedrockConverse(PartsProvider):
         if body["role"] in ("tool", "function"):
             content = [{"text": texts_in(body.get("content"))}]
             result = {"toolUseId": text_at(body, "tool_call_id") or "", "content": content}
-            return [{"toolResult": {**result, **known(status="error" if failed else None)}}]
+            return [{"toolResult": {**result, **shared.compact(status="error" if failed else None)}}]
         return text_parts(body, _file_block, _call)
 
     def is_exact(self, part: Part) -> bool:
@@ -149,28 +137,26 @@ class BedrockConverse(PartsProvider):
         if name == "cachePoint":
             return  # a mark of what to cache changes no answer
         for inner in list_at(part["toolResult"], "content") if name == "toolResult" else ():
-            found = next(iter(inner), "") if isinstance(inner, dict) else ""
-            if found not in ("text", "json"):
-                yield f"a block of the kind {found!r} in a tool result is sent as text"
+            inner_kind = next(iter(inner), "") if isinstance(inner, dict) else ""
+            if inner_kind not in ("text", "json"):
+                yield f"a block of the kind {inner_kind!r} in a tool result is sent as text"
         if name not in ("", "text", "toolUse", "toolResult") and not self.chat_files(part):
             yield f"a block of the kind {name!r} is sent as text"
         elif not name:
             yield "a block of an unknown kind is left out"
 
-    # --- requests
-
     def members(self, request: Request) -> Members:
         """Yield the JSON body of a request. All system text is in `system`, in its order."""
         if system := self.system_parts(request):
             yield "system", system
-        said = self.merged(self.split_messages(request.messages))
-        yield "messages", ({"role": role, "content": blocks} for role, blocks in said)
+        messages = self.merged(self.split_messages(request.messages))
+        yield "messages", ({"role": role, "content": blocks} for role, blocks in messages)
         if inference := _inference_config(request.config):
             yield "inferenceConfig", inference
         if tools := self.offered_tools(request):
-            choice = _choice(choice_for(request, tools))
+            choice = _choice(shared.choice_for(request, tools))
             yield "toolConfig", {"tools": [_tool(tool) for tool in tools], **choice}
-        yield from copy_parameters(request.config, SAME_PARAMETERS, self).items()
+        yield from shared.copy_parameters(request.config, SAME_PARAMETERS, self).items()
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
         return "type" not in tool and ("systemTool" in tool or "cachePoint" in tool)
@@ -184,9 +170,6 @@ class BedrockConverse(PartsProvider):
         from cardbox_cli.providers.bedrock_converse.rules import RULES
 
         return RULES
-
-
-# --- single blocks
 
 
 def _file_block(part: Any) -> Part | None:
@@ -208,14 +191,10 @@ def _call(call: Any, function: dict[str, Any]) -> Part:
     return {"toolUse": {"toolUseId": text_at(call, "id") or "_", "name": name, "input": arguments}}
 
 
-# --- parameters and tools
-
-
 def _inference_config(config: dict[str, Any]) -> Body:
-    """The `inferenceConfig` that an llm_config makes."""
-    stop = stops_of(config)
-    return known(
-        maxTokens=token_limit(config),
+    stop = shared.stops_of(config)
+    return shared.compact(
+        maxTokens=shared.token_limit(config),
         temperature=config.get("temperature"),
         topP=config.get("top_p"),
         stopSequences=[stop] if isinstance(stop, str) else stop,
@@ -223,16 +202,16 @@ def _inference_config(config: dict[str, Any]) -> Body:
 
 
 def _tool(tool: dict[str, Any]) -> Body:
-    function = function_of(tool)
+    function = shared.function_of(tool)
     if function is None:
         return tool
-    schema = {"json": function.schema or NO_ARGUMENTS}
-    said = known(name=function.name, description=function.description or None, inputSchema=schema)
-    return {"toolSpec": {**said, **known(strict=function.strict)}}
+    schema = {"json": function.schema or shared.NO_ARGUMENTS}
+    spec = shared.compact(name=function.name, description=function.description or None, inputSchema=schema)
+    return {"toolSpec": {**spec, **shared.compact(strict=function.strict)}}
 
 
 def _choice(choice: Any) -> Body:
-    if (name := choice_of(choice)) is not None:
+    if (name := shared.choice_of(choice)) is not None:
         return {"toolChoice": {"tool": {"name": name}}}
-    mode = MODES.get(choice_mode(choice) or "")
+    mode = MODES.get(shared.choice_mode(choice) or "")
     return {} if mode is None else {"toolChoice": {mode: {}}}

@@ -25,9 +25,8 @@ _OWN = Rules(_MESSAGES)
 _NAMES = shared.NamePattern.up_to(64)
 _BYTES = ("image", "document", "video", "audio")
 _OF_TOOLS = frozenset(("toolUse", "toolResult"))
-_SIDES = {"toolUse": "assistant", "reasoningContent": "assistant", "toolResult": "user"} | dict.fromkeys(
-    _BYTES, "user"
-)
+_SIDES = dict.fromkeys(("toolResult", *_BYTES), "user")
+_SIDES |= {"toolUse": "assistant", "reasoningContent": "assistant"}
 # Letters and digits, blanks one at a time, hyphens, parentheses and brackets.
 _DOCUMENT_NAME = re.compile(r"[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
@@ -68,7 +67,7 @@ def _ids(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("content-malformed", remedy="give the block one of the kinds that ContentBlock has")
 def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
-    """A block that is none of the kinds that the API has."""
+    """A block of a type that the API does not have."""
     for entry, _, block in subject.parts:
         if not kind_of(block):
             keys = ", ".join(map(repr, sorted(block)[:4])) if isinstance(block, dict) else "none"
@@ -77,22 +76,18 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 
 _OWN.warning(
     "arguments-invalid",
-    finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
+    finds='A tool call whose arguments are not a JSON object: the model sees them as `{"_raw": text}`.',
 )(shared.arguments_sent_as_text)
 
 
-# --- tools and single messages
-
-
 def _messages(subject: Subject) -> Iterator[tuple[RequestEntry, str, list[Any]]]:
-    """Yield the messages as they were logged: their roles and blocks."""
     for entry, message in subject.logged_messages:
         yield entry, text_at(message, "role") or "", list_at(message, "content")
 
 
 @_OWN.error("content-blank", remedy="leave the message out, or say something")
 def _blank(subject: Subject) -> Iterator[Hit]:
-    """As logged, a message without blocks, or with an empty text."""
+    """A logged message without blocks, or with an empty text."""
     for entry, _, blocks in _messages(subject):
         if not blocks:
             yield entry, "the message has no blocks"
@@ -102,26 +97,26 @@ def _blank(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("block-on-wrong-side", remedy="put it into a message of the other's")
 def _sides(subject: Subject) -> Iterator[Hit]:
-    """As logged, a call or a thought of the user's, a tool's result or a file of the assistant's."""
+    """A logged call or thought of the user's, or a logged result or file of the assistant's."""
     for entry, role, blocks in _messages(subject):
         for name in dict.fromkeys(map(kind_of, blocks)):
             if role in ("user", "assistant") and _SIDES.get(name, role) != role:
-                yield entry, f"a {name} block stands in a message of the {role}"
+                yield entry, f"a {name} block is in a message of the {role}"
 
 
-@_OWN.error("document-without-text", source=_MESSAGES, remedy="say beside it what to do with it")
+@_OWN.error("document-without-text", source=_MESSAGES, remedy="add a text that says what to do with it")
 def _documents(subject: Subject) -> Iterator[Hit]:
-    """As logged, a message with a document and no text."""
+    """A logged message with a document and no text."""
     for entry, _, blocks in _messages(subject):
         kinds = set(map(kind_of, blocks))
         if "document" in kinds and "text" not in kinds:
-            yield entry, "a document stands in a message without a text"
+            yield entry, "a document is in a message without a text"
 
 
 @_OWN.error("document-name-invalid", source=_DOCUMENT, remedy="name it by letters, digits and single blanks")
 def _document_names(subject: Subject) -> Iterator[Hit]:
-    """As logged, a document whose name has other characters than letters, digits, single blanks, hyphens,
-    parentheses and brackets, or that has the name of another in its message."""
+    """A logged document whose name has other characters than letters, digits, single blanks, hyphens,
+    parentheses and brackets, or is the name of another in its message."""
     for entry, _, blocks in _messages(subject):
         names = Counter(filter(None, (text_at(dict_at(block, "document"), "name") for block in blocks)))
         for name, number in names.items():
@@ -133,7 +128,7 @@ def _document_names(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("bytes-invalid", remedy="write the bytes in base64")
 def _bytes(subject: Subject) -> Iterator[Hit]:
-    """As logged, a file whose bytes are not in base64."""
+    """A logged file whose bytes are not in base64."""
     for entry, _, blocks in _messages(subject):
         for name in _BYTES:
             for block in blocks:
@@ -144,12 +139,9 @@ def _bytes(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("tools-missing", source=_TOOLS, remedy="add the toolConfig with the tools that were called")
 def _tool_blocks_without_config(subject: Subject) -> Iterator[Hit]:
-    """As logged, blocks of tools where there is no `toolConfig`."""
-    if (
-        subject.logged is None
-        or not subject.logged.is_request
-        or subject.body_without_messages.get("toolConfig")
-    ):
+    """A logged request with blocks of tools and without `toolConfig`."""
+    is_request = subject.logged is not None and subject.logged.is_request
+    if not is_request or subject.body_without_messages.get("toolConfig"):
         return
     for entry, _, blocks in _messages(subject):
         if not _OF_TOOLS.isdisjoint(map(kind_of, blocks)):
@@ -172,19 +164,19 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.error("tool-malformed", source=_TOOLS, remedy="write the schema as that of an object")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    """A tool whose `inputSchema` is no schema of an object."""
+    """A tool whose `inputSchema` is not a schema of an object."""
     for number, spec in enumerate(_specs(subject)):
         schema = shared.value_at(spec, "inputSchema.json")
         if schema is not None and text_at(schema, "type") != "object":
-            yield None, f"the inputSchema of tool {number} is no schema of an object"
+            yield None, f"the inputSchema of tool {number} is not a schema of an object"
 
 
 @_OWN.error("tool-wanted-unknown", source=_TOOLS, remedy="add the tool's definition, or choose another")
 def _unknown_choice(subject: Subject) -> Iterator[Hit]:
     """A `toolChoice` that names a tool which is not among the tools."""
-    wanted = text_at(shared.value_at(subject.body_without_messages, "toolConfig.toolChoice.tool"), "name")
-    if wanted is not None and wanted not in {text_at(spec, "name") for spec in _specs(subject)}:
-        yield None, f"toolChoice wants {wanted!r}, which is not among the tools"
+    choice = text_at(shared.value_at(subject.body_without_messages, "toolConfig.toolChoice.tool"), "name")
+    if choice is not None and choice not in {text_at(spec, "name") for spec in _specs(subject)}:
+        yield None, f"toolChoice wants {choice!r}, which is not among the tools"
 
 
 RULES = (

@@ -1,7 +1,7 @@
-"""What Gemini's models answer, as cards: the content of the first candidate.
+"""Gemini's answers as cards: the content of the first candidate.
 
 Sources: Gemini API reference, "GenerateContentResponse" and "Candidate"; the types of the package
-`google-genai`, whose own dump of a response has the other spelling of the keys.
+`google-genai`, which writes the keys of a response in snake_case.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from cardbox_cli.providers.parts import Part, PartsAnswers
 
 # The reasons to stop of a whole answer; all others end it early, or keep it back.
 _WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
-# What only a response has, beside its candidates.
-_BESIDE = ("usageMetadata", "promptFeedback")
+# What only a response has, in addition to its candidates.
+_OWN_KEYS = ("usageMetadata", "promptFeedback")
 _UNSPECIFIED = "BLOCK_REASON_UNSPECIFIED"
 
 
@@ -25,21 +25,15 @@ class GeminiAnswers(PartsAnswers):
     parts_key = "parts"
 
     def is_response(self, value: Body) -> bool:
-        """Return whether a value is a response, which has no candidates if the prompt was blocked; or a
-        content.
+        """Return whether a value is a content or a response; that of a blocked prompt has no candidates.
 
-        Other JSON may have candidates, too: those here have a content, or a reason why they have none.
+        Other JSON may have candidates, too: Gemini's have a content or a finish reason.
         """
         candidate = _candidate(value)
-        has_one = (
-            isinstance(get_either_case(candidate, "content"), dict)
-            or get_either_case(candidate, "finishReason") is not None
-        )
-        return (
-            has_one
-            or _is_content(value)
-            or any(isinstance(get_either_case(value, key), dict) for key in _BESIDE)
-        )
+        if isinstance(get_either_case(candidate, "content"), dict) or _is_content(value):
+            return True
+        is_ended = get_either_case(candidate, "finishReason") is not None
+        return is_ended or any(isinstance(get_either_case(value, key), dict) for key in _OWN_KEYS)
 
     def unwrap(self, response: Body) -> Body:
         if _is_content(response):
@@ -58,7 +52,6 @@ class GeminiAnswers(PartsAnswers):
         return get_either_case(response, "usageMetadata")
 
     def error(self, value: Body) -> str | None:
-        """Say that the prompt was blocked, for which there are no candidates."""
         reason = get_either_case(get_either_case(value, "promptFeedback"), "blockReason")
         is_blocked = isinstance(reason, str) and reason != _UNSPECIFIED
         return f"the prompt was blocked ({reason})" if is_blocked else None

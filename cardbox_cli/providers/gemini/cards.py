@@ -1,9 +1,10 @@
-"""Gemini's contents as cards, and back, exactly; and what is beside them in a request, as cbx keeps it.
+"""Gemini's contents as cards, and back without loss; and the other keys of a request.
 
-The API takes its keys in two spellings, `functionCall` and `function_call`.
-Sources: the types of the package `google-genai`; Gemini API reference, "Content".
+The API takes its keys in camelCase and in snake_case. Sources: the types of the package `google-genai`;
+Gemini API reference, "Content".
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,25 +21,13 @@ KINDS = (
     *("text", "inlineData", "fileData", "functionCall", "functionResponse"),
     *("executableCode", "codeExecutionResult", "toolCall", "toolResponse"),
 )
-_SNAKES = {
-    "inlineData": "inline_data",
-    "fileData": "file_data",
-    "functionCall": "function_call",
-    "functionResponse": "function_response",
-    "executableCode": "executable_code",
-    "codeExecutionResult": "code_execution_result",
-    "toolCall": "tool_call",
-    "toolResponse": "tool_response",
-    "mimeType": "mime_type",
-    "fileUri": "file_uri",
-    "displayName": "display_name",
-    "thoughtSignature": "thought_signature",
-    "finishReason": "finish_reason",
-    "promptFeedback": "prompt_feedback",
-    "blockReason": "block_reason",
-    "usageMetadata": "usage_metadata",
-}
-_KINDS = {spelled: name for name in KINDS for spelled in (name, _SNAKES.get(name, name))}
+_OTHER_KEYS = (
+    *("mimeType", "fileUri", "displayName", "thoughtSignature", "finishReason", "promptFeedback"),
+    *("blockReason", "usageMetadata", "functionCallingConfig"),
+)
+# Keys in camelCase, and the same in snake_case.
+SNAKE_KEYS = {key: re.sub("([A-Z])", r"_\1", key).lower() for key in (*KINDS, *_OTHER_KEYS)}
+_KINDS = {key: name for name in KINDS for key in (name, SNAKE_KEYS[name])}
 # The name of a result until that of its call is known: no card can hold such a text.
 UNNAMED = "\0"
 # The parameters of an llm_config, and their names in `generationConfig`.
@@ -67,25 +56,16 @@ _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none"}
 _TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 
 
-# --- single parts
-
-
 def camel_key(key: str) -> str:
-    """Return a key in camelCase, in whichever spelling it came."""
     first, *others = key.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def get_either_case(value: Any, key: str) -> Any:
-    """Return what an object has under a key, in either spelling."""
+    """Return the value of a camelCase key of an object, or that of the same key in snake_case."""
     if not isinstance(value, dict):
         return None
-    return value[key] if key in value else value.get(_SNAKES.get(key, key))
-
-
-def other_spelling(key: str) -> str:
-    """Return a key in snake_case; a key that has no other spelling as it is."""
-    return _SNAKES.get(key, key)
+    return value[key] if key in value else value.get(SNAKE_KEYS.get(key, key))
 
 
 def kind_of(part: Any) -> str:
@@ -97,13 +77,11 @@ def kind_of(part: Any) -> str:
 
 
 def named_part(part: Part, names: dict[str, str]) -> Part:
-    """Return the part, a result with the name of its call. `names` are those of the calls so far."""
+    """Return a part, a result with the name of its call. `names` has those of the calls so far."""
     if type(part) is dict and len(part) == 1 and "text" in part:
         return part
-    call, answer = (
-        get_either_case(part, "functionCall"),
-        part.get("functionResponse") if isinstance(part, dict) else None,
-    )
+    call = get_either_case(part, "functionCall")
+    answer = part.get("functionResponse") if isinstance(part, dict) else None
     call_id, name = text_at(call, "id"), text_at(call, "name")
     if call_id and name:
         names[call_id] = name
@@ -114,23 +92,20 @@ def named_part(part: Part, names: dict[str, str]) -> Part:
 
 
 def is_content(value: Any) -> bool:
-    """Return whether a value is meant as a content: its parts have no type, and it has no other content."""
+    """Return whether a value seems to be a content: its parts have no type, and it has no other content."""
     if not isinstance(value, dict) or "parts" not in value or "content" in value:
         return False
     return not any(map(kind, _parts(value["parts"])))
 
 
 def _parts(parts: Any) -> list[Part]:
-    """The parts of a content; one may replace the list, as in Google's own examples."""
+    """Return the parts of a content; one may replace the list, as in Google's own examples."""
     return parts if isinstance(parts, list) else [parts] if isinstance(parts, dict) else []
 
 
 def _alone(message: Any) -> Any:
-    """The content that replaces the list of all; None if it is one of a list."""
+    """Return the content that replaces the list of all; None for one of a list."""
     return message.get(_KEY) if isinstance(message, dict) and len(message) == 1 else None
-
-
-# --- files
 
 
 class GeminiFiles(PartsFiles):
@@ -149,13 +124,13 @@ class GeminiFiles(PartsFiles):
         return {"parts": parts}
 
     def system_parts(self, value: Any) -> list[Part]:
-        """Return the parts of a system instruction, which may be a text alone."""
+        """Return the parts of a system instruction, which may be a string."""
         parts = value.get("parts") if isinstance(value, dict) else value
         return [{"text": parts}] if isinstance(parts, str) else _parts(parts)
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        found = next((key for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None)
-        return None if found is None else f"{found!r} stands beside the messages"
+        own_key = next((key for key in (*_SYSTEM_KEYS, "generationConfig") if key in beside), None)
+        return None if own_key is None else f"{own_key!r} is next to the messages"
 
     def marks_message(self, message: Any) -> str | None:
         return "a message has 'parts'" if is_content(_alone(message) or message) else None
@@ -164,7 +139,7 @@ class GeminiFiles(PartsFiles):
         return isinstance(part, dict) and "type" not in part and not _CALLS.isdisjoint(part)
 
     def problem(self, message: Any) -> str | None:
-        """Say what keeps a value from being a content. The role may be left out, and is the user's then."""
+        """Say what keeps a value from being a content; one without a role is the user's."""
         message = _alone(message) or message
         if not isinstance(message, dict) or message.get("role", "user") in _ROLES:
             is_one = is_content(message) and isinstance(message["parts"], list | dict)
@@ -197,7 +172,7 @@ class GeminiFiles(PartsFiles):
 
 
 def _name_results(messages: Iterable[Body]) -> Iterator[Body]:
-    """The contents, each result of a tool under the name that its call has."""
+    """Yield the contents, each result with the name of its call."""
     names: dict[str, str] = {}
     for message in messages:
         if isinstance(parts := message.get("parts"), list):
@@ -206,17 +181,17 @@ def _name_results(messages: Iterable[Body]) -> Iterator[Body]:
 
 
 def _generation(given: Mapping[str, Any]) -> dict[str, Any]:
-    named = {key: _NAMES.get(camel_key(key)) for key in given}
-    config = {name: given[key] for key, name in named.items() if name is not None}
-    rest = {key: given[key] for key, name in named.items() if name is None}
+    names = {key: _NAMES.get(camel_key(key)) for key in given}
+    config = {name: given[key] for key, name in names.items() if name is not None}
+    rest = {key: given[key] for key, name in names.items() if name is None}
     return {**config, **({"generationConfig": rest} if rest else {})}
 
 
 def _choice(value: Any) -> Any:
-    """The choice of a tool as every format has it; None for what says more."""
+    """Return the choice of a tool in the chat form; None if that cannot express it."""
     if not isinstance(value, dict):
         return None
-    calling = get_either_case(value, "functionCallingConfig") or value.get("function_calling_config")
+    calling = get_either_case(value, "functionCallingConfig")
     if not isinstance(calling, dict) or len(value) > 1:
         return None
     mode, names = _MODES.get(text_at(calling, "mode") or ""), calling.get("allowedFunctionNames")
@@ -226,7 +201,7 @@ def _choice(value: Any) -> Any:
 
 
 def _tools(tool: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The functions that a tool declares, each as one, and what else it is."""
+    """Yield the functions that a tool declares, and what else it holds."""
     for key in _DECLARATIONS:
         yield from (chat_tool(_function(each)) for each in list_at(tool, key) if text_at(each, "name"))
     rest = {key: value for key, value in tool.items() if key not in _DECLARATIONS}
@@ -244,7 +219,7 @@ def _function(declared: dict[str, Any]) -> Function:
 
 
 def _json_schema(schema: Any) -> Any:
-    """A schema as OpenAPI's subset writes it, its types named as JSON Schema does."""
+    """Convert a schema in OpenAPI's subset to JSON Schema's names of types."""
     if isinstance(schema, list):
         return [_json_schema(each) for each in schema]
     if not isinstance(schema, dict):

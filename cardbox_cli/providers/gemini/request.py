@@ -1,5 +1,4 @@
-"""Gemini's `generateContent`: what the parts of a content mean, and the body of a request. The model is in
-its URL.
+"""Gemini's `generateContent`: the meaning of parts, and the body of a request. The model is in its URL.
 
 Sources: Gemini API reference, "Content" and "Generating content".
 """
@@ -23,29 +22,20 @@ from cardbox_cli.context.parts import (
 from cardbox_cli.context.provider import Body, Members
 from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
+from cardbox_cli.providers import tools as shared
 from cardbox_cli.providers.gemini.answers import GeminiAnswers
 from cardbox_cli.providers.gemini.cards import (
     GENERATION,
     MAX_STOPS,
     NAME,
+    SNAKE_KEYS,
     UNNAMED,
     GeminiFiles,
     get_either_case,
     kind_of,
     named_part,
-    other_spelling,
 )
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_parts
-from cardbox_cli.providers.tools import (
-    choice_for,
-    choice_mode,
-    choice_of,
-    copy_parameters,
-    function_of,
-    known,
-    stops_of,
-    token_limit,
-)
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -80,8 +70,6 @@ class Gemini(PartsProvider):
     schema_package = __package__
     files_class = GeminiFiles
     answers_class = GeminiAnswers
-
-    # --- what parts mean
 
     def is_thought(self, part: Part) -> bool:
         return get_either_case(part, "thought") is True
@@ -134,21 +122,20 @@ class Gemini(PartsProvider):
 
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
         if body["role"] in ("tool", "function"):
-            # Only the call has the name, which `_named` finds.
-            said = known(id=text_at(body, "tool_call_id") or None, name=text_at(body, "name") or UNNAMED)
+            # Only the call has the name, which `_name_results` finds.
+            call_id, name = text_at(body, "tool_call_id") or None, text_at(body, "name") or UNNAMED
             answer = {_FAILURE if failed else _ANSWER: texts_in(body.get("content"))}
-            return [{"functionResponse": {**said, "response": answer}}]
+            return [{"functionResponse": {**shared.compact(id=call_id, name=name), "response": answer}}]
         return text_parts(body, _file, _call)
 
     def is_exact(self, part: Part) -> bool:
         call = part.get("functionCall") if len(part) == 1 else None
-        return (
-            call is not None and len(call) == 3 and bool(text_at(call, "id")) and call.get("args") is not None
-        )
+        is_whole = call is not None and len(call) == 3 and call.get("args") is not None
+        return is_whole and bool(text_at(call, "id"))
 
     def losses_of_part(self, part: Part) -> Iterator[str]:
         name = kind_of(part)
-        known = {name, other_spelling(name), "thoughtSignature", "thought_signature", "thought"}
+        known = {name, SNAKE_KEYS.get(name), "thoughtSignature", "thought_signature", "thought"}
         if get_either_case(part, "thoughtSignature") is not None:
             yield "the thought's signature is not sent"
         if name in ("inlineData", "fileData") and not self.chat_files(part):
@@ -160,18 +147,16 @@ class Gemini(PartsProvider):
         for key in sorted(part.keys() - known if isinstance(part, dict) else ()):
             yield f"the key {key!r} of a part is not sent"
 
-    # --- requests
-
     def members(self, request: Request) -> Members:
         """Yield the JSON body of a request. All system text is in `systemInstruction`, in its order."""
         if system := self.system_parts(request):
             yield "systemInstruction", {"parts": system}
-        said = self.merged(_name_results(self.split_messages(request.messages)))
-        yield "contents", ({"role": _ROLES.get(role, role), "parts": parts} for role, parts in said)
-        same = copy_parameters(request.config, SAME_PARAMETERS, self)
+        messages = self.merged(_name_results(self.split_messages(request.messages)))
+        yield "contents", ({"role": _ROLES.get(role, role), "parts": parts} for role, parts in messages)
+        same = shared.copy_parameters(request.config, SAME_PARAMETERS, self)
         if tools := self.offered_tools(request):
             yield "tools", _tools(tools)
-            if choice := _choice(choice_for(request, tools)):
+            if choice := _choice(shared.choice_for(request, tools)):
                 yield "toolConfig", same.pop("toolConfig", choice)
         if generation := _generation_config(request.config):
             yield "generationConfig", generation
@@ -182,9 +167,9 @@ class Gemini(PartsProvider):
 
     def split_tools(self, body: Body) -> tuple[list[Any], Body]:
         """Return the tools of a body one by one, its functions first, and the body without them."""
-        given, besides = super().split_tools(body)
-        functions = [each for tool in given for each in tool.get("functionDeclarations", ())]
-        return [*functions, *(tool for tool in given if "functionDeclarations" not in tool)], besides
+        tools, besides = super().split_tools(body)
+        functions = [each for tool in tools for each in tool.get("functionDeclarations", ())]
+        return [*functions, *(tool for tool in tools if "functionDeclarations" not in tool)], besides
 
     def rules(self) -> "Sequence[LintRule]":
         from cardbox_cli.providers.gemini.rules import RULES
@@ -192,11 +177,8 @@ class Gemini(PartsProvider):
         return RULES
 
 
-# --- single parts
-
-
 def _answer(response: Any) -> str:
-    """What a function answered: its text where that is all, else the object as JSON."""
+    """Return the answer of a function: its text if it has nothing else, otherwise its JSON."""
     if isinstance(response, dict) and len(response) == 1:
         [(key, value)] = response.items()
         if key in (_ANSWER, _FAILURE) and isinstance(value, str):
@@ -218,50 +200,49 @@ def _file(part: Any) -> Part | None:
 
 def _call(call: Any, function: dict[str, Any]) -> Part:
     name, arguments = text_at(function, "name") or "", input_of(function.get("arguments"))
-    return {"functionCall": {**known(id=text_at(call, "id") or None), "name": name, "args": arguments}}
+    return {
+        "functionCall": {**shared.compact(id=text_at(call, "id") or None), "name": name, "args": arguments}
+    }
 
 
 def _name_results(messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages, each result of a tool under the name that its call has, which the API wants."""
+    """Yield the messages, each result with the name of its call, which the API requires."""
     names: dict[str, str] = {}
     for message in messages:
         parts = [named_part(part, names) for part in message.body["content"]]
         yield msgspec.structs.replace(message, body={**message.body, "content": parts})
 
 
-# --- parameters and tools
-
-
 def _generation_config(config: dict[str, Any]) -> Body:
-    """The `generationConfig` that an llm_config makes: its parameters, and what it has of Gemini's own."""
-    found = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
-    found |= known(maxOutputTokens=token_limit(config))
-    if stop := stops_of(config, MAX_STOPS):
-        found["stopSequences"] = [stop] if isinstance(stop, str) else stop
-    return {**found, **_answer_format(config.get("response_format")), **dict_at(config, "generationConfig")}
+    made = {name: config[key] for key, name in GENERATION.items() if config.get(key) is not None}
+    made |= shared.compact(maxOutputTokens=shared.token_limit(config))
+    if stop := shared.stops_of(config, MAX_STOPS):
+        made["stopSequences"] = [stop] if isinstance(stop, str) else stop
+    return {**made, **_answer_format(config.get("response_format")), **dict_at(config, "generationConfig")}
 
 
-def _answer_format(wanted: Any) -> Body:
-    sort = text_at(wanted, "type")
+def _answer_format(response_format: Any) -> Body:
+    sort = text_at(response_format, "type")
     if sort == "json_object":
         return {"responseMimeType": _JSON}
-    schema = dict_at(wanted, "json_schema").get("schema") if sort == "json_schema" else None
+    schema = dict_at(response_format, "json_schema").get("schema") if sort == "json_schema" else None
     return {"responseMimeType": _JSON, "responseJsonSchema": schema} if isinstance(schema, dict) else {}
 
 
 def _tools(tools: list[dict[str, Any]]) -> list[Body]:
-    """The tools as Gemini has them: all functions in one, then its own."""
-    functions = [each for each in map(function_of, tools) if each is not None]
+    """Return the tools as Gemini takes them: all functions in one, then its own."""
+    functions = [each for each in map(shared.function_of, tools) if each is not None]
     declared = []
     for each in functions:
-        said = known(name=each.name, description=each.description, parametersJsonSchema=each.schema or None)
-        declared.append({**said, **{key: each.others[key] for key in _DECLARED if key in each.others}})
-    own = [tool for tool in tools if function_of(tool) is None]
+        schema = each.schema or None
+        known = shared.compact(name=each.name, description=each.description, parametersJsonSchema=schema)
+        declared.append({**known, **{key: each.others[key] for key in _DECLARED if key in each.others}})
+    own = [tool for tool in tools if shared.function_of(tool) is None]
     return [*([{"functionDeclarations": declared}] if declared else []), *own]
 
 
 def _choice(choice: Any) -> Body | None:
-    if (name := choice_of(choice)) is not None:
+    if (name := shared.choice_of(choice)) is not None:
         return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
-    mode = choice_mode(choice)
+    mode = shared.choice_mode(choice)
     return None if mode is None else {"functionCallingConfig": {"mode": _MODES[mode]}}

@@ -1,6 +1,6 @@
 """The rules of Gemini: those that all providers share, and its own.
 
-They look at the request as it is sent, or as it was logged; keys may be written in camelCase or snake_case.
+They check the request as it is sent or was logged, with keys in camelCase or snake_case.
 """
 
 from collections import Counter
@@ -52,10 +52,10 @@ _OWN.error(
 
 @_OWN.error("content-malformed", remedy="give the part one of the kinds that Content has")
 def _malformed_parts(subject: Subject) -> Iterator[Hit]:
-    """A part that is none of the kinds that the API has, or two of them."""
+    """A part of a type that the API does not have."""
     for entry, _, part in subject.parts:
         if not isinstance(part, dict):
-            yield entry, "a part is no object"
+            yield entry, "a part is not an object"
         elif not kind_of(part) and get_either_case(part, "thoughtSignature") is None:
             keys = ", ".join(map(repr, sorted(part)[:4])) or "none"
             yield entry, f"a part has no kind that Gemini knows; its keys: {keys}"
@@ -63,8 +63,8 @@ def _malformed_parts(subject: Subject) -> Iterator[Hit]:
 
 @_OWN.warning("thought-signature-missing", source="Gemini API docs, Thought signatures")
 def _unsigned_calls(subject: Subject) -> Iterator[Hit]:
-    """A call of a function without the signature of its thought, which Gemini 3 refuses in the current turn,
-    where other calls have one."""
+    """A function call without the signature of its thought, if other calls have one: Gemini 3 refuses it in
+    the current turn."""
     unsigned, is_signed = [], False
     for entry, _, message in subject.history.not_text:
         calls = [part for part in message.body["content"] if kind_of(part) == "functionCall"]
@@ -78,15 +78,12 @@ def _unsigned_calls(subject: Subject) -> Iterator[Hit]:
 
 _OWN.warning(
     "arguments-invalid",
-    finds='A tool call whose arguments are no JSON object: the model sees them as `{"_raw": text}`.',
+    finds='A tool call whose arguments are not a JSON object: the model sees them as `{"_raw": text}`.',
 )(shared.arguments_sent_as_text)
 
 
-# --- parameters, tools and single contents
-
-
 def _camel(value: Any) -> dict[str, Any]:
-    """An object with its keys in camelCase; {} for what is none."""
+    """Return an object with its keys in camelCase; {} for any other value."""
     if not isinstance(value, Mapping):
         return {}
     return {camel_key(key): each for key, each in value.items()}
@@ -110,8 +107,8 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
 
 @_REQUESTS.error("parameter-without-other", remedy="add what it needs, or leave it out")
 def _alone(subject: Subject) -> Iterator[Hit]:
-    """`logprobs` without `responseLogprobs`, a schema of the answer without a `responseMimeType` that goes
-    with it, names of functions that may be called where the mode is neither ANY nor VALIDATED."""
+    """`logprobs` without `responseLogprobs`, a schema of the answer without a `responseMimeType` that fits
+    it, names of allowed functions if the mode is neither ANY nor VALIDATED."""
     config = _generation(subject)
     if config.get("logprobs") is not None and not config.get("responseLogprobs"):
         yield None, "logprobs is set, and responseLogprobs is not"
@@ -124,8 +121,8 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 
 @_REQUESTS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
-    """`responseSchema` beside `responseJsonSchema`; a `thinkingLevel` beside a `thinkingBudget`; with
-    `cachedContent` a system instruction, tools or their choice, which stand in what is cached."""
+    """`responseSchema` with `responseJsonSchema`; a `thinkingLevel` with a `thinkingBudget`; `cachedContent`
+    with a system instruction, tools or their choice, which the cache contains."""
     config, sent = _generation(subject), _camel(subject.body_without_messages)
     yield from shared.both_set(config, [_SCHEMAS])
     yield from shared.both_set(_camel(config.get("thinkingConfig")), [("thinkingLevel", "thinkingBudget")])
@@ -143,9 +140,8 @@ def _repeated_settings(subject: Subject) -> Iterator[Hit]:
 
 
 def _calling(subject: Subject) -> dict[str, Any]:
-    return _camel(
-        _camel(_camel(subject.body_without_messages).get("toolConfig")).get("functionCallingConfig")
-    )
+    config = _camel(_camel(subject.body_without_messages).get("toolConfig"))
+    return _camel(config.get("functionCallingConfig"))
 
 
 def _declared(subject: Subject) -> list[Any]:
@@ -161,8 +157,8 @@ def _repeated_tools(subject: Subject) -> Iterator[Hit]:
 
 @_REQUESTS.error("tool-malformed", source=_TOOLS, remedy="write the parameters as an object's schema")
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    """A function without a name, or whose parameters are no schema of an object, or written in both ways; a
-    tool that is nothing."""
+    """A function without a name, with parameters that are not a schema of an object, or with two schemas; an
+    empty tool."""
     for number, tool in enumerate(subject.tools):
         if tool == {}:
             yield None, f"tool {number} is empty"
@@ -192,7 +188,7 @@ def _arrays(subject: Subject) -> Iterator[Hit]:
 
 @_REQUESTS.error("allowed-function-unknown", source=_TOOLS, remedy="declare the function, or allow another")
 def _unknown_allowed(subject: Subject) -> Iterator[Hit]:
-    """A function that may be called by its name and is not declared."""
+    """A function that is allowed by its name and not declared."""
     known = [text_at(each, "name") for each in _declared(subject)]
     for name in list_at(_calling(subject), "allowedFunctionNames"):
         if name not in known:
@@ -203,8 +199,8 @@ def _unknown_allowed(subject: Subject) -> Iterator[Hit]:
     "content-empty-or-mixed", source=_CONTENTS, remedy="give each part one kind, and each content one part"
 )
 def _parts(subject: Subject) -> Iterator[Hit]:
-    """As logged, a content without parts, a part of two kinds, bytes that are missing or not in base64, or
-    that have no type."""
+    """A logged content without parts, a part of two types, bytes that are missing, not in base64 or without a
+    type."""
     for entry, content in subject.logged_messages:
         if isinstance(content, dict) and content.get("parts") == []:
             yield entry, "the content has no parts"
@@ -232,12 +228,10 @@ def _data_problem(inline: Any) -> str | None:
     "call-first", source="Gemini API docs, Function calling", remedy="begin with what the user said"
 )
 def _first_call(subject: Subject) -> Iterator[Hit]:
-    """As logged, a first content of the model that calls a function: a call follows the user."""
+    """A logged conversation that begins with a function call: a call follows the user."""
     for entry, content in subject.logged_messages[:1]:
-        calls = (
-            part for part in list_at(content, "parts") if get_either_case(part, "functionCall") is not None
-        )
-        if text_at(content, "role") == "model" and any(calls):
+        calls = (get_either_case(part, "functionCall") for part in list_at(content, "parts"))
+        if text_at(content, "role") == "model" and any(call is not None for call in calls):
             yield entry, "a function is called before the user has said anything"
 
 

@@ -1,4 +1,4 @@
-"""What OpenAI's models answer, as cards: chat completions, and what gateways make of them."""
+"""OpenAI's answers as cards: chat completions, and what gateways make of them."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.providers.openai.cards import card_of_message
 
-# Where a message has what a model thought, as text.
+# The keys at which a message has what a model thought, as text.
 _REASONING = ("reasoning_content", "reasoning")
 # What ended a chat completion in the middle of what the model said.
 _LIMITS = ("length",)
@@ -57,12 +57,12 @@ class OpenAIAnswers(AnswerReader):
 
 
 def _tidied(message: Body) -> Body:
-    """A message as it is sent back: its calls normalized, without the keys that hold nothing."""
+    """Return a message as it is sent back: its calls normalized, without empty keys."""
     calls = message.get("tool_calls") or []
     if not calls and isinstance(message.get("function_call"), dict):
         calls = [{"function": message["function_call"]}]
     if not isinstance(calls, list):
-        raise MalformedAnswer("tool_calls is no list")
+        raise MalformedAnswer("tool_calls is not a list")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise MalformedAnswer("the content of the message is neither text nor a list")

@@ -1,7 +1,7 @@
-"""OpenAI's messages as cards, and back, exactly.
+"""OpenAI's messages as cards, and back without loss.
 
-A message that a card's own fields can hold is kept in them alone; any other keeps its original in
-`metadata.source_message`, and its text as the card's content, so that search and previews work.
+A message that a card's own fields cannot hold is kept in `metadata.source_message`. Its text is also the
+card's content, for search and previews.
 """
 
 from collections.abc import Iterable, Iterator
@@ -65,7 +65,7 @@ class OpenAIFiles(MessageFiles):
 
     @property
     def keyspace(self) -> tuple[str, ...]:
-        """Nothing: the keys of conversations in this format begin with no format."""
+        """Nothing: the keys of conversations in this format do not begin with a format."""
         return ()
 
     def marks_message(self, message: Any) -> str | None:
@@ -79,8 +79,8 @@ class OpenAIFiles(MessageFiles):
         parts = message.get("content")
         if not isinstance(parts, list):
             return None
-        found = next((name for name in map(kind, parts) if name in _OWN_PARTS), None)
-        return None if found is None else f"a part is of type {found!r}"
+        own_part = next((name for name in map(kind, parts) if name in _OWN_PARTS), None)
+        return None if own_part is None else f"a part is of type {own_part!r}"
 
     def draft(self, message: Any) -> list[CardDraft]:
         return [card_of_message(message)]
@@ -97,19 +97,12 @@ class OpenAIFiles(MessageFiles):
         )
 
 
-# --- the parts of one assistant message
-
-
 def join(messages: Iterable[Message]) -> Iterator[Body]:
-    """Yield the messages, neighbouring parts of one assistant message made into one.
-
-    OpenAI wants all calls of an answer in one message, followed by their results.
-    """
+    """Yield the messages, with neighbouring parts of one assistant message as one, which OpenAI requires."""
     return (run[0].body if len(run) == 1 else _join_run(run) for run in runs(messages))
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """Yield lists of the messages that are sent as one."""
     return neighbours(messages, are_one)
 
 

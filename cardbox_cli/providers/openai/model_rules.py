@@ -1,6 +1,6 @@
 """Rules of OpenAI's chat completions about parameters, and about what some of its models refuse.
 
-They look at the request as it is sent, or as it was logged. Of models that are not known nothing is claimed.
+They check the request as it is sent or was logged. Unknown models are not checked.
 """
 
 import re
@@ -38,7 +38,7 @@ _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 @PARAMETERS.error("parameter-out-of-range", remedy="set another value in the profile's llm_config")
 def _ranges(subject: Subject) -> Iterator[Hit]:
     """A parameter outside of its bounds: `n`, `max_tokens`, `top_p`, penalties, `top_logprobs`, tokens and
-    values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than may be."""
+    values of `logit_bias`; more than 4 `stop` texts; more or longer `metadata` than allowed."""
     sent = subject.body_without_messages
     yield from shared.out_of_range(sent, _RANGES)
     for token, bias in dict_at(sent, "logit_bias").items():
@@ -54,7 +54,6 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
 
 
 def metadata_hits(pairs: Any) -> Iterator[Hit]:
-    """Yield what is too much or too long of `metadata`."""
     if not isinstance(pairs, dict):
         return
     if len(pairs) > _MAX_METADATA:
@@ -87,7 +86,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 
 @PARAMETERS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
-    """`max_tokens` beside `max_completion_tokens`, which replaced it."""
+    """`max_tokens` together with `max_completion_tokens`, which replaced it."""
     return shared.both_set(subject.body_without_messages, [("max_tokens", "max_completion_tokens")])
 
 
@@ -106,7 +105,6 @@ def _schema_names(subject: Subject) -> Iterator[Hit]:
 
 
 def schema_name_hits(schema: Any) -> Iterator[Hit]:
-    """Yield the name of a schema for the answer if it is not allowed."""
     name = text_at(schema, "name")
     if name is not None and not _SCHEMA_NAME.fullmatch(name):
         yield None, f"the name {name!r} of the json_schema is not 1 to 64 letters, digits, _ and -"
@@ -118,8 +116,8 @@ def schema_name_hits(schema: Any) -> Iterator[Hit]:
     remedy="write additionalProperties: false and every property under required, or leave strict out",
 )
 def _strict_schemas(subject: Subject) -> Iterator[Hit]:
-    """A schema that is `strict`, of a tool or of the answer, with an object whose `additionalProperties` is
-    not false or whose properties are not all required, or that is no object at the top."""
+    """A `strict` schema, of a tool or of the answer, that is not an object at the top, or has an object that
+    is open or has optional properties."""
     answer = _answer_schema(subject)
     strict = [("the json_schema", answer.get("schema"))] if answer.get("strict") is True else []
     strict += [
@@ -133,8 +131,6 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
 def _answer_schema(subject: Subject) -> dict[str, Any]:
     return dict_at(dict_at(subject.body_without_messages, "response_format"), "json_schema")
 
-
-# --- models
 
 # What models that reason have no use for.
 _SAMPLING = ("temperature", "top_p")
@@ -173,8 +169,8 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 def _refused_parts(subject: Subject, part_type: str, what: str, is_taken: bool | None) -> Iterator[Hit]:
     if is_taken is False:
-        found = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
-        yield from ((entry, f"{subject.request.model} takes no {what}") for entry in found.values())
+        entries = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
+        yield from ((entry, f"{subject.request.model} takes no {what}") for entry in entries.values())
 
 
 @RULES.error(
@@ -183,9 +179,8 @@ def _refused_parts(subject: Subject, part_type: str, what: str, is_taken: bool |
     remedy="leave the parameter out, or choose another model",
 )
 def _parameters(subject: Subject) -> Iterator[Hit]:
-    """A parameter that the model does not take: `web_search_options` where it does not search, `audio` or
-    audio among `modalities` where it does not speak, tools or a `json_schema` where it is too old for them, a
-    `reasoning_effort` where it cannot be asked for, or not for that much."""
+    """A parameter that the model does not take: `web_search_options`, `audio` or audio among `modalities`,
+    tools, a `json_schema`, a `reasoning_effort` or one of this level."""
     model, facts, sent = subject.request.model, subject.facts, subject.body_without_messages
     if sent.get("web_search_options") is not None and facts.web_search is False:
         yield None, f"{model} does not search: it takes no web_search_options"
@@ -215,9 +210,9 @@ def _too_long(subject: Subject) -> Iterator[Hit]:
     remedy="use max_completion_tokens, and leave the others out",
 )
 def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
-    """For a model that reasons (o1, o3, o4, GPT-5): `max_tokens`; a `temperature` or `top_p` other than 1,
-    penalties other than 0, `logprobs`, `logit_bias`; `stop` for o3, o4-mini and GPT-5. From GPT-5.1 on, all
-    but `max_tokens` is found where a `reasoning_effort` is set."""
+    """A `max_tokens`, a `temperature` or `top_p` other than 1, penalties other than 0, `logprobs` or
+    `logit_bias` for a model that reasons (o1, o3, o4, GPT-5). A `stop` for o3, o4-mini and GPT-5. From
+    GPT-5.1 on, all but `max_tokens` is found only with a `reasoning_effort`."""
     model, facts, sent = subject.request.model, subject.facts, subject.body_without_messages
     if facts.reasoning not in ("always", "optional"):
         return

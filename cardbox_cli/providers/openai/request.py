@@ -11,21 +11,9 @@ from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import kind, list_at, text_at
 from cardbox_cli.context.provider import AnyCard, Body, ExchangedIds, Members, Provider, SentMessage
 from cardbox_cli.context.request import Request
+from cardbox_cli.providers import tools as shared
 from cardbox_cli.providers.openai.answers import OpenAIAnswers
 from cardbox_cli.providers.openai.cards import FORMATS, MAX_STOPS, NAME, OpenAIFiles, are_one, join, runs
-from cardbox_cli.providers.tools import (
-    chat_tool,
-    choice_for,
-    choice_mode,
-    choice_of,
-    copy_parameters,
-    custom_tool,
-    function_of,
-    is_custom,
-    is_parallel,
-    known,
-    stops_of,
-)
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -69,17 +57,17 @@ class OpenAI(Provider):
         tools = self.offered_tools(request)
         if tools:
             yield "tools", [_tool(tool) for tool in tools]
-        config = _openai_config(request.config, choice_for(request, tools))
+        config = _openai_config(request.config, shared.choice_for(request, tools))
         names = (*PARAMETERS, *(TOOL_PARAMETERS if tools else ()))
-        yield from copy_parameters(config, names, self, nulls=True).items()
+        yield from shared.copy_parameters(config, names, self, nulls=True).items()
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
         answered = text_at(body, "tool_call_id")
-        made = [text_at(call, "id") or "" for call in list_at(body, "tool_calls")]
-        return ExchangedIds(made, [] if answered is None else [answered])
+        calls = [text_at(call, "id") or "" for call in list_at(body, "tool_calls")]
+        return ExchangedIds(calls, [] if answered is None else [answered])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message: one as it is sent, neighbouring results of tools together."""
+        """Return the step of each message: those that are sent as one share it, and neighbouring results."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -97,8 +85,7 @@ class OpenAI(Provider):
             yield SentMessage("messages", number, body, list(range(start, end)))
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether it is a custom tool, which only OpenAI has."""
-        return is_custom(tool)
+        return shared.is_custom(tool)
 
     def rules(self) -> "Sequence[LintRule]":
         from cardbox_cli.providers.openai.rules import RULES
@@ -107,11 +94,9 @@ class OpenAI(Provider):
 
 
 class OpenAICompatible(OpenAI):
-    """Hosts that take OpenAI's chat completions for models of their own: Mistral, Groq, OpenRouter, vLLM,
-    Ollama.
+    """Hosts that take OpenAI's chat completions for other models: Mistral, Groq, OpenRouter, vLLM, Ollama.
 
-    Each knows parameters, values and models that OpenAI does not. Of OpenAI's rules those count that say what
-    a chat completion is.
+    Each has its own parameters, values and models, so that only rules about the form of a completion apply.
     """
 
     name = "openai-compatible"
@@ -128,37 +113,33 @@ class OpenAICompatible(OpenAI):
         return COMPATIBLE
 
 
-# --- parameters and tools
-
-
-def _openai_config(given: dict[str, Any], choice: Any) -> dict[str, Any]:
-    """The llm_config with stops and the choice of a tool as OpenAI writes them."""
-    config = {key: value for key, value in given.items() if key not in TOOL_PARAMETERS}
-    config |= known(tool_choice=_choice(choice), parallel_tool_calls=is_parallel(given))
-    stops = stops_of(config, MAX_STOPS)
+def _openai_config(llm_config: dict[str, Any], choice: Any) -> dict[str, Any]:
+    """Return the llm_config with stops and the choice of a tool in OpenAI's form."""
+    config = {key: value for key, value in llm_config.items() if key not in TOOL_PARAMETERS}
+    config |= shared.compact(tool_choice=_choice(choice), parallel_tool_calls=shared.is_parallel(llm_config))
+    stops = shared.stops_of(config, MAX_STOPS)
     return config if stops is None or "stop" in config else {**config, "stop": stops}
 
 
 def _choice(choice: Any) -> Any:
-    """The choice of a tool as the chat completions write it."""
     if isinstance(choice, dict) and isinstance(allowed := choice.get("allowed_tools"), dict):
         tools = allowed.get("tools")
         named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
         return {**choice, "allowed_tools": {**allowed, "tools": named}}
-    if kind(choice) == "tool" and (name := choice_of(choice)):
+    if kind(choice) == "tool" and (name := shared.choice_of(choice)):
         return {"type": "function", "function": {"name": name}}
-    return choice_mode(choice) or _chosen(choice)
+    return shared.choice_mode(choice) or _chosen(choice)
 
 
 def _chosen(tool: Any) -> Any:
-    """A tool that is chosen, its name in an object as its type is called."""
+    """Return a chosen tool, with its name in an object under its type."""
     sort, name = kind(tool), text_at(tool, "name")
     return {"type": sort, sort: {"name": name}} if sort in ("function", "custom") and name else tool
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool definition; one that has no `function` is translated."""
-    if is_custom(tool):
-        return {**tool, "custom": custom_tool(tool, nested=True)}
-    function = None if isinstance(tool.get("function"), dict) else function_of(tool)
-    return tool if function is None else chat_tool(function._replace(others={}))
+    """Return a tool definition; one without `function` is translated."""
+    if shared.is_custom(tool):
+        return {**tool, "custom": shared.custom_tool(tool, nested=True)}
+    function = None if isinstance(tool.get("function"), dict) else shared.function_of(tool)
+    return tool if function is None else shared.chat_tool(function._replace(others={}))

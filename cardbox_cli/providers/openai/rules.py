@@ -32,7 +32,6 @@ _OWN = Rules(_CONTENT)
 
 
 def _function_calls(subject: Subject) -> Iterator[HistoryCall]:
-    """Yield the calls that are of functions by their type."""
     for call in subject.history.calls:
         if isinstance(call.value, dict) and call.value.get("type", "function") == "function":
             yield call
@@ -82,9 +81,9 @@ _OWN.error(
 
 @_OWN.warning("nothing-asked", remedy="render a box that holds the conversation, too")
 def _nothing_asked(subject: Subject) -> Iterator[Hit]:
-    """Nothing but system text, which OpenAI takes, as it stands among the messages."""
+    """Nothing but system text, which OpenAI accepts."""
     if subject.request.messages and subject.is_system_alone:
-        yield None, "the request has no message besides system text"
+        yield None, "the request has no message except system text"
 
 
 @_OWN.error("content-null", remedy="leave the message out, or give it a text")
@@ -96,14 +95,13 @@ def _null_contents(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the {body['role']} message has no content (null)"
 
 
-# What an assistant's message may have in the place of content.
+# What an assistant's message may have instead of content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 @_OWN.error("content-malformed", remedy="edit the card so that its content is a text")
 def _malformed_contents(subject: Subject) -> Iterator[Hit]:
-    """Content that is neither a text nor a list of parts, or a part that no type of the API is: unknown,
-    or without its value."""
+    """Content that is neither a text nor a list of parts; a part of an unknown type or without its value."""
     for entry, _, message in subject.history.not_text:
         content = message.body.get("content")
         if content is None:
@@ -119,7 +117,7 @@ def _malformed_contents(subject: Subject) -> Iterator[Hit]:
 def _part_problem(part: Any) -> str | None:
     name = kind(part)
     if not name:
-        return "a part of the content is no object with a type"
+        return "a part of the content is not an object with a type"
     if name in ("text", "refusal"):
         is_whole = text_at(part, name) is not None
     elif name in _VALUES:
@@ -136,7 +134,7 @@ def _misplaced_parts(subject: Subject) -> Iterator[Hit]:
     for entry, role, part in subject.parts:
         name = kind(part)
         if name in (*_VALUES, "refusal") and name not in _PARTS.get(role, ()):
-            yield entry, f"a part of type {name!r} stands in a message of the role {role!r}"
+            yield entry, f"a part of type {name!r} is in a message of the role {role!r}"
 
 
 @_OWN.error(
@@ -150,7 +148,7 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
     for entry, _, message in subject.history.named:
         name = message.body["name"]
         if name is not None and not (isinstance(name, str) and _SPEAKER.fullmatch(name)):
-            yield entry, f"the name {name!r} is no text, or has a space or one of <|\\/> in it"
+            yield entry, f"the name {name!r} is not a text, or has a space or one of <|\\/> in it"
     for entry, _, message in subject.history.messages if "function" in subject.history.roles else ():
         if message.body["role"] == "function" and message.body.get("name") is None:
             yield entry, "the message of a function does not name it"
@@ -162,8 +160,8 @@ def _speakers(subject: Subject) -> Iterator[Hit]:
     remedy="write calls and tools as functions, parameters as an object's schema",
 )
 def _malformed_tools(subject: Subject) -> Iterator[Hit]:
-    """A `tool_calls` that is no list of calls, a call of no known type or without its value, parameters of a
-    tool that are no schema of an object."""
+    """A `tool_calls` that is not a list of calls, a call of an unknown type or without its value, parameters
+    that are not a schema of an object."""
     history = subject.history
     others = (call for call in history.calls if call.function is None or call.value.get("type") != "function")
     if history.with_other_calls or any(others):
@@ -180,7 +178,7 @@ def _malformed_calls(subject: Subject) -> Iterator[Hit]:
         if calls is None:
             continue
         if not isinstance(calls, list) or not calls:
-            yield entry, f"tool_calls is {'empty' if calls == [] else json_type(calls)}, and no list of calls"
+            yield entry, f"tool_calls is {'empty' if calls == [] else json_type(calls)}, not a list of calls"
             continue
         for call in calls:
             name = call.get("type") if isinstance(call, dict) else None
@@ -248,7 +246,7 @@ def _repeated_ids(subject: Subject) -> Iterator[Hit]:
     remedy="tell the model in the system prompt to answer in JSON",
 )
 def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
-    """`response_format: json_object` where no message says the word JSON."""
+    """`response_format: json_object` if no message contains the word JSON."""
     if text_at(subject.request.config.get("response_format"), "type") != "json_object":
         return
     texts = (texts_in(message.body.get("content")) for message in subject.request.messages)
@@ -261,8 +259,8 @@ def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
     remedy="send a PNG, JPEG, WebP or GIF: by its address, or as a data URL in base64",
 )
 def _images(subject: Subject) -> Iterator[Hit]:
-    """An image that is neither at a web address nor in base64 in its URL, or that is no PNG, JPEG, GIF or
-    WebP by its bytes."""
+    """An image whose URL is neither a web address nor base64, or whose bytes are not PNG, JPEG, GIF or
+    WebP."""
     for entry, _, part in subject.parts:
         url = text_at(part.get("image_url"), "url") if kind(part) == "image_url" else None
         if url is not None and (problem := url_problem(url)) is not None:
@@ -270,7 +268,7 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 
 def url_problem(url: str) -> str | None:
-    """What keeps the URL of an image from being one that OpenAI reads; None for such a one."""
+    """Return why OpenAI cannot read the URL of an image, or None."""
     if url.startswith(("http://", "https://")):
         return None
     head, comma, data = url.partition(",")

@@ -1,4 +1,4 @@
-"""What OpenAI's Responses answer, as cards: the items of the output.
+"""Answers of OpenAI's Responses as cards: the items of the output.
 
 Sources: OpenAI API reference, "The response object"; the types of the package `openai`.
 """

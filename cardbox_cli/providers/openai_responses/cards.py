@@ -1,7 +1,7 @@
-"""OpenAI's items as cards, and back, exactly; and what is beside them in a request, as cbx keeps it.
+"""OpenAI's items as cards, and back without loss; and the other keys of a request.
 
-Neighbouring items of the assistant's are one message here.
-Sources: OpenAI API reference, "Create a model response"; the types of the package `openai`.
+Neighbouring items of the assistant's are one message here. Sources: OpenAI API reference, "Create a model
+response"; the types of the package `openai`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from cardbox_cli.providers.tools import chat_tool, function_of
 
 NAME = "openai-responses"
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# The items that are no messages, functions or thoughts: tools that OpenAI or its clients run, and marks.
+# Items other than messages, functions and thoughts: tools that OpenAI or its clients run, and marks.
 _OTHERS = (
     *("file_search_call", "web_search_call", "image_generation_call", "code_interpreter_call"),
     *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
@@ -51,16 +51,13 @@ _OWN_PARTS = _PARTS[:4]
 _ITEMS = "items"
 
 
-# --- single items
-
-
 def kind_of(item: Any) -> str:
     """Return the type of an item; a message may leave it out."""
     return kind(item) or ("message" if text_at(item, "role") is not None else "")
 
 
 def role_of_item(item: Any) -> str:
-    """Return whose item it is: system, user (who also brings the tools' results) or assistant."""
+    """Return the role of an item: system, assistant, or user, who also brings the results of tools."""
     name = kind_of(item)
     if name != "message":
         return "user" if name in RESULTS else "assistant"
@@ -80,15 +77,12 @@ def _is_chat(value: Any) -> bool:
 
 
 def _run(message: Any) -> list[Any] | None:
-    """The items that were gathered as one message; None for a single item."""
+    """Return the items that were gathered as one message; None for a single item."""
     return message.get(_ITEMS) if isinstance(message, dict) and len(message) == 1 else None
 
 
 def _is_assistants(item: Any) -> bool:
     return role_of_item(item) == "assistant" and _is_item(item)
-
-
-# --- files
 
 
 class ResponsesFiles(MessageFiles):
@@ -105,11 +99,6 @@ class ResponsesFiles(MessageFiles):
         "include",
     )
 
-    def __init__(self, provider: PartsProvider) -> None:
-        self.provider = provider
-
-    # --- recognition
-
     def marks_message(self, message: Any) -> str | None:
         if not _is_item(message):
             return None
@@ -118,20 +107,20 @@ class ResponsesFiles(MessageFiles):
         content = message.get("content")
         if not isinstance(content, list):
             return None
-        found = next((name for name in map(kind, content) if name in _OWN_PARTS), None)
-        return None if found is None else f"a part is of type {found!r}"
+        own_part = next((name for name in map(kind, content) if name in _OWN_PARTS), None)
+        return None if own_part is None else f"a part is of type {own_part!r}"
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        given = beside.get(_INPUT)
-        if "messages" in beside or given is None:
+        items = beside.get(_INPUT)
+        if "messages" in beside or items is None:
             return None
-        if not isinstance(given, str) and (any(map(_is_chat, given)) or not all(map(_is_item, given))):
+        if not isinstance(items, str) and (any(map(_is_chat, items)) or not all(map(_is_item, items))):
             return None
         owned = (key for key, is_own in _OWN_VALUES.items() if key in beside and is_own(beside[key]))
-        found = next((key for key in _OWN_KEYS if key in beside), None) or next(owned, None)
-        if found is not None:
-            return f"{found!r} stands beside 'input'"
-        return "'input' stands beside 'model'" if isinstance(beside.get("model"), str) else None
+        own_key = next((key for key in _OWN_KEYS if key in beside), None) or next(owned, None)
+        if own_key is not None:
+            return f"{own_key!r} is next to 'input'"
+        return "'input' is next to 'model'" if isinstance(beside.get("model"), str) else None
 
     def problem(self, message: Any) -> str | None:
         if isinstance(message, str):
@@ -140,19 +129,14 @@ class ResponsesFiles(MessageFiles):
             return next(filter(None, map(self.problem, run)), None)
         name = kind_of(message)
         if not name or _is_chat(message):
-            return (
-                "an item has a type, or a role of OpenAI's Responses, and is no message of chat completions"
-            )
+            return "an item has a type or a role of OpenAI's Responses, and is not a chat completions message"
         if name == "message" and text_at(message, "role") not in _ROLES:
             return f"the role {message.get('role')!r} is none of OpenAI's: roles are {', '.join(_ROLES)}"
         return None
 
-    # --- reading
-
     def gather(self, messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Join neighbouring items of the assistant's to one message."""
-        numbered = enumerate(messages)
-        for is_assistants, run in groupby(numbered, key=lambda each: _is_assistants(each[1])):
+        for is_assistants, run in groupby(enumerate(messages), key=lambda each: _is_assistants(each[1])):
             if is_assistants:
                 (number, first), *others = run
                 yield number, {_ITEMS: [first, *(item for _, item in others)]}
@@ -163,7 +147,6 @@ class ResponsesFiles(MessageFiles):
         return _run(message) or [message]
 
     def draft(self, message: Any) -> list[CardDraft]:
-        """Return the cards of an item, or of items that are one message."""
         if isinstance(message, str):
             return [keep(imported_card(INSTRUCTION, message), NAME, source_message={_INPUT: message})]
         items = _run(message) or [message]
@@ -171,7 +154,7 @@ class ResponsesFiles(MessageFiles):
         cards = self.provider.draft_parts(role, items)
         if role != "system":
             return cards
-        # Kept in any case: what is no item makes the instructions.
+        # Keep the items in any case: system text without them makes the instructions.
         return [_set_item_role(keep(card, NAME, source_blocks=items), items[0]) for card in cards]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
@@ -199,18 +182,14 @@ class ResponsesFiles(MessageFiles):
         listed = tools if isinstance(tools, list) else []
         return config, [_tool(each) for each in listed if isinstance(each, dict)]
 
-    # --- writing
-
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Any]]:
-        """Return the instructions, and the items; a text that is the whole input is given as it is."""
+        """Return the instructions, and the items; a text that is the whole input is returned as it is."""
         prompts = [card for card in cards if self._is_prompt(card)]
-        kept = sources.envelope(prompts[0], NAME, sources.MESSAGE) if len(prompts) == 1 else None
+        envelope = sources.envelope(prompts[0], NAME, sources.MESSAGE) if len(prompts) == 1 else None
         texts = [card_text(card.content) for card in prompts]
-        beside = kept or ({_INSTRUCTIONS: "\n\n".join(texts)} if texts else {})
-        sent = (
-            card for card in answering(cards) if not self._is_prompt(card) and never_a_message(card) is None
-        )
-        return beside, self._items(sent)
+        beside = envelope or ({_INSTRUCTIONS: "\n\n".join(texts)} if texts else {})
+        others = (card for card in answering(cards) if not self._is_prompt(card))
+        return beside, self._items(card for card in others if never_a_message(card) is None)
 
     def _is_prompt(self, card: Card) -> bool:
         if never_a_message(card) is not None or role_of(card) != "system":
@@ -237,9 +216,6 @@ def _set_item_role(card: CardDraft, item: Body) -> CardDraft:
     return card
 
 
-# --- what is beside the items
-
-
 def _reasoning(value: dict[str, Any]) -> dict[str, Any]:
     rest = {key: each for key, each in value.items() if key != "effort"}
     effort = {"reasoning_effort": value["effort"]} if "effort" in value else {}
@@ -249,12 +225,12 @@ def _reasoning(value: dict[str, Any]) -> dict[str, Any]:
 def _text(value: dict[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     rest = dict(value)
-    wanted = rest.pop("format", None)
-    if text_at(wanted, "type") == "json_schema":
-        schema = {key: each for key, each in wanted.items() if key != "type"}
+    answer_format = rest.pop("format", None)
+    if text_at(answer_format, "type") == "json_schema":
+        schema = {key: each for key, each in answer_format.items() if key != "type"}
         config["response_format"] = {"type": "json_schema", "json_schema": schema}
-    elif wanted is not None:
-        config["response_format"] = wanted
+    elif answer_format is not None:
+        config["response_format"] = answer_format
     if "verbosity" in rest:
         config["verbosity"] = rest.pop("verbosity")
     return {**config, **({"text": rest} if rest else {})}

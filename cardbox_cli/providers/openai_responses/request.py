@@ -1,4 +1,4 @@
-"""OpenAI's Responses: what items mean, and the body of a request: instructions, then items in one list.
+"""OpenAI's Responses: the meaning of items, and the body of a request: instructions, then items.
 
 Source: OpenAI API reference, "Create a model response".
 """
@@ -28,24 +28,11 @@ from cardbox_cli.context.request import Request
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, card_text
 from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.providers import tools as shared
 from cardbox_cli.providers.openai.cards import NAME as OPENAI
 from cardbox_cli.providers.openai_responses.answers import ResponsesAnswers
 from cardbox_cli.providers.openai_responses.cards import NAME, RESULTS, ResponsesFiles, kind_of
 from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider
-from cardbox_cli.providers.tools import (
-    NO_ARGUMENTS,
-    choice_for,
-    choice_mode,
-    choice_of,
-    copy_parameters,
-    custom_tool,
-    function_of,
-    is_custom,
-    is_parallel,
-    known,
-    misfitting_keys,
-    token_limit,
-)
 
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
@@ -89,8 +76,6 @@ class OpenAIResponses(PartsProvider):
     def models_of(self) -> str:
         return OPENAI
 
-    # --- what items mean
-
     def is_thought(self, part: Part) -> bool:
         return kind_of(part) == "reasoning"
 
@@ -132,15 +117,13 @@ class OpenAIResponses(PartsProvider):
             call_id = text_at(body, "tool_call_id") or ""
             return [{"type": "function_call_output", "call_id": call_id, "output": texts_in(content)}]
         items: list[Part] = []
-        said: Any = content or ""
+        sent: Any = content or ""
+        if isinstance(content, list):
+            sent = _words(content) if role == "assistant" else [_part(part) for part in content]
         if role == "assistant":
-            said = _refused(content, text_at(body, "refusal")) or (
-                _words(content) if isinstance(content, list) else said
-            )
-        elif isinstance(content, list):
-            said = [_part(part) for part in content]
-        if said and not (isinstance(said, str) and not said.strip()):
-            items.append({"role": role, "content": said})
+            sent = _refused(content, text_at(body, "refusal")) or sent
+        if sent and not (isinstance(sent, str) and not sent.strip()):
+            items.append({"role": role, "content": sent})
         items += map(_call, list_at(body, "tool_calls"))
         if old := body.get("function_call"):
             items.append({"role": role, "content": f"[call of {exact_json.encode(old).decode()}]"})
@@ -173,10 +156,8 @@ class OpenAIResponses(PartsProvider):
         elif text_at(part, "namespace"):
             yield "the 'namespace' of a call is not sent"
 
-    # --- requests
-
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the items that a card is, or why it is none; system text of no item is text alone."""
+        """Return the items of a card, or why there are none; system text that is not an item is a string."""
         body = super().encode(card)
         if isinstance(body, dict) and body["role"] == "system" and self.own_parts(card) is None:
             texts = map(_text_of, body["content"])
@@ -196,12 +177,12 @@ class OpenAIResponses(PartsProvider):
         yield "input", chain.from_iterable(items)
         if tools := self.offered_tools(request):
             yield "tools", [self._tool(tool) for tool in tools]
-            choice, parallel = _choice(choice_for(request, tools)), is_parallel(request.config)
-            yield from known(tool_choice=choice, parallel_tool_calls=parallel).items()
-        limit = token_limit(request.config, ("max_completion_tokens", "max_tokens"))
-        yield from known(max_output_tokens=limit).items()
+            choice, parallel = _choice(shared.choice_for(request, tools)), shared.is_parallel(request.config)
+            yield from shared.compact(tool_choice=choice, parallel_tool_calls=parallel).items()
+        limit = shared.token_limit(request.config, ("max_completion_tokens", "max_tokens"))
+        yield from shared.compact(max_output_tokens=limit).items()
         yield from _nested(request.config).items()
-        yield from copy_parameters(request.config, SAME_PARAMETERS, self).items()
+        yield from shared.copy_parameters(request.config, SAME_PARAMETERS, self).items()
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
         """Yield nothing: the order of messages is kept."""
@@ -219,7 +200,7 @@ class OpenAIResponses(PartsProvider):
             yield SentMessage("messages", number, body, [place])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message; results need not follow their calls, so all are one step on."""
+        """Return the step of each message. Results need not follow their calls, so only roles count."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -232,23 +213,22 @@ class OpenAIResponses(PartsProvider):
         return numbers
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        return kind(tool) in _OWN_TOOLS or is_custom(tool)
+        return kind(tool) in _OWN_TOOLS or shared.is_custom(tool)
 
     def _tool(self, tool: dict[str, Any]) -> Body:
-        """A tool definition; OpenAI's own are sent as they are."""
-        function = function_of(tool)
-        if is_custom(tool):
-            return {**custom_tool(tool, nested=False), "type": "custom"}
+        function = shared.function_of(tool)
+        if shared.is_custom(tool):
+            return {**shared.custom_tool(tool, nested=False), "type": "custom"}
         if function is None:
             return tool
         own = {key: function.others[key] for key in _TOOL_KEYS if key in function.others}
         made = {
-            **known(type="function", name=function.name, description=function.description),
-            "parameters": function.schema or NO_ARGUMENTS,
+            **shared.compact(type="function", name=function.name, description=function.description),
+            "parameters": function.schema or shared.NO_ARGUMENTS,
             "strict": bool(function.strict),
             **own,
         }
-        unfit = misfitting_keys(made, self) & own.keys() if own else ()
+        unfit = shared.misfitting_keys(made, self) & own.keys() if own else ()
         return {key: value for key, value in made.items() if key not in unfit}
 
     def rules(self) -> "Sequence[LintRule]":
@@ -257,11 +237,8 @@ class OpenAIResponses(PartsProvider):
         return RULES
 
 
-# --- single items
-
-
 def _words(content: Any) -> str:
-    """The texts of content parts, and a word for what is none."""
+    """Return the texts of content parts, and the type of each part without text."""
     if isinstance(content, str):
         return content
     lines = []
@@ -274,7 +251,8 @@ def _words(content: Any) -> str:
 
 def _chat_part(part: Any) -> dict[str, Any]:
     if kind(part) == "input_image" and (address := text_at(part, "image_url")) is not None:
-        return {"type": "image_url", "image_url": known(url=address, detail=text_at(part, "detail") or None)}
+        detail = text_at(part, "detail") or None
+        return {"type": "image_url", "image_url": shared.compact(url=address, detail=detail)}
     if kind(part) == "input_file" and (file := _file(part)):
         return {"type": "file", "file": file}
     return _said_part(part, "text")
@@ -301,8 +279,8 @@ def _refused(content: Any, refusal: Any) -> list[dict[str, Any]]:
     """Return the parts that an assistant says if one of them is a refusal; none otherwise."""
     parts = content if isinstance(content, list) else [text_part(content)] if content else []
     parts = [*parts, *([{"type": "refusal", "refusal": refusal}] if refusal else [])]
-    said = [_said_part(part, "output_text") for part in parts]
-    return said if any(kind(part) == "refusal" for part in said) else []
+    sent = [_said_part(part, "output_text") for part in parts]
+    return sent if any(kind(part) == "refusal" for part in sent) else []
 
 
 def _said_part(part: Any, type_of_text: str) -> dict[str, Any]:
@@ -332,9 +310,6 @@ def _losses_of_message(item: Part) -> Iterator[str]:
         yield "the message's 'phase' is not sent"
 
 
-# --- messages, parameters and tools
-
-
 def _text_of(item: Part) -> str:
     content = item.get("content")
     texts = (text_at(part, "text") or "" for part in list_of(content))
@@ -342,13 +317,13 @@ def _text_of(item: Part) -> str:
 
 
 def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:
-    """What each message is sent as: a text of the instructions, or items."""
+    """Yield what each message is sent as: a text of the instructions, or items."""
     is_begun = False
     for message in demote_late_layers(messages):
         role, content = message.body["role"], message.body["content"]
         is_begun = is_begun or role not in SYSTEM_ROLES or isinstance(content, list)
         if isinstance(content, list):
-            # What a card that may give no instructions says, is the user's.
+            # The text of a card that must not instruct is the user's.
             demoted = role == "user"
             yield [{**item, "role": "user"} if demoted and _is_system(item) else item for item in content]
         elif role == "system" and not is_begun:
@@ -362,7 +337,6 @@ def _is_system(item: Part) -> bool:
 
 
 def _choice(choice: Any) -> Any:
-    """The choice of a tool in the words of the Responses."""
     if not isinstance(choice, dict):
         return choice
     allowed = choice.get("allowed_tools")
@@ -371,25 +345,24 @@ def _choice(choice: Any) -> Any:
         named = [_chosen(each) for each in tools] if isinstance(tools, list) else tools
         return {**allowed, "type": "allowed_tools", "tools": named}
     if choice.get("type") == "tool":
-        return {"type": "function", "name": choice_of(choice)}
-    return choice_mode(choice) or _chosen(choice)
+        return {"type": "function", "name": shared.choice_of(choice)}
+    return shared.choice_mode(choice) or _chosen(choice)
 
 
 def _chosen(tool: Any) -> Any:
-    """A tool that is chosen, by its type and name."""
     sort, name = kind(tool), tool_name(tool)
     return {"type": sort, "name": name} if sort in ("function", "custom") and name else tool
 
 
 def _nested(config: dict[str, Any]) -> Body:
-    """The parameters of how to think and how to answer, which stand in objects of their own."""
-    reasoning = {**known(effort=config.get("reasoning_effort")), **dict_at(config, "reasoning")}
-    said = known(format=_format(config.get("response_format")), verbosity=config.get("verbosity"))
-    return known(reasoning=reasoning or None, text={**said, **dict_at(config, "text")} or None)
+    """Return the parameters that belong in the objects `reasoning` and `text`."""
+    reasoning = {**shared.compact(effort=config.get("reasoning_effort")), **dict_at(config, "reasoning")}
+    text = shared.compact(format=_format(config.get("response_format")), verbosity=config.get("verbosity"))
+    return shared.compact(reasoning=reasoning or None, text={**text, **dict_at(config, "text")} or None)
 
 
-def _format(wanted: Any) -> Body | None:
-    sort = text_at(wanted, "type")
-    if sort == "json_schema" and isinstance(schema := wanted.get("json_schema"), dict):
+def _format(response_format: Any) -> Body | None:
+    sort = text_at(response_format, "type")
+    if sort == "json_schema" and isinstance(schema := response_format.get("json_schema"), dict):
         return {"type": "json_schema", **schema}
     return {"type": sort} if sort in ("text", "json_object") else None

@@ -1,7 +1,4 @@
-"""The rules of OpenAI's Responses: those that all providers share, and its own.
-
-What the chat completions have in the same way is asked of `openai`.
-"""
+"""The rules of OpenAI's Responses: those that all providers share, and its own."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -48,8 +45,6 @@ def _dangling_reasoning(subject: Subject) -> Iterator[Hit]:
             yield entry, "the last item is reasoning, without what followed it"
 
 
-# --- parameters, tools and single items
-
 _INPUTS = ("input_text", "input_image", "input_file")
 _RANGES = (
     shared.Range("top_p", 0, 1),
@@ -61,14 +56,14 @@ _RANGES = (
 @_REQUESTS.error("parameter-out-of-range", remedy="set another value")
 def _ranges(subject: Subject) -> Iterator[Hit]:
     """A `top_p` that is not from 0 to 1, `max_output_tokens` below 16, `top_logprobs` that are not from 0 to
-    20, more or longer `metadata` than may be."""
+    20, more or longer `metadata` than allowed."""
     yield from shared.out_of_range(subject.body_without_messages, _RANGES)
     yield from metadata_hits(subject.body_without_messages.get("metadata"))
 
 
 @_REQUESTS.error("parameter-without-other", remedy="add what it needs, or leave it out")
 def _alone(subject: Subject) -> Iterator[Hit]:
-    """A `tool_choice` that forces a tool where there are none, `stream_options` without `stream: true`,
+    """A `tool_choice` that forces a tool without any tools, `stream_options` without `stream: true`,
     `background` without `store`."""
     sent = subject.body_without_messages
     choice = sent.get("tool_choice")
@@ -83,10 +78,9 @@ def _alone(subject: Subject) -> Iterator[Hit]:
 
 @_REQUESTS.error("parameters-exclusive", remedy="leave one of them out")
 def _exclusive(subject: Subject) -> Iterator[Hit]:
-    """`conversation` beside `previous_response_id`."""
-    return shared.both_set(
-        subject.body_without_messages, [("conversation", "previous_response_id")], is_set=bool
-    )
+    """`conversation` together with `previous_response_id`."""
+    pairs = [("conversation", "previous_response_id")]
+    return shared.both_set(subject.body_without_messages, pairs, is_set=bool)
 
 
 @_REQUESTS.error("schema-name-invalid", source=f"{_REFERENCE}: text", remedy="name the schema")
@@ -101,8 +95,8 @@ def _schema_names(subject: Subject) -> Iterator[Hit]:
     remedy="write additionalProperties: false and every property under required, or leave strict out",
 )
 def _strict_schemas(subject: Subject) -> Iterator[Hit]:
-    """A schema that is `strict`, of a function or of the answer, with an object that is open or whose
-    properties are not all required."""
+    """A `strict` schema, of a function or of the answer, with an object that is open or has optional
+    properties."""
     answer = shared.value_at(subject.body_without_messages, "text.format")
     schemas = [("the answer's format", answer, "schema")]
     schemas += [(f"tool {number}", tool, "parameters") for number, tool in enumerate(subject.tools)]
@@ -119,19 +113,19 @@ def _strict_schemas(subject: Subject) -> Iterator[Hit]:
     remedy="tell the model in a message of the input to answer in JSON",
 )
 def _json_not_asked_for(subject: Subject) -> Iterator[Hit]:
-    """An answer of the format `json_object` where the input does not say the word JSON."""
+    """An answer of the format `json_object` if the input does not contain the word JSON."""
     if text_at(shared.value_at(subject.body_without_messages, "text.format"), "type") != "json_object":
         return
-    said = (str(message.body.get("content")) for message in subject.request.messages)
-    yield from shared.json_unsaid(said, "the format")
+    texts = (str(message.body.get("content")) for message in subject.request.messages)
+    yield from shared.json_unsaid(texts, "the format")
 
 
 @_REQUESTS.error(
     "parameter-refused", source=_REASONING, remedy="leave the parameter out, or choose another model"
 )
 def _unsupported_parameters(subject: Subject) -> Iterator[Hit]:
-    """A parameter that the model does not take: an effort where it does not reason, or not with that much; a
-    `temperature` or `top_p` other than 1, or `top_logprobs`, where it does."""
+    """An effort that the model does not take, or not of this level; a `temperature` or `top_p` other than 1,
+    or `top_logprobs`, if it reasons."""
     model, sent = subject.request.model, subject.body_without_messages
     effort = shared.value_at(sent, "reasoning.effort")
     yield from shared.refused_effort(subject, effort)
@@ -169,7 +163,7 @@ def _sides(subject: Subject) -> Iterator[Hit]:
         is_answer = kind_of(item) == "message" and role_of_item(item) == "assistant"
         for name in dict.fromkeys(map(kind, list_at(item, "content") if is_answer else ())):
             if name in _INPUTS:
-                yield entry, f"a part of type {name!r} stands in a message of the assistant's"
+                yield entry, f"a part of type {name!r} is in a message of the assistant's"
 
 
 @_REQUESTS.error(
@@ -178,8 +172,7 @@ def _sides(subject: Subject) -> Iterator[Hit]:
     remedy="send the item that followed it, under its own id, or leave the reasoning out",
 )
 def _alone_thoughts(subject: Subject) -> Iterator[Hit]:
-    """As logged, reasoning with an id that is not followed by what the model made of it: another item of the
-    same answer, under its id."""
+    """Logged reasoning with an id that another item of the same answer, under its own id, does not follow."""
     items = subject.logged_messages
     for (entry, item), (_, after) in zip(items, [*items[1:], (None, None)], strict=False):
         if kind_of(item) != "reasoning" or not text_at(item, "id"):
@@ -191,8 +184,8 @@ def _alone_thoughts(subject: Subject) -> Iterator[Hit]:
 
 @_REQUESTS.error("image-invalid", source="OpenAI docs, Images and vision: image input requirements")
 def _images(subject: Subject) -> Iterator[Hit]:
-    """As logged, an image that is neither at a web address nor in base64 in its URL, or that is no PNG, JPEG,
-    GIF or WebP by its bytes, or an image for a model that takes none."""
+    """A logged image whose URL is neither a web address nor base64, whose bytes are not PNG, JPEG, GIF or
+    WebP, or for a model that takes none."""
     for entry, item in subject.logged_messages:
         for part in list_at(item, "content"):
             url = text_at(part, "image_url") if kind(part) == "input_image" else None

@@ -17,7 +17,7 @@ def test_an_anthropic_conversation(cbx: Cbx, tmp_path: Path) -> None:
     box = imported.out.strip()
     assert (
         imported.err
-        == "taken as anthropic: 'system' stands beside the messages\n1 conversation, 4 cards, 4 new\n"
+        == "taken as anthropic: 'system' is next to the messages\n1 conversation, 4 cards, 4 new\n"
     )
     assert cbx("card", "import", str(file), "--from", "anthropic").err == "1 conversation, 4 cards, 0 new\n"
     assert cbx("card", "export", "--box", box, "--to", "anthropic").json() == document

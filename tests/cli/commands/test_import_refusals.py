@@ -84,9 +84,9 @@ CASES = {
     "LangChain and ShareGPT": Case(lines([HUMAN], {"conversations": [TURN]}), ":1[0] is in the format langchain (a message is of LangChain's type 'human'), "),
     "spans and messages": Case(lines(SPAN, {"messages": [CALLS]}), ":1 is in the format otel (a span has 'gen_ai.input.messages'), "),
     # requests whose messages look like those of others
-    "chat and Responses": Case(lines({"model": "m", "messages": [USER], "tools": TOOLS}, {"model": "m", "input": "y"}), ":2 is in the format openai-responses ('input' stands beside 'model'), "),
-    "Responses and chat": Case(lines({"model": "m", "input": "y"}, {"model": "m", "messages": [USER], "tools": TOOLS}), ":1 is in the format openai-responses ('input' stands beside 'model'), "),
-    "chat and Responses of a batch": Case(lines({"custom_id": "1", "body": {"model": "m", "messages": [USER]}}, {"custom_id": "2", "body": {"model": "m", "input": "y"}}), ":2 is in the format openai-responses ('input' stands beside 'model'), "),
+    "chat and Responses": Case(lines({"model": "m", "messages": [USER], "tools": TOOLS}, {"model": "m", "input": "y"}), ":2 is in the format openai-responses ('input' is next to 'model'), "),
+    "Responses and chat": Case(lines({"model": "m", "input": "y"}, {"model": "m", "messages": [USER], "tools": TOOLS}), ":1 is in the format openai-responses ('input' is next to 'model'), "),
+    "chat and Responses of a batch": Case(lines({"custom_id": "1", "body": {"model": "m", "messages": [USER]}}, {"custom_id": "2", "body": {"model": "m", "input": "y"}}), ":2 is in the format openai-responses ('input' is next to 'model'), "),
     "Bedrock and Responses without a model": Case(lines({"messages": [CONVERSE]}, {"input": [USER]}), ":1 is in the format bedrock-converse (a block has 'toolUse' and no 'type'), "),
     "Bedrock and chat": Case(lines({"messages": [CONVERSE]}, {"model": "m", "messages": [USER], "tools": TOOLS}), ":1 is in the format bedrock-converse (a block has 'toolUse' and no 'type'), "),
     "chat as Responses, with a model": Case(json.dumps({"messages": [USER], "model": "m"}), " is not in the openai-responses format; ", "openai-responses"),

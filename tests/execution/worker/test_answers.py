@@ -229,10 +229,10 @@ def test_what_was_counted_is_kept() -> None:
             InvalidAnswer(INVALID, "the content of the message is neither text nor a list"),
         ),
         (message(content="x", tool_calls=[{}]), InvalidAnswer(INVALID, "tool_calls[0] names no function")),
-        (message(content="x", tool_calls={"a": 1}), InvalidAnswer(INVALID, "tool_calls is no list")),
+        (message(content="x", tool_calls={"a": 1}), InvalidAnswer(INVALID, "tool_calls is not a list")),
         (
             message(content=[{"type": "tool_use", "name": "f"}]),
-            InvalidAnswer(INVALID, "content[0] is no call: it needs a name, and an object as its input"),
+            InvalidAnswer(INVALID, "content[0] is not a call: it needs a name, and an object as its input"),
         ),
         ({"choices": []}, InvalidAnswer(INVALID, "the response has no choices[0].message")),
         (

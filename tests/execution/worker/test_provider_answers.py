@@ -201,7 +201,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
         ("text", {"promptFeedback": {"blockReason": "SAFETY"}}, PROVIDER, "blocked (SAFETY)"),
         ("gemini", {"candidates": [], "usageMetadata": {}}, INVALID, "no candidates[0]"),
         ("gemini", gemini(content={"role": "model"}), EMPTY, "is empty"),
-        ("gemini", gemini(content={"parts": 7}), INVALID, "no list"),
+        ("gemini", gemini(content={"parts": 7}), INVALID, "is not a list"),
         ("gemini", {"error": {"code": 400, "message": "bad key"}}, PROVIDER, "bad key"),
         ("gemini", [{"error": {"code": 400, "message": "bad key"}}], PROVIDER, "bad key"),
         ("gemini", [gemini(), gemini()], INVALID, "a list of responses"),
@@ -210,7 +210,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
             "gemini",
             gemini(content={"parts": [{"functionCall": {"args": {}}}]}),
             INVALID,
-            "parts[0] is no call",
+            "parts[0] is not a call",
         ),
         (
             "bedrock-converse",
@@ -227,7 +227,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
             "bedrock-converse",
             {"output": {"message": {"content": [{"toolUse": {"name": "look"}}]}}},
             INVALID,
-            "content[0] is no call",
+            "content[0] is not a call",
         ),
         (
             "openai-responses",
@@ -250,7 +250,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
                 output=[{"type": "custom_tool_call", "call_id": "c", "name": "look", "input": "x"}], text=None
             ),
             INVALID,
-            "output[0] is no call of a function",
+            "output[0] is not a call of a function",
         ),
         (
             "openai-responses",

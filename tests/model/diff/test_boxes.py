@@ -71,7 +71,7 @@ class TestIds:
         assert diff_ids(list(a), list(b)) == (kept, moved, removed, added)
 
     @given(id_lists, id_lists)
-    def test_every_place_has_one_fate_and_as_many_as_can_are_kept(self, a: list[str], b: list[str]) -> None:
+    def test_every_position_has_one_outcome_and_most_are_kept(self, a: list[str], b: list[str]) -> None:
         found = diff_ids(a, b)
         pairs = found.kept + found.moved
         assert sorted([pair.a for pair in pairs] + found.removed) == list(range(len(a)))
@@ -160,7 +160,7 @@ class TestChanges:
         assert told(found) == [("changed", 1, 1)]
         assert found.patch == [{"op": "replace", "path": "/card_ids/1", "value": "new"}]
 
-    def test_of_another_type_it_is_another_card(self) -> None:
+    def test_a_card_of_another_type_is_removed_and_added(self) -> None:
         found = compared(["k", "old", "l"], ["k", "new", "l"], card("old"), card("new", "agent.thought"))
         assert told(found) == [("removed", 1, None), ("added", None, 1)]
         assert found.patch == [
@@ -168,14 +168,14 @@ class TestChanges:
             {"op": "add", "path": "/card_ids/1", "value": "new"},
         ]
 
-    def test_elsewhere_it_is_another_card_unless_it_was_edited_from_it(self) -> None:
+    def test_a_card_elsewhere_is_changed_only_if_edited_from_the_old_one(self) -> None:
         a, b = ["old", "k", "l"], ["k", "l", "new"]
         assert told(compared(a, b, card("old"), card("new"))) == [("removed", 0, None), ("added", None, 2)]
         edited = compared(a, b, card("old"), card("new", "agent.thought", edited_from="old"))
         assert told(edited) == [("changed", 0, 2)]
         assert applied(a, edited.patch) == b
 
-    def test_what_was_edited_goes_before_what_only_stands_there(self) -> None:
+    def test_an_edited_card_pairs_before_one_at_the_same_place(self) -> None:
         found = compared(
             ["old"], ["other", "new"], card("old"), card("other"), card("new", edited_from="old")
         )

@@ -53,7 +53,7 @@ def test_each_field_that_cards_ask_for_counts_once() -> None:
     assert required_fields(asks) == ["a", "b", "d"]
 
 
-def test_it_is_said_in_words() -> None:
+def test_the_message_names_the_missing_fields() -> None:
     assert missing_fields_message(["a"]) == "the deliverable lacks the field 'a'"
     assert missing_fields_message(["a", "it's"]) == "the deliverable lacks the fields 'a', \"it's\""
 

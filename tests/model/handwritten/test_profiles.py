@@ -122,7 +122,7 @@ def test_a_worker_target_is_one_token_of_a_subject(target: str) -> None:
     )
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_profile("worker_target: a.b\ntags: 5\nllm_config: []", "p.yaml")
     assert caught.value.message.splitlines() == [
@@ -174,7 +174,7 @@ def test_layers_are_texts_or_asked_for(layers: str) -> None:
         ("{a: x, b__context: 1}", "'a' does not end in '__context'; 'b__context' must be a string, "),
     ],
 )
-def test_what_is_wrong_with_a_layer_is_told(layers: str, problem: str) -> None:
+def test_the_problem_of_a_layer_is_reported(layers: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_profile(f"name: a\nlayers: {layers}", "p.yaml")
     assert caught.value.message.startswith(f"p.yaml:2: layers: {problem}")

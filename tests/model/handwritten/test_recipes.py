@@ -81,14 +81,14 @@ class TestDigest:
             ),
         ],
     )
-    def test_spelling_makes_no_difference(self, one: dict[str, Any], other: dict[str, Any]) -> None:
+    def test_notation_makes_no_difference(self, one: dict[str, Any], other: dict[str, Any]) -> None:
         assert packing(**one).digest() == packing(**other).digest()
 
     def test_descriptions_make_no_difference(self) -> None:
         described = recipe(description="x", arguments={"a": {"description": "y"}})
         assert described.digest() == declaring(a={}).digest()
 
-    def test_the_spelling_of_a_box_id_makes_no_difference(self) -> None:
+    def test_the_notation_of_a_box_id_makes_no_difference(self) -> None:
         dashed = "018F2A3B-4C5D-7E6F-8A9B-0C1D2E3F4A5B"
         bare = dashed.replace("-", "").lower()
         assert (
@@ -186,7 +186,7 @@ class TestBinding:
             declaring(a={"type": kind}).bind({"a": value})
         assert caught.value.message == message
 
-    def test_all_problems_are_told_at_once(self) -> None:
+    def test_all_problems_are_reported_at_once(self) -> None:
         bound = declaring(
             instruction={"required": True, "type": "string"},
             limit={"type": "integer"},
@@ -239,7 +239,7 @@ class TestBinding:
         assert used.bind(given) == given
         assert used.used_arguments == ("a", "b", "profile_name")
 
-    def test_without_declarations_anything_goes_and_what_is_unused_can_be_told(self) -> None:
+    def test_without_declarations_any_argument_is_accepted(self) -> None:
         loose = packing(pack_arguments=[{"arg_key": "instruction"}])
         given = {"instrution": "x", "profile_name": "p"}
         assert loose.bind(given) == given
@@ -264,6 +264,6 @@ class TestSchema:
         ]
         assert keys == []
 
-    def test_null_stands_nowhere(self) -> None:
+    def test_the_schema_has_no_null(self) -> None:
         assert "null" not in str(recipe_schema())
         assert "None" not in str(recipe_schema())

@@ -120,13 +120,13 @@ def test_what_is_refused(text: str, message: str) -> None:
     assert told(read_yaml(text, "f.yaml")) == message
 
 
-def test_a_bomb_of_aliases_is_told_and_not_built() -> None:
+def test_a_bomb_of_aliases_is_reported_and_not_built() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 30)]
     document = read_yaml("\n".join(lines), "f.yaml")
     assert len(document.problems) == 2 * 29
 
 
-def test_reading_goes_on_after_a_problem_and_tells_all_in_order() -> None:
+def test_reading_continues_after_a_problem_and_reports_all_in_order() -> None:
     text = "a: no\nb: !t [1, 2026-01-01]\na: 1\n3: x\nc: [1"
     assert told(read_yaml(text, "f.yaml")).splitlines() == [
         "f.yaml: 6 problems",
@@ -233,7 +233,7 @@ class TestValuesOfPython:
             ({"a": "\0"}, "value: a: holds a NUL character at offset 0"),
         ],
     )
-    def test_what_is_no_json(self, value: object, message: str) -> None:
+    def test_values_that_are_not_json_are_problems(self, value: object, message: str) -> None:
         assert told(document_from_value(value, "value")) == message
 
     def test_a_value_that_holds_itself(self) -> None:
