@@ -13,12 +13,8 @@ _NO_TOKEN = "`cbx token list` shows them"
 
 
 class ApiTokenStore(ProjectStore):
-    """The tokens of one project."""
-
     def create(self, *, label: str, actor: str, lasts: timedelta | None) -> tuple[str, ApiToken]:
-        """Create a token; return its text, which is shown only once, and its row. None for `lasts`: no
-        expiry.
-        """
+        """Create a token; return its text, which is shown only once, and its row. `lasts`: None for ever."""
         self.database.require(TOKENS)
         token = new_token(self.project_id)
         kept = self._one(
@@ -48,10 +44,7 @@ class ApiTokenStore(ProjectStore):
         return self._require_item(revoked, "token", token_id, _NO_TOKEN)
 
     def find_valid(self, token: str) -> str | None:
-        """Return the id of the valid token with this text, or None.
-
-        Compares every hash of the project, each in constant time.
-        """
+        """Return the id of the valid token with this text, or None. Compares every hash in constant time."""
         wanted, found = token_hash(token), None
         for token_id, kept in self._valid_tokens():
             if hmac.compare_digest(bytes(kept), wanted):
@@ -59,7 +52,6 @@ class ApiTokenStore(ProjectStore):
         return found
 
     def is_valid(self, token_id: str) -> bool:
-        """Return whether a token is still valid."""
         return any(each == token_id for each, _ in self._valid_tokens())
 
     def _valid_tokens(self) -> list[tuple[str, bytes]]:

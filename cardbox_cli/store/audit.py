@@ -31,8 +31,6 @@ class AuditFilter(DateFilter, frozen=True, kw_only=True):
 
 
 class AuditStore(ProjectStore):
-    """The audit of one project."""
-
     @property
     def _has_table(self) -> bool:
         """Return whether the table exists, even if our role may not read it."""
@@ -82,7 +80,6 @@ class AuditStore(ProjectStore):
         return read_pages(partial(self._page, self._resolve_dates(where or AuditFilter())), limit=limit)
 
     def further(self, where: AuditFilter, last: AuditEntry) -> FurtherCount:
-        """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
         return self._further(
             "count_further_audit", **page_parameters(self._resolve_dates(where), last, 0, key="audit_id")
         )

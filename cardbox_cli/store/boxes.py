@@ -85,7 +85,6 @@ class BoxInfoStore(ProjectStore):
             return None
 
     def delete(self, box_id: str) -> None:
-        """Delete the title and provenance of a box."""
         if self.database.keeps_box_info:
             self._run("delete_box_info", box_id=box_id)
 
@@ -136,15 +135,12 @@ class BoxStore(ProjectStore):
         return {box_id: decode_ids(ids) for box_id, ids in self.id_texts(box_ids).items()}
 
     def id_texts(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """Return `id_lists` as JSON text. The text of a list that extends another one begins with the same
-        text.
-        """
+        """Return `id_lists` as JSON text; the text of a list that extends another begins with that one."""
         return dict(
             self._rows("box_id_lists", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
         )
 
     def filter_existing(self, box_ids: Iterable[str]) -> set[str]:
-        """Return the ids of these that are boxes of the project."""
         return set(
             self._column("existing_boxes", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
         )
@@ -176,10 +172,9 @@ class BoxStore(ProjectStore):
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None, window: range | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield the id and the JSON of the card at each position of the box, in order.
+        """Yield the id and the JSON of the card at each position, in order; None for a hidden card.
 
-        The JSON is None if readers do not see the card. With `types`, skips cards of other types. Reads
-        lazily, within the caller's transaction or snapshot.
+        With `types`, skips cards of other types. Reads lazily, within the caller's transaction or snapshot.
         """
         wanted = None if types is None else list(types)
         positions = _positions(window)
@@ -193,9 +188,7 @@ class BoxStore(ProjectStore):
         return BoxView(box=box, slots=slots, digest=digest(slot.card for slot in slots))
 
     def provenance(self, box_id: str) -> Provenance | None:
-        """Return the record of how the box was packed; None without one, or if this database does not store
-        it.
-        """
+        """Return the record of how the box was packed; None without one."""
         return self._info.provenance(uuid_or_nil(box_id))
 
     def diff(self, a: str, b: str) -> "BoxDiff":
@@ -224,11 +217,7 @@ class BoxStore(ProjectStore):
     def refs(
         self, card_id: str, *, limit: int | None = None, latest: int | None = MAX_BOXES_SEARCHED.value
     ) -> Iterator[Reference]:
-        """Yield the boxes that contain this id, of a card or dangling, last changed first, reading page by
-        page.
-
-        Searches the `latest` boxes that changed last; None for all.
-        """
+        """Yield the boxes with this id, last changed first, searching the `latest` boxes; None for all."""
         return read_pages(partial(self._page_of_refs, card_id, latest), limit=limit)
 
     def count_refs(self, card_id: str, *, latest: int | None = MAX_BOXES_SEARCHED.value) -> int:
@@ -244,7 +233,6 @@ class BoxStore(ProjectStore):
         return read_pages(partial(self._page, self._resolve_dates(where or BoxFilter())), limit=limit)
 
     def count_further(self, where: BoxFilter, last: Box) -> FurtherCount:
-        """Return how many boxes `newest` would yield after `last`. Counts up to 10,000."""
         return self._further(
             "count_further_boxes", **page_parameters(self._resolve_dates(where), last, 0, **_BY_CHANGE)
         )
@@ -326,10 +314,10 @@ class BoxStore(ProjectStore):
     ) -> int:
         """Append ids and return the box's new length. Concurrent appends are serialized; none is lost.
 
-        Raises NotFound for an unknown box, or for an id without a card unless `allow_dangling`. Raises
-        BoxConflict for a box that a turn reads or writes, or that belongs to a chat. A turn appends to its
-        output box with its `fence`; an outdated one raises StaleEpoch. A use case that has locked the head of
-        the turn passes it as `held`; one that has locked the head of a chat passes `of_chat`.
+        Raises NotFound for an unknown box, or for an id without a card unless `allow_dangling`; BoxConflict
+        for a box that a turn reads or writes, or that belongs to a chat. A turn passes its `fence`, and an
+        outdated one raises StaleEpoch. A use case that has locked the head of the turn passes it as `held`,
+        one that has locked the head of a chat passes `of_chat`.
         """
         is_free = fence is None and held is None and not of_chat
         # Only an append to a box that may be in use must be rolled back; all other refusals come before the
@@ -355,9 +343,7 @@ class BoxStore(ProjectStore):
         return int(length)
 
     def ensure(self, box_id: str) -> Box:
-        """Return the box with this id, created empty if missing. Raises BoxConflict if another project has
-        it.
-        """
+        """Return the box with this id, created empty if missing. Raises BoxConflict for another project's."""
         canonical = canonical_box_id(box_id)
         if canonical is None:
             raise InvalidInput(f"the box id {box_id!r} is not a UUID")
@@ -371,8 +357,7 @@ class BoxStore(ProjectStore):
         return found.boxes[0]
 
     def ensure_card(self, box_id: str, card_id: str) -> None:
-        """Add a card to a box unless it contains it; create the box if it is missing. Raises as `ensure`
-        does.
+        """Add a card to a box unless it contains it; create a missing box. Raises as `ensure` does.
 
         The caller has locked the turn that writes to the box.
         """
@@ -384,8 +369,7 @@ class BoxStore(ProjectStore):
     def replace(
         self, box_id: str, card_ids: Sequence[str], *, if_ids: str | None = None, allow_dangling: bool = False
     ) -> Box:
-        """Replace the id list. With `if_ids` (`hash_ids` of the list that was read) only if the list is
-        unchanged.
+        """Replace the id list; with `if_ids` (`hash_ids` of the list that was read) only an unchanged one.
 
         Raises BoxConflict if the list has changed, for the box of a profile, and for a box that a turn reads
         or writes; nothing is written.
@@ -442,9 +426,7 @@ class BoxStore(ProjectStore):
         self._use.refuse_change([box_id])
 
     def delete(self, box_id: str) -> None:
-        """Delete the box but not its cards. Raises BoxConflict while a profile, a turn or an agent refers to
-        it.
-        """
+        """Delete the box, not its cards. Raises BoxConflict while a profile, turn or agent refers to it."""
         with self.database.transaction():
             box = self.lock(box_id)
             self._refuse_profile_box(box.box_id)
@@ -517,7 +499,6 @@ def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def _positions(window: range | None) -> dict[str, int | None]:
-    """Return the first and last position of a window as parameters of a query."""
     if window is None:
         return _ALL_POSITIONS
     # An empty range of positions.
@@ -525,7 +506,6 @@ def _positions(window: range | None) -> dict[str, int | None]:
 
 
 def slot_of(row: Sequence[Any]) -> Slot:
-    """Convert a row of position, id, state and card to a slot."""
     position, card_id, state, card = row
     return Slot(position, card_id, None if card is None else decode_card(card), state)
 
@@ -537,10 +517,7 @@ def _check_output(head: Head, box_id: str) -> None:
 
 
 def cards_of_type(boxes: BoxStore, box_id: str | None, card_type: str) -> list[Card]:
-    """Return the visible cards of one type in a box, in order, without reading the other cards.
-
-    Returns [] for an unknown box or None. Takes part in the caller's transaction or snapshot.
-    """
+    """Return the visible cards of one type in a box, in order; [] for an unknown box or None."""
     known = canonical_box_id(box_id or "")
     lines = [] if known is None else boxes.json_lines(known, [card_type])
     return [decode_card(line) for _, line in lines if line is not None]

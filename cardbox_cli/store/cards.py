@@ -128,7 +128,6 @@ class WriteCounts(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Return the sum of both."""
         return self.inserted + self.unchanged
 
     def __add__(self, other: "WriteCounts") -> "WriteCounts":
@@ -136,10 +135,7 @@ class WriteCounts(msgspec.Struct, frozen=True):
 
 
 class CardFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of cards; None means any.
-
-    `since` and `until` (exclusive) are aware times, or ages on the database's clock.
-    """
+    """Filter of a list of cards; None means any."""
 
     types: Sequence[str] | None = None
     role: str | None = None
@@ -161,15 +157,12 @@ class CardBatch(msgspec.Struct, frozen=True):
 
 
 class CardStore(ProjectStore):
-    """The cards of one project."""
-
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
         self._use = CardUseStore(database, project_id)
 
     def add(self, draft: CardDraft, *, repair: bool = False, force: ForcedBy | None = None) -> CardWrite:
-        """Write one card. Repeating the same payload is `unchanged`; with `repair`, a different one
-        overwrites.
+        """Write one card. Repeating its payload is `unchanged`; with `repair`, a different one overwrites.
 
         Raises CardConflict if another payload, a deleted card or another project has the id. Without `force`
         also raises it if the card to overwrite is visible to an unfinished turn. Raises InvalidCard for a
@@ -234,10 +227,10 @@ class CardStore(ProjectStore):
         }
 
     def delete(self, card_ids: Sequence[str], *, force: ForcedBy | None = None) -> list[str]:
-        """Soft-delete these cards; return the ids that this call deleted.
+        """Soft-delete these cards, all or none; return the ids that this call deleted.
 
-        Raises NotFound for unknown ids. Without `force`, raises CardConflict for a card that an unfinished
-        turn sees. In both cases, nothing is deleted.
+        Raises NotFound for unknown ids; without `force`, CardConflict for a card that an unfinished turn
+        sees.
         """
         with self.database.transaction():
             found = self.get_many(card_ids, include_deleted=True)
@@ -296,10 +289,7 @@ class CardStore(ProjectStore):
         return FurtherCount.from_counts(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, a unique beginning or end of one, or the beginning of a short id.
-
-        Raises NotFound, AmbiguousId.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
         shown = short_id_pattern(self.database, wanted, "public.idx_cards_shown")
         rows = self._rows("find_card_ids", wanted=wanted, shown=shown, **patterns)

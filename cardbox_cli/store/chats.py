@@ -59,7 +59,6 @@ class ChatStore(ProjectStore):
         self._boxes = BoxStore(database, project_id)
 
     def find(self, chat_key: str) -> Chat | None:
-        """Return the head of this chat, or None."""
         return self._one(Chat, "chat", chat_key=chat_key)
 
     def get(self, chat_key: str) -> Chat:
@@ -95,7 +94,6 @@ class ChatStore(ProjectStore):
         )
 
     def write(self, chat: Chat, now: datetime) -> Chat:
-        """Write the new state of a head, and return it."""
         written = msgspec.structs.replace(chat, updated_at=now)
         self._run("write_chat", **msgspec.structs.asdict(written))
         return written
@@ -118,7 +116,6 @@ class ChatStore(ProjectStore):
         return [chat for chat in found if chat.chat_key != chat_key][:limit]
 
     def other_projects(self, chat_key: str, limit: int) -> list[str]:
-        """Return the other projects that have a chat with this key."""
         found = self._column("projects_with_chat", chat_key=chat_key, limit=limit + 1)
         return [project for project in found if project != self.project_id][:limit]
 
@@ -127,8 +124,7 @@ class ChatStore(ProjectStore):
     def append(self, chat: Chat, drafts: Sequence[CardDraft]) -> Chat:
         """Append entries to the transcript of a locked chat; return its head, not yet written.
 
-        Skips entries whose cards exist already, because the transcript has them. Raises CardConflict for an
-        id that a different card has.
+        Skips entries whose cards exist already. Raises CardConflict for an id that a different card has.
         """
         absent = set(self._cards.missing_ids([draft.card_id for draft in drafts]))
         # An existing card must be equal, otherwise it is a conflict.
@@ -150,9 +146,7 @@ class ChatStore(ProjectStore):
         return msgspec.structs.replace(chat, entries=chat.entries + len(card_ids), transcript_box_id=box_id)
 
     def entries(self, chat: Chat, start: int, end: int | None = None) -> list[Entry]:
-        """Return the entries of a transcript from position `start` to before `end` (default: its end), in
-        order.
-        """
+        """Return the entries of a transcript from position `start` to before `end` (default: its end)."""
         return list(self.stream_entries(chat, start, end))
 
     def stream_entries(self, chat: Chat, start: int = 0, end: int | None = None) -> Iterator[Entry]:
@@ -185,8 +179,6 @@ _MAX_COUNTED = 10_000
 
 
 class ArchiveStore(ProjectStore):
-    """The archived contexts of the chats of one project."""
-
     def add(
         self,
         archive: Archive,
@@ -210,14 +202,10 @@ class ArchiveStore(ProjectStore):
         return {context_id: layout for context_id, layout in kept if isinstance(layout, dict)}
 
     def find(self, chat_key: str, context_id: str) -> Archive | None:
-        """Return the archived context with this id, or None."""
         return self._one(Archive, "chat_context", chat_key=chat_key, context_id=context_id)
 
     def get(self, chat_key: str, wanted: str) -> Archive:
-        """Return the archived context for an id, or for a unique beginning or end of one.
-
-        Raises NotFound, AmbiguousId.
-        """
+        """Return the archived context for an id, or a unique part of one. Raises NotFound, AmbiguousId."""
         whole = self.find(chat_key, wanted)
         if whole is not None:
             return whole
@@ -267,18 +255,13 @@ _ANY_TIME = DateFilter()
 
 
 class ChatRunStore(ProjectStore):
-    """The runs of the chats of one project."""
-
     def begin(self, run: ChatRun) -> None:
-        """Insert a run."""
         self._run("insert_chat_run", **_columns(run))
 
     def write(self, run: ChatRun) -> None:
-        """Write the new state of a run."""
         self._run("write_chat_run", **_columns(run))
 
     def find(self, chat_key: str, run_id: str) -> ChatRun | None:
-        """Return the run with this id, or None."""
         return self._one(ChatRun, "chat_run", chat_key=chat_key, run_id=run_id)
 
     def get(self, chat_key: str, run_id: str) -> ChatRun:
@@ -299,7 +282,6 @@ class ChatRunStore(ProjectStore):
     def begin_step(
         self, run: ChatRun, step_id: str, *, request_box_id: str, metadata: dict[str, Any], now: datetime
     ) -> None:
-        """Insert a step of a run, with the run's boxes."""
         self._run(
             "insert_chat_step",
             chat_key=run.chat_key,
@@ -336,7 +318,6 @@ class ChatRunStore(ProjectStore):
         )
 
     def close_steps(self, run: ChatRun, status: str, error: str | None, now: datetime) -> None:
-        """End the open steps of a run."""
         of_run = {"chat_key": run.chat_key, "run_id": run.run_id}
         self._run("close_chat_steps", **of_run, status=status, error=error, now=now)
 

@@ -37,7 +37,6 @@ class PurgeCounts(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Return the sum of all rows."""
         return sum(msgspec.structs.astuple(self))
 
 

@@ -131,9 +131,7 @@ class _Attempt(NamedTuple):
 
 
 class _BoxQueues:
-    """Queues of conversations, one for each box. A conversation that does not fit joins the queue of the next
-    version.
-    """
+    """Queues of conversations, one for each box. One that does not fit joins that of the next version."""
 
     def __init__(self, conversations: Iterable[ImportedConversation]) -> None:
         self._lines: dict[str, deque[_Attempt]] = {}

@@ -128,18 +128,14 @@ class CardUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """Describe where the turn sees the card."""
         where = f"in the {self.use} box {self.box_id}" if self.box_id else "the reported result of a call"
         state = "is active" if self.active else "waits to run"
         return f"{where} of turn {self.agent_turn_id} of agent {self.agent_id!r}, which {state}"
 
 
 class CardUseStore(ProjectStore):
-    """The use of one project's cards."""
-
     def check_change(self, card_ids: Sequence[str], change: Change, force: ForcedBy | None) -> None:
-        """Raise CardConflict if an unfinished turn sees one of these cards; with `force`, write the audit
-        instead.
+        """Raise CardConflict if an unfinished turn sees one of these cards; audit that if `force` is given.
 
         Call it after the change: until then a turn may have been dispatched.
         """

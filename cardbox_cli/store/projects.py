@@ -101,7 +101,6 @@ class ProjectsStore:
         return self.get(project_id)
 
     def find(self, project_id: str) -> Project | None:
-        """Return the project with this id, or None."""
         self.database.require(_TABLE)
         row = self.database.value("project_by_id", project_id=project_id)
         return decode_optional_row(Project, row)
@@ -147,7 +146,6 @@ class ProjectsStore:
         return read_pages(read, limit=limit)
 
     def further(self, last: Project) -> FurtherCount:
-        """Return how many projects `list` would yield after `last`. Counts up to 10,000."""
         found = self.database.value("count_further_projects", after=last.project_id, limit=MAX_COUNTED + 1)
         return FurtherCount.from_counts(found, found)
 

@@ -62,8 +62,6 @@ class AgentBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentStore(ProjectStore):
-    """The agents of one project."""
-
     def get(self, agent_id: str) -> Agent:
         """Return the agent with this id. Raises NotFound."""
         return self._require_item(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
@@ -77,7 +75,6 @@ class AgentStore(ProjectStore):
         return _TABLE in self.database.tables and self.find(agent_id) is None
 
     def find(self, agent_id: str) -> Agent | None:
-        """Return the agent with this id, or None."""
         return self._agent("agent_by_id", agent_id)
 
     def lock(self, agent_id: str, *, share: bool = False) -> Agent | None:
@@ -107,7 +104,6 @@ class AgentStore(ProjectStore):
         return read_pages(read, limit=limit)
 
     def further(self, where: AgentFilter, last: Agent) -> FurtherCount:
-        """Return how many agents `list` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_agents", **_query(where, last))
 
     def add(self, agent: Agent) -> Agent | None:

@@ -35,11 +35,9 @@ class ToolStore(ProjectStore):
     """The tools of one project. Names are exact."""
 
     def add(self, tool: Tool, *, actor: str, replace: bool = False) -> ToolRegistration:
-        """Register a tool. An equal one is unchanged; a different one with its name is replaced only with
-        `replace`.
+        """Register a tool. An equal one is unchanged; `replace` replaces a different one with its name.
 
-        Raises InvalidInput for a tool that providers would refuse, Conflict for a taken name; nothing is
-        written.
+        Raises InvalidInput for a tool that providers would refuse, Conflict for a taken name.
         """
         check_tool(tool)
         self.database.require(_TABLE)
@@ -79,7 +77,6 @@ class ToolStore(ProjectStore):
         return self._require_item(self.find(tool_name), "tool", tool_name, _NO_TOOL, names=_NAMES)
 
     def find(self, tool_name: str) -> Tool | None:
-        """Return the tool with this name, or None."""
         self.database.require(_TABLE)
         return self._one(Tool, "tool_by_name", tool_name=tool_name)
 

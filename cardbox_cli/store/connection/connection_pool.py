@@ -19,7 +19,6 @@ class ConnectionPool:
     """A pool of at most `most` connections to `target`, whose statements end after `longest`."""
 
     def __init__(self, target: Target, *, most: int, longest: timedelta, patience: float = 10) -> None:
-        """If all connections are in use, a borrower waits `patience` seconds."""
         self._target = target
         self._was_connected = False
         self._max_statement_time = longest
@@ -33,7 +32,7 @@ class ConnectionPool:
     def snapshot(self) -> Iterator[Database]:
         """Yield a connection within one snapshot of its database. Replaces a broken connection first.
 
-        Raises DatabaseUnavailable if it cannot connect, AllAtWork if all connections stay in use.
+        Raises DatabaseUnavailable if it cannot connect, ConnectionsBusy if all connections stay in use.
         """
         with self._borrowed() as database, self._snapshot_of(database):
             yield database
@@ -42,8 +41,7 @@ class ConnectionPool:
     def autocommit(self) -> Iterator[Database]:
         """Yield a connection for a single statement without a transaction; for more, open a snapshot.
 
-        Raises as `snapshot` does. Behind a pooler it is within a snapshot, because the session is not ours
-        there.
+        Raises as `snapshot` does. Behind a pooler, whose session is not ours, it is within a snapshot.
         """
         with self._borrowed() as database:
             if database.direct:
@@ -118,9 +116,7 @@ class CachedDatabase:
 
     @contextmanager
     def borrow(self, target: Target) -> Iterator[Database]:
-        """Yield the database of `target`, with its tables checked. While it is lent, other callers get a new
-        one.
-        """
+        """Yield the database of `target`, with its tables checked. Meanwhile, other callers get a new one."""
         libpq = _libpq_environment()
         database = self._take(target, libpq)
         try:
@@ -132,7 +128,6 @@ class CachedDatabase:
                 database.close()
 
     def close(self) -> None:
-        """Close the cached connection, if any."""
         cached, self._cached = self._cached, None
         if cached is not None:
             cached.close()

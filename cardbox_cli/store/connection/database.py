@@ -45,7 +45,6 @@ class BoundedInstants(TimestamptzLoader):
     """Loader of timestamptz. `infinity` and years that a datetime cannot have become EARLIEST or LATEST."""
 
     def load(self, data: Buffer) -> datetime:
-        """Return the instant, or the end of time that it is at or beyond."""
         try:
             return super().load(data)
         except psycopg.DataError:
@@ -85,8 +84,7 @@ class Database(AbstractContextManager["Database"]):
 
     @classmethod
     def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
-        """Connect to `url`, the database of the environment, or the embedded server, which is started if
-        necessary.
+        """Connect to `url`, the database of the environment, or the embedded server, which it may start.
 
         For long-running programs: uses prepared statements. Raises DatabaseUnavailable if it cannot be
         reached, SchemaMissing if it has no tables for cards.
@@ -149,16 +147,12 @@ class Database(AbstractContextManager["Database"]):
         return adopted
 
     def enable_prepared_statements(self) -> None:
-        """Prepare queries that are executed repeatedly, if `keeps_plans`.
-
-        For long-running callers: planning is most of the cost of a small claim.
-        """
+        """Prepare repeated queries, if `can_prepare`: planning is most of the cost of a small claim."""
         if self.can_prepare:
             self.run("keep_plans")
             self.connection.prepare_threshold = _PREPARE_THRESHOLD
 
     def close(self) -> None:
-        """Close the connection; harmless if it is closed."""
         self.connection.close()
 
     def __exit__(self, *_: object) -> None:
@@ -192,8 +186,7 @@ class Database(AbstractContextManager["Database"]):
     def limit_pauses(self, longest: timedelta) -> None:
         """Let the server end this connection if one of its transactions is idle for longer than `longest`.
 
-        A stopped or disconnected process then holds its locks no longer than that. Call it outside of
-        transactions.
+        A stopped or lost process then holds no locks longer than that. Call it outside of transactions.
         """
         if self.direct:
             self.run("limit_pause", pause=longest, once=False)
@@ -214,9 +207,7 @@ class Database(AbstractContextManager["Database"]):
             self._in_transaction, self._transaction_time = False, None
 
     def limit_statements(self, longest: timedelta, *, once: bool) -> None:
-        """Cancel every statement that takes longer: in this transaction (`once`), or on this connection from
-        now on.
-        """
+        """Cancel each longer statement: in this transaction (`once`), or on this connection from now on."""
         self.run("limit_statement", longest=longest, once=once)
 
     def is_connected(self) -> bool:
@@ -266,7 +257,6 @@ class Database(AbstractContextManager["Database"]):
                 yield
 
     def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Return all rows of the query `name`."""
         with driver_errors.translate_errors():
             return self._execute(name, parameters).fetchall()
 
@@ -282,7 +272,6 @@ class Database(AbstractContextManager["Database"]):
             yield from cursor.execute(*self._compile(name, parameters))
 
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
-        """Return the first row of the query `name`, or None."""
         with driver_errors.translate_errors():
             return self._execute(name, parameters).fetchone()
 
@@ -342,9 +331,7 @@ class Database(AbstractContextManager["Database"]):
         return psycopg.RawCursor(self.connection, row_factory=tuple_row)
 
     def now(self) -> datetime:
-        """Return the database's time, which is the time of all writes. It does not advance within a
-        transaction.
-        """
+        """Return the database's time, that of all writes. It does not advance within a transaction."""
         if self._transaction_time is not None:
             return self._transaction_time
         now: datetime = self.value("clock")
@@ -369,9 +356,7 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def is_autocommitting(self) -> bool:
-        """Return whether the next statement would be its own transaction, or fail because the connection is
-        lost.
-        """
+        """Return whether the next statement would be its own transaction, or fail on a lost connection."""
         in_none = (psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.UNKNOWN)
         return self.connection.autocommit and self.connection.info.transaction_status in in_none
 
@@ -400,10 +385,9 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def can_prepare(self) -> bool:
-        """Return whether plans may be cached. Behind a pooler they are another client's, and shards need the
-        project.
+        """Return whether plans may be cached: not behind a pooler, where they are another client's.
 
-        A plan that was forced to be generic crashed the coordinator of a cluster.
+        Shards need the project: a plan that was forced to be generic crashed the coordinator of a cluster.
         """
         return self.direct and not self.sharded
 
@@ -439,7 +423,6 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def keeps_box_info(self) -> bool:
-        """Return whether this database stores titles and provenance."""
         return "cbx.box_info" in self.tables
 
     @property

@@ -55,7 +55,7 @@ _Filter = TypeVar("_Filter", bound=DateFilter)
 
 
 class FurtherCount(msgspec.Struct, frozen=True):
-    """Number of items in a list after a position; a minimum unless `all_seen`."""
+    """Number of items that a list has after a given one, up to a limit; a minimum unless `all_seen`."""
 
     count: int
     all_seen: bool
@@ -121,15 +121,13 @@ class ProjectStore:
     def _require_item(
         self, item: _Item | None, what: str, name: str, hint: str, *, names: NameQuery | None = None
     ) -> _Item:
-        """Return `item`, or raise the NotFound of `_absent` for None."""
+        """Return `item`, or raise the error of `_not_found` for None."""
         if item is None:
             raise self._not_found(what, name, hint, names=names)
         return item
 
     def _not_found(self, what: str, name: str, hint: str, *, names: NameQuery | None = None) -> NotFound:
-        """Return NotFound for an unknown name, with a suggestion if people choose these names and our role
-        may read them.
-        """
+        """Return NotFound for an unknown name, with a suggestion if our role may read the `names`."""
         may_read = names is not None and names.table in self.database.tables
         known = self._column(names.query, name=name, limit=MAX_NAMES_COMPARED) if names and may_read else []
         return NotFound(
@@ -140,9 +138,7 @@ class ProjectStore:
 def page_parameters(
     where: msgspec.Struct, after: object, limit: int, *, key: str, time: str = "created_at"
 ) -> dict[str, Any]:
-    """Return the parameters of a list's next page: the filter, and the position after the item `after`, if
-    any.
-    """
+    """Return the parameters of a list's next page: its filter, and the position of the item `after`."""
     mark = _mark(where, after, key, time)
     at = None if mark is None else mark.at
     last = {"after_time": at and (format_infinity(at) or at), "after_id": None if mark is None else mark.id}
@@ -183,8 +179,7 @@ def like_escape(text: str) -> str:
 def short_id_pattern(database: "Database", wanted: str, index: str) -> str | None:
     """Return the LIKE pattern of short ids that begin with `wanted`; None if it cannot be one.
 
-    A complete short id is the end of an id. Without the `index`, the search reads all ids, which is
-    announced.
+    A complete short id is the end of an id. Without the `index`, announces that the search reads all ids.
     """
     if not MIN_SHORT <= len(wanted) < SHORT:
         return None

@@ -157,17 +157,14 @@ _Value = TypeVar("_Value")
 
 
 def decode_row(kind: type[_Value], row: str) -> _Value:
-    """Decode a row."""
     return _decoder(kind).decode(row)
 
 
 def decode_optional_row(kind: type[_Value], row: str | None) -> _Value | None:
-    """Decode a row; return None for None."""
     return None if row is None else decode_row(kind, row)
 
 
 def decode_rows(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
-    """Decode rows of one column."""
     decoder = _decoder(kind)
     return [decoder.decode(row) for (row,) in rows]
 
@@ -176,7 +173,6 @@ class ExactJson(Loader):
     """Loader of JSON columns: the driver's own one fails for very long integers and very deep nesting."""
 
     def load(self, data: Buffer) -> Any:
-        """Return the value, its numbers exact."""
         return exact_json.decode_stored(bytes(data))
 
 

@@ -31,8 +31,7 @@ def discard(_: str) -> None:
 class Target:
     """A database to connect to. `conninfo` is None for the embedded server of `home`.
 
-    `named_by` is the source of the choice, for `cbx db status` and error messages. For a replica,
-    `stands_for` is the database that it follows.
+    `named_by` is the source of the choice, for messages. A replica follows the database `stands_for`.
     """
 
     conninfo: str | None
@@ -43,7 +42,6 @@ class Target:
 
     @property
     def embedded(self) -> bool:
-        """Return whether this is the embedded server."""
         return self.conninfo is None
 
     @property
@@ -65,7 +63,6 @@ class Target:
         return f"{host}:{named.get('port') or 5432}/{named.get('dbname') or named.get('user')}"
 
     def server(self) -> "EmbeddedServer":
-        """Return the embedded server of this target's home."""
         from cardbox_cli.store.embedded import EmbeddedServer
 
         return EmbeddedServer(self.home, announce=self.announce)
@@ -137,8 +134,7 @@ def find_read_target(
     configured: tuple[str, str] | None = None,
     is_configured: bool = False,
 ) -> Target:
-    """Return where to read the data of `database`: `url`, the environment, `configured`, or `database`
-    itself.
+    """Return where to read the data of `database`: `url`, the environment, `configured`, or `database`.
 
     `configured` is an address and its source; `is_configured` means that the same file names the database. A
     replica follows one database: its setting is ignored if a stronger source names the database, or if the
@@ -167,9 +163,7 @@ def find_read_target(
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:
-    """Return where to LISTEN for the notifications of `target`: the target of CBX_LISTEN_URL, or `target`
-    itself.
-    """
+    """Return where to LISTEN for the notifications of `target`: at CBX_LISTEN_URL, or at `target` itself."""
     url = LISTEN_URL.text(environ)
     if not url:
         return target
@@ -219,7 +213,6 @@ def hide_password(conninfo: str) -> str:
 
 
 def has_password(conninfo: str) -> bool:
-    """Return whether `conninfo` contains a secret."""
     return any(secret in _parts(conninfo) for secret in _SECRETS)
 
 

@@ -33,9 +33,7 @@ class ServerAccount:
     def run(
         self, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run `command` to its end as this account. Captures its output as text, unless `options` change
-        that.
-        """
+        """Run `command` to its end as this account, and capture its output as text by default."""
         identity = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.lent else {}
         passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}

@@ -23,9 +23,7 @@ _TIMEOUT_SECONDS = 180.0
 
 
 def server_lock(path: Path, announce: Callable[[str], None]) -> AbstractContextManager[int]:
-    """Hold the lock file `path`. Announces once that it waits; raises DatabaseUnavailable after three
-    minutes.
-    """
+    """Hold the lock file `path`; announce a wait once. Raises DatabaseUnavailable after three minutes."""
     announced = False
 
     def waiting(seconds: float) -> None:

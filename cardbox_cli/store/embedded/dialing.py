@@ -78,9 +78,7 @@ def probe(location: Location, dbname: str = DATABASE) -> tuple[ServerState, str]
 
 
 def _state_of(exc: psycopg.OperationalError) -> ServerState:
-    """Return the state that a failed connection shows, by its text: libpq has no SQLSTATE before a session
-    exists.
-    """
+    """Return the state that a failed connection shows, by its text: it never has an SQLSTATE."""
     text = str(exc)
     if "FATAL:" not in text:
         return ServerState.NOBODY

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 class ServerStatus:
     """State of a server. `pid` and `server_version` are None if it does not run.
 
-    `account` is the account that root lends it, otherwise None. `log` is the newest log file, or their
-    folder.
+    `account` is the one that root lends it, otherwise None. `log` is the newest log file, or their folder.
     """
 
     running: bool
@@ -74,9 +73,7 @@ class EmbeddedServer:
         self._announce = announce
 
     def conninfo(self, dbname: str = DATABASE) -> str:
-        """Return a libpq keyword string for `dbname`; starts nothing. Only PGSERVICE and PGTZ can change its
-        meaning.
-        """
+        """Return a libpq keyword string, which only PGSERVICE and PGTZ can change; starts nothing."""
         return psycopg.conninfo.make_conninfo(**dialing.connection_parameters(self._location(), dbname))
 
     def url(self, dbname: str = DATABASE) -> str:

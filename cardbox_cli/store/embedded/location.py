@@ -43,12 +43,10 @@ class Location:
 
     @property
     def log(self) -> Path:
-        """Return the folder of the server's log files."""
         return self.data / "log"
 
 
 def record_file(home: Path) -> Path:
-    """Return the file of the record of `home`."""
     return home / "embedded.json"
 
 

@@ -40,12 +40,8 @@ class BatchFilter(DateFilter, frozen=True, kw_only=True):
 
 
 class BatchStore(ProjectStore):
-    """The batches of one project."""
-
     def require(self) -> None:
-        """Raise SchemaMissing if the tables of batches are missing, MissingRight if our role may not write
-        them.
-        """
+        """Raise SchemaMissing without the tables of batches, MissingRight if our role may not write them."""
         self._require(*BATCHES)
         if not self.database.keeps_batches:
             role = self.database.role
@@ -63,10 +59,9 @@ class BatchStore(ProjectStore):
         return made
 
     def lock_due(self, task: BatchTask) -> datetime | None:
-        """Lock the head of the task's agent, if any; return the time, or None if the task cannot be
-        dispatched.
+        """Lock the head of the task's agent, if any; return the time, or None if the task must wait.
 
-        It cannot if another transaction has locked the head, or if the task is not due.
+        It must wait if another transaction has locked the head, or if the task is not due.
         """
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         row = self._row("lock_batch_task", **key, agent_id=task.agent_id)
@@ -170,11 +165,9 @@ class BatchStore(ProjectStore):
         return self._require_item(batch, "batch", batch_id, "`cbx batch list` shows the newest")
 
     def find(self, batch_id: str) -> Batch | None:
-        """Return the batch with this id, or None."""
         return self._one(Batch, "batch", batch_id=batch_id)
 
     def lock(self, batch_id: str) -> Batch | None:
-        """Return the batch with this id, or None, locked until the end of the transaction."""
         return self._one(Batch, "lock_batch", batch_id=batch_id)
 
     def lock_by_turn(self, agent_turn_id: str) -> list[Batch]:
@@ -196,7 +189,6 @@ class BatchStore(ProjectStore):
         return dict(self._rows("count_batch_tasks", batch_id=batch_id))
 
     def counts_of(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
-        """Return `counts` of each of these batches."""
         found: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
         for batch_id, status, count in self._rows("count_tasks_of_batches", batch_ids=list(batch_ids)):
             found[batch_id][status] = count
@@ -216,9 +208,7 @@ class BatchStore(ProjectStore):
         return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
     def unreported(self, agent_turn_id: str | None) -> list[Batch]:
-        """Return the ended batches that still owe their parent's call a report: of this turn, or of any for
-        None.
-        """
+        """Return the ended batches that owe their parent's call a report: of this turn, or of any (None)."""
         return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
     def unrecorded_ends(self, batch_id: str | None) -> list[BatchTask]:
@@ -235,16 +225,12 @@ class BatchStore(ProjectStore):
         return read_pages(partial(self._page, self._resolve_dates(where or BatchFilter())), limit=limit)
 
     def further(self, where: BatchFilter, last: Batch) -> FurtherCount:
-        """Return how many batches `newest` would yield after `last`. Counts up to 10,000."""
         return self._further(
             "count_further_batches", **page_parameters(self._resolve_dates(where), last, 0, key="batch_id")
         )
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, a unique end or beginning of one, or the beginning of a short id.
-
-        A beginning may lack its `batch_`. Raises NotFound, or AmbiguousId with the candidates.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self.require()
         if self.find(wanted) is not None:
             return wanted

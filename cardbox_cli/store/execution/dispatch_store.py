@@ -74,10 +74,7 @@ class DispatchStore(ProjectStore):
         parent_turn_id: str | None,
         hold: bool,
     ) -> DispatchSituation | None:
-        """Return the facts that decide on a dispatch; None for an unknown agent.
-
-        Acquires its locks only with `hold`.
-        """
+        """Return the facts that decide on a dispatch, locked if `hold`; None for an unknown agent."""
         name = "dispatch_situation" if hold else "dispatch_outlook"
         context, output = canonical_box_id(context_box_id or ""), canonical_box_id(output_box_id or "")
         found = self._situation(
@@ -107,10 +104,7 @@ class DispatchStore(ProjectStore):
         return TurnWrite(*found)
 
     def promotion(self, agent_id: str) -> PromotionSituation | None:
-        """Return the facts that decide on the next turn of an agent, whose head is locked.
-
-        Returns None if the agent is not idle, or no turn is queued.
-        """
+        """Return the facts that decide on the next turn of a locked agent; None if it is busy or has none."""
         keeps = self.database.keeps_turns
         name = "promotion_situation" if keeps else "promotion_situation_without_records"
         return self._situation(PromotionSituation, name, agent_id=agent_id)

@@ -16,8 +16,6 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class HeadStore(ProjectStore):
-    """The heads of one project."""
-
     def ensure(self, agent_id: str) -> bool:
         """Create an idle head for an agent without one; return False if it has one."""
         return self._run("ensure_head", agent_id=agent_id) > 0
@@ -27,7 +25,6 @@ class HeadStore(ProjectStore):
         return self._run("free_turnless_head", agent_id=agent_id) > 0
 
     def highest_epoch(self, agent_id: str) -> int:
-        """Return the highest recorded epoch of the agent."""
         return int(self._value("highest_epoch", agent_id=agent_id))
 
     def set_epoch(self, agent_id: str, turn_epoch: int, profile_box_id: str | None) -> None:
@@ -35,11 +32,9 @@ class HeadStore(ProjectStore):
         self._run("set_epoch", agent_id=agent_id, turn_epoch=turn_epoch, profile_box_id=profile_box_id)
 
     def get(self, agent_id: str) -> Head | None:
-        """Return the head of this agent, or None."""
         return self._one(Head, "head", agent_id=agent_id)
 
     def lock(self, agent_id: str) -> Head | None:
-        """Return the head of this agent, or None, locked until the end of the transaction."""
         return self._one(Head, "lock_head", agent_id=agent_id)
 
     def try_lock(self, agent_id: str) -> Head | None:
@@ -47,9 +42,7 @@ class HeadStore(ProjectStore):
         return self._one(Head, "try_lock_head", agent_id=agent_id)
 
     def hold(self, fence: Fence) -> Head:
-        """Lock the head for a write of this turn. Raises StaleEpoch, with the reason, if it is at another
-        turn or epoch.
-        """
+        """Lock the head for a write of this turn. Raises StaleEpoch if it is at another turn or epoch."""
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
             raise self.stale_error(fence, head)

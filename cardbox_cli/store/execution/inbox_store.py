@@ -97,8 +97,6 @@ class UnfinishedRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxStore(ProjectStore):
-    """The inbox rows of one project's agents, and their leases."""
-
     def insert(self, row: NewRow) -> InboxRow | None:
         """Insert a row; return None if its id, or its type and correlation id, are taken."""
         values = msgspec.structs.asdict(row)
@@ -171,11 +169,9 @@ class InboxStore(ProjectStore):
         )
 
     def lock(self, inbox_id: str) -> InboxRow | None:
-        """Return the row with this id, or None, locked until the end of the transaction."""
         return self._one(InboxRow, "lock_inbox_row", inbox_id=inbox_id)
 
     def find_by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
-        """Return the row with this type and correlation id, or None."""
         asked = {"message_type": message_type, "correlation_id": correlation_id}
         return self._one(InboxRow, "inbox_by_correlation", **asked)
 
@@ -196,7 +192,6 @@ class InboxStore(ProjectStore):
         return int(self.database.value("queue_position", **msgspec.structs.asdict(row)))
 
     def count_queued(self, agent_id: str) -> int:
-        """Return how many turns are queued for an agent."""
         return int(self._value("count_queued", agent_id=agent_id))
 
     def move(
@@ -298,15 +293,12 @@ class InboxStore(ProjectStore):
         return UnfinishedRows(rows=rows, headless=headless or [])
 
     def lease(self, inbox_id: str) -> Lease | None:
-        """Return the lease of this row, or None."""
         return self._one(Lease, "lease", inbox_id=inbox_id)
 
     def lock_lease(self, inbox_id: str) -> Lease | None:
-        """Return the lease of this row, or None, locked until the end of the transaction."""
         return self._one(Lease, "lock_lease", inbox_id=inbox_id)
 
     def leases_of_turn(self, agent_id: str, agent_turn_id: str) -> list[Lease]:
-        """Return the leases of a turn's rows."""
         return self._all(Lease, "leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
 
     def set_turn_epoch(self, inbox_id: str, turn_epoch: int) -> InboxRow:
@@ -322,9 +314,7 @@ class InboxStore(ProjectStore):
         self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
-        """Extend the leases of this owner, after `hold_agents`; return the epochs of those it still has, by
-        row.
-        """
+        """Extend this owner's leases, after `hold_agents`; return the epochs of the remaining ones, by row."""
         return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:

@@ -41,9 +41,7 @@ class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportWrite(msgspec.Struct, frozen=True):
-    """Outcome of a report: whether its cards are `stored`, whether its row is `written`, and the stored card
-    ids.
-    """
+    """Outcome of a report: if its cards are `stored`, if its row is `written`, and the stored card ids."""
 
     stored: bool
     written: bool
@@ -58,8 +56,6 @@ class AppliedReport(msgspec.Struct, frozen=True):
 
 
 class ReportStore(ProjectStore):
-    """The reports to one project's turns."""
-
     def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
         """Return the facts that decide on a report to this call; None if the turn never waited for it."""
         row = self._row("report_situation", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)

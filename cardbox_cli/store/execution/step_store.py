@@ -70,8 +70,6 @@ class HeldOutput(msgspec.Struct, frozen=True):
 
 
 class StepStore(ProjectStore):
-    """The steps of one project's active turns."""
-
     def enter(self, fence: Fence, entering: TurnStart) -> bool:
         """Let the claimed turn at `fence` run; return False if it is no longer there."""
         found = self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering))
@@ -96,11 +94,7 @@ class StepStore(ProjectStore):
         return StepWrite(*row)
 
     def hold(self, fence: Fence, output_start: int) -> HeldOutput | None:
-        """Lock the output of the turn at `fence`; return its positions from `output_start` on, or None if it
-        is outdated.
-
-        The locks last until the end of the caller's transaction.
-        """
+        """Lock the output of the turn at `fence`; return its own positions, or None for an outdated fence."""
         rows = self._rows("hold_output", **msgspec.structs.asdict(fence), output_start=output_start)
         if not rows:
             return None

@@ -25,8 +25,6 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 
 
 class TurnStore(ProjectStore):
-    """The turns of one project."""
-
     def begin_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None, report_to: dict[str, str] | None
     ) -> None:
@@ -50,7 +48,6 @@ class TurnStore(ProjectStore):
         return record
 
     def record(self, agent_turn_id: str) -> TurnRecord | None:
-        """Return the record of a turn; None if cbx has none."""
         if not self.database.keeps_turns:
             return None
         return self._one(TurnRecord, "turn_record", agent_turn_id=agent_turn_id)
@@ -109,7 +106,6 @@ class TurnStore(ProjectStore):
         error: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Write the next state of a step."""
         self._run(
             "move_step",
             agent_id=agent_id,
@@ -121,7 +117,6 @@ class TurnStore(ProjectStore):
         )
 
     def close_steps(self, agent_turn_id: str, status: str, error: str | None) -> None:
-        """End the open steps of a turn."""
         self._run("close_steps", agent_turn_id=agent_turn_id, status=status, error=error)
 
     def steps(self, agent_turn_id: str) -> list[Step]:
@@ -215,7 +210,6 @@ class LogStore(ProjectStore):
         self._run("trim_logs", agent_turn_id=log.agent_turn_id, limit=TURN_LOGS.value << 20)
 
     def require(self) -> None:
-        """Raise SchemaMissing if the database has no table of logs."""
         self._require(_TABLE)
 
     def list_by_turn(self, agent_turn_id: str, *, step_id: str | None = None) -> list[CommandLog]:

@@ -22,8 +22,7 @@ MOMENT, _POLL_INTERVAL = 0.05, 1.0
 class SchemaConnection(Protocol):
     """The part of a `Database` that makes and changes tables.
 
-    `Database` imports this package, which makes the tables of the embedded server. This protocol replaces the
-    import back.
+    It replaces an import of `Database`, which imports this package to make the embedded server's tables.
     """
 
     @property

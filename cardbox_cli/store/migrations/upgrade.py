@@ -132,8 +132,7 @@ def _todo(
 ) -> list[str]:
     """Return the statements of a file that this database needs.
 
-    `makers` has an entry for each table that exists, True if cbx made it. The tables that this step makes are
-    added to it.
+    `makers` has an entry for each existing table, True if cbx made it. Tables that this step makes join it.
     """
     todo = []
     for part in migration.parts:

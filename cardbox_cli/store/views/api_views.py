@@ -13,12 +13,8 @@ _LISTS = msgspec.json.Decoder(list[list[str]])
 
 
 class ApiViews(ProjectStore):
-    """The boxes and cards of one project."""
-
     def boxes(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """Return the lists of card ids, as JSON, of those of these ids that are boxes, in the order of
-        `box_ids`.
-        """
+        """Return the id lists of those of these ids that are boxes, as JSON, in the order of `box_ids`."""
         canonical = _canonical(box_ids)
         if not canonical:
             return {}
@@ -63,7 +59,6 @@ def _array(ids: Iterable[str]) -> str | list[str]:
 
 
 def _contain_only_strings(lists: Iterable[str]) -> bool:
-    """Return whether the JSON lists contain only strings."""
     try:
         _LISTS.decode(f"[{','.join(lists)}]")
     except (msgspec.DecodeError, UnicodeError):
@@ -72,7 +67,5 @@ def _contain_only_strings(lists: Iterable[str]) -> bool:
 
 
 def _convert_to_strings(ids: str) -> str:
-    """Return a JSON list of ids with non-strings, which other programs may write, replaced by their JSON
-    text.
-    """
+    """Return a JSON list of ids in which non-strings, which other programs may write, are strings."""
     return msgspec.json.encode(decode_ids(ids)).decode()

@@ -79,8 +79,6 @@ class BatchMembership(msgspec.Struct, frozen=True):
 
 
 class BatchViews(ProjectStore):
-    """The batches of one project."""
-
     @property
     def _own(self) -> BatchStore | None:
         kept = self.database.tables.issuperset(BATCHES)

@@ -62,8 +62,7 @@ class DiagnosisStore(ProjectStore):
         return found | dict(self._own("cbx.turns", "why_places_recorded", turns=list(turns)))
 
     def agent(self, agent_id: str) -> tuple[bool, str | None]:
-        """Return whether the agent is known, and its active turn, otherwise its next one, otherwise its last
-        one.
+        """Return whether the agent is known, and its active turn, otherwise its next, otherwise its last.
 
         The turn is "" if the agent is not idle but its head has no turn.
         """
@@ -72,16 +71,14 @@ class DiagnosisStore(ProjectStore):
         return known, None if row is None else row[0]
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id of a turn, or a unique beginning or end of one. Raises NotFound,
-        AmbiguousId.
-        """
+        """Return the full id for the id of a turn, or a unique part of one. Raises NotFound, AmbiguousId."""
         return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
     def suspects(self, patience: timedelta) -> list[facts.TurnPlace]:
         """Return every turn that may have a problem; none that waits behind an active one, or is done.
 
         An agent that is busy without a turn is a place without a turn. Reads partial indexes of open rows.
-        For lost turns, it examines up to `LOOKED_AT` of each type, the newest dead rows and dispatches, and
+        For lost turns, it examines up to `MAX_ROWS` of each type, the newest dead rows and dispatches, and
         among the newest rows those with an unknown status.
         """
         found = dict[facts.TurnPlace, None]()
@@ -244,9 +241,7 @@ class DiagnosisStore(ProjectStore):
         return found
 
     def waits_for(self, turns: Collection[str]) -> list[facts.TurnPlace]:
-        """Return the turns that these wait for: to answer their calls, or because their agents are busy with
-        them.
-        """
+        """Return the turns that these wait for: to answer their calls, or to leave their agents."""
         places = [facts.TurnPlace(*row) for row in self._rows("why_waits_for", turns=list(turns))]
         theirs = self._foreign_children(turns)
         return places + [facts.TurnPlace(child.agent_turn_id, child.agent_id) for child in theirs]
@@ -280,9 +275,7 @@ class DiagnosisStore(ProjectStore):
         return [facts.ChildTurn(turn, agent, source, call, True) for turn, agent, source, call in rows]
 
     def batches(self, turns: Collection[str]) -> list[facts.BatchFacts]:
-        """Return the batches that turns created, including another system's, without the ends of their
-        children.
-        """
+        """Return the batches of turns, also another system's, without the ends of their children."""
         own, foreign = BATCHES[0], FOREIGN_BATCHES[0]
         mine = decode_rows(Batch, self._batch_rows("why_batches", turns=list(turns)))
         theirs = decode_rows(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
@@ -339,9 +332,7 @@ class DiagnosisStore(ProjectStore):
         return [facts.HeldLock(*row) for row in found]
 
     def table_locks(self) -> list[facts.HeldLock]:
-        """Return the sessions that block writes to a table that turns need, or wait to do so. Never waits for
-        a lock.
-        """
+        """Return the sessions that block writes to a table of turns, or wait to do so. Never waits."""
         tables = [*EXECUTION, *ESSENTIAL, *OWN_EXECUTION]
         return [facts.HeldLock(*row) for row in self._rows("why_table_locks", tables=tables)]
 

@@ -27,22 +27,16 @@ class InboxFilter(PageFilter, frozen=True, kw_only=True):
 
 
 class InboxViews(ProjectStore):
-    """The inbox rows of one project's agents."""
-
     def newest(self, where: InboxFilter | None = None, *, limit: int | None = None) -> Iterator[InboxRow]:
         """Yield the rows that match `where`, newest first, reading page by page."""
         self._require("state.agent_inbox")
         return read_pages(partial(self._page, where or InboxFilter()), limit=limit)
 
     def further(self, where: InboxFilter, last: InboxRow) -> FurtherCount:
-        """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
         return self._further("count_further_inbox", **page_parameters(where, last, 0, key="inbox_id"))
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, or for a unique end or beginning of one.
-
-        A beginning may lack its `inbox_` or `turn_`. Raises NotFound, or AmbiguousId with the candidates.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self._require("state.agent_inbox")
         if self._value("inbox_id_exists", wanted=wanted):
             return wanted

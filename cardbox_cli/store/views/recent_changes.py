@@ -44,10 +44,7 @@ class ProjectState(msgspec.Struct, frozen=True):
 
 
 class ChangeViews(ProjectStore):
-    """Polls of one project."""
-
     def poll(self) -> ProjectState:
-        """Return the current state."""
         return ProjectState(
             heads={each.agent_id: each for each in self._heads()},
             batches={each.batch_id: each for each in self._batches()},

@@ -56,8 +56,6 @@ class StoredContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextStore(ProjectStore):
-    """The contents of the requests of one project's turns."""
-
     def read(
         self,
         agent_turn_id: str,

@@ -133,8 +133,7 @@ class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     """All rows of one turn, in one snapshot; empty for tables that the database lacks.
 
-    An ended turn has the cards of its context box that require `result_fields`, and its deliverable, if
-    visible.
+    An ended turn has the cards of its context box that require `result_fields`, and a visible deliverable.
     """
 
     turn: TurnRow
@@ -153,8 +152,6 @@ class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnViews(ProjectStore):
-    """The turns of one project."""
-
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
         """Yield the turns that match `where`, newest first, reading page by page."""
         self._require(*_TABLES)
@@ -167,7 +164,6 @@ class TurnViews(ProjectStore):
         return islice(_deduplicate(turn for turn in every if where.status in (None, turn.status)), limit)
 
     def further(self, where: TurnFilter, last: TurnRow) -> FurtherCount:
-        """Return how many turns `newest` would yield after `last`. Counts up to 10,000."""
         where = self._resolve_dates(where)
         if where.trace_id is not None:
             return FurtherCount(
@@ -203,8 +199,8 @@ class TurnViews(ProjectStore):
     def family(self, turn: TurnRow) -> list[TurnRow]:
         """Return the turns of its trace, and their ancestors and descendants, oldest first.
 
-        Each has its parent, from whichever row has it, because other programs begin a trace for each child.
-        Stops at `FAMILY` turns.
+        Each has its parent, from any row, because other programs begin a trace for each child. Stops at
+        `MAX_FAMILY` turns.
         """
         known: dict[str, TurnRow] = {}
         links: list[tuple[str, str]] = []
@@ -264,10 +260,7 @@ class TurnViews(ProjectStore):
         return fields, next(iter(found), None)
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, a unique end or beginning of one, or the beginning of a short id.
-
-        A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self._require(*_TABLES)
         whole = self._value("whole_turn_id", wanted=wanted)
         return (
@@ -293,9 +286,7 @@ class TurnViews(ProjectStore):
         return kept or self._column("find_turn_ids", **patterns)
 
     def _turns_of_trace(self, where: TurnFilter) -> Iterator[TurnRow]:
-        """Return the turns of the trace that match `where`, with its times as instants, newest first. A trace
-        is short.
-        """
+        """Return the turns of a trace, which is short, that match `where`, newest first."""
         turns = sorted(self.list_by_trace(where.trace_id or ""), key=_creation_order, reverse=True)
         return (turn for turn in turns if _matches(where, turn))
 
