@@ -31,6 +31,7 @@ from cardbox_cli.model.execution.turns import Fence, Head
 from cardbox_cli.model.ids import canonical_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import (
+    NO_BOX,
     DateFilter,
     FurtherCount,
     ProjectStore,
@@ -233,9 +234,7 @@ class BoxStore(ProjectStore):
         return read_pages(partial(self._page, self._resolve_dates(where or BoxFilter())), limit=limit)
 
     def count_further(self, where: BoxFilter, last: Box) -> FurtherCount:
-        return self._further(
-            "count_further_boxes", **page_parameters(self._resolve_dates(where), last, 0, **_BY_CHANGE)
-        )
+        return self._further("count_further_boxes", where, last, **_BY_CHANGE)
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one.
@@ -245,15 +244,14 @@ class BoxStore(ProjectStore):
         whole = canonical_box_id(wanted)
         if whole is not None:
             return whole
-        piece = wanted.lower().replace("-", "")
-        first, last = _ids_beginning_with(piece)
-        reversed_pattern = f"{like_escape(piece[::-1])}%"
+        part = wanted.lower().replace("-", "")
+        is_hex = _HEX_PART.fullmatch(part) is not None
         found = self._column(
             "find_box_ids",
-            first=first,
-            last=last,
-            reversed_pattern=reversed_pattern,
-            shown=short_id_pattern(self.database, piece, "public.idx_boxes_shown"),
+            first=part.ljust(32, "0") if is_hex else None,
+            last=part.ljust(32, "f") if is_hex else None,
+            reversed_pattern=f"{like_escape(part[::-1])}%",
+            shown=short_id_pattern(self.database, part, "public.idx_boxes_shown"),
         )
         return require_single("box", wanted, found, self.project_id)
 
@@ -481,21 +479,13 @@ class BoxStore(ProjectStore):
             )
 
 
-_HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")
+_HEX_PART = re.compile(r"[0-9a-f]{1,32}")
 _ALL_POSITIONS: dict[str, int | None] = {"first": None, "last": None}
-_NIL = "00000000-0000-0000-0000-000000000000"
 
 
 def uuid_or_nil(box_id: str) -> str:
     """Return `box_id` for a query; for a string that is not a UUID, an id that no box has."""
-    return canonical_box_id(box_id) or _NIL
-
-
-def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
-    """Return the first and the last UUID that begin with `piece`, or Nones if there cannot be one."""
-    if not _HEX_PIECE.fullmatch(piece):
-        return None, None
-    return piece.ljust(32, "0"), piece.ljust(32, "f")
+    return canonical_box_id(box_id) or NO_BOX
 
 
 def _positions(window: range | None) -> dict[str, int | None]:

@@ -286,7 +286,7 @@ class CardStore(ProjectStore):
             return FurtherCount(0, False)
         row = self._row("count_further_cards", **_query(self._resolve_dates(where), last, limit + 1))
         assert row is not None
-        return FurtherCount.from_counts(row[0], row[1], limit=limit)
+        return FurtherCount.cap(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""

@@ -18,7 +18,7 @@ from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.tables import CHATS
 
-_BOX_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
+_TURN_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 _AGENTS = frozenset({"state.agent_state_pointers", "resource.project_agents"})
 # Inbox rows searched for turns that have ended.
 _MAX_INBOX_ROWS = 10_000
@@ -30,19 +30,17 @@ class BoxUseStore(ProjectStore):
     def refuse_change(self, box_ids: Sequence[str]) -> None:
         """Raise BoxConflict if an unfinished turn reads one of these boxes, or an active one writes it."""
         for box_id, use, turn_id, agent_id, active in self._turns(box_ids):
-            if use in ("context", "profile"):
-                raise _in_use_error(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
-            if use == "output" and active:
-                raise _in_use_error(box_id, f"the output box of turn {turn_id}", agent_id, active=True)
+            if use in ("context", "profile") or (use == "output" and active):
+                raise _box_in_use_error(box_id, use, turn_id, agent_id, active=active)
         for box_id in box_ids:
             self._refuse_chat(box_id)
 
     def refuse_delete(self, box_id: str) -> None:
         """Raise BoxConflict if an unfinished turn or an agent refers to the box."""
         for _, use, turn_id, agent_id, active in self._turns([box_id]):
-            raise _in_use_error(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
+            raise _box_in_use_error(box_id, use, turn_id, agent_id, active=active)
         self._refuse_chat(box_id)
-        if not self.database.tables.issuperset(_BOX_TABLES | _AGENTS):
+        if not self.database.tables.issuperset(_TURN_TABLES | _AGENTS):
             return
         row = self._row("agents_using_box", box_id=box_id)
         if row is not None:
@@ -77,34 +75,32 @@ class BoxUseStore(ProjectStore):
 
         Includes all unfinished turns, and ended ones among the last 10,000 inbox rows.
         """
-        if not box_ids or not self.database.tables.issuperset(_BOX_TABLES):
+        if not box_ids or not self.database.tables.issuperset(_TURN_TABLES):
             return {}
-        found: dict[str, list[BoxTurn]] = {}
+        turns: dict[str, list[BoxTurn]] = {}
         rows = self._rows("turns_of_boxes", box_ids=list(box_ids), latest=_MAX_INBOX_ROWS)
         for box_id, use, turn_id, agent_id in rows:
-            found.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
-        return found
+            turns.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
+        return turns
 
     def active_turns(self, box_ids: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return the active turns that refer to one of the boxes, each as use, turn and agent."""
         return [(use, turn, agent) for _, use, turn, agent, active in self._turns(box_ids) if active]
 
     def _turns(self, box_ids: Sequence[str]) -> list[tuple[Any, ...]]:
-        if not box_ids or not self.database.tables.issuperset(_BOX_TABLES):
+        if not box_ids or not self.database.tables.issuperset(_TURN_TABLES):
             return []
         return self._rows("turns_using_boxes", box_ids=list(box_ids))
 
 
-def _in_use_error(box_id: str, what: str, agent_id: str, *, active: bool) -> BoxConflict:
+def _box_in_use_error(box_id: str, use: str, turn_id: str, agent_id: str, *, active: bool) -> BoxConflict:
     state = "is active" if active else "waits to run"
     return BoxConflict(
-        f"box {box_id} is {what} of agent {agent_id!r}, which {state}",
+        f"box {box_id} is the {use} box of turn {turn_id} of agent {agent_id!r}, which {state}",
         hint=f"wait for the turn to end, or change a copy: `cbx box fork {box_id}`",
         details={"box_id": box_id, "agent_id": agent_id},
     )
 
-
-_CARD_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 
 Change = Literal["delete", "repair"]
 
@@ -147,7 +143,7 @@ class CardUseStore(ProjectStore):
 
     def uses(self, card_ids: Sequence[str]) -> list[CardUse]:
         """Return the unfinished turns that see these cards, active ones first."""
-        if not card_ids or not self.database.tables.issuperset(_CARD_TABLES):
+        if not card_ids or not self.database.tables.issuperset(_TURN_TABLES):
             return []
         rows = self._rows("turns_seeing_cards", card_ids=list(card_ids))
         names = CardUse.__struct_fields__

@@ -122,18 +122,10 @@ class ProjectsStore:
             before = self.settings(project_id)
             after = msgspec.structs.replace(before, **changes)
             if after != before:
-                self._save(project_id, after)
+                layers = jsonb(after.reproducible_layers)
+                values = {**msgspec.structs.asdict(after), "reproducible_layers": layers}
+                self.database.run("save_project_settings", project_id=project_id, **values)
         return after != before
-
-    def _save(self, project_id: str, settings: ProjectSettings) -> None:
-        self.database.run(
-            "save_project_settings",
-            project_id=project_id,
-            enable_share_context=settings.enable_share_context,
-            reproducible_layers=jsonb(settings.reproducible_layers),
-            allow_incomplete_context=settings.allow_incomplete_context,
-            knowledge_scope=settings.knowledge_scope,
-        )
 
     def list(self, *, limit: int | None = None) -> Iterator[Project]:
         """Yield the projects by id, reading page by page."""
@@ -146,12 +138,9 @@ class ProjectsStore:
         return read_pages(read, limit=limit)
 
     def further(self, last: Project) -> FurtherCount:
-        found = self.database.value("count_further_projects", after=last.project_id, limit=MAX_COUNTED + 1)
-        return FurtherCount.from_counts(found, found)
+        count = self.database.value("count_further_projects", after=last.project_id, limit=MAX_COUNTED + 1)
+        return FurtherCount.cap(count, count)
 
 
 def _no_project(project_id: str) -> NoReturn:
-    raise NotFound(
-        f"no project {project_id!r}",
-        hint="`cbx project list` shows the projects",
-    )
+    raise NotFound(f"no project {project_id!r}", hint="`cbx project list` shows the projects")

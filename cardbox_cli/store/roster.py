@@ -13,7 +13,13 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import FurtherCount, NameQuery, ProjectStore, read_pages
+from cardbox_cli.store.connection.project_store import (
+    MAX_COUNTED,
+    FurtherCount,
+    NameQuery,
+    ProjectStore,
+    read_pages,
+)
 from cardbox_cli.store.connection.queries import decode_row
 
 _TABLE = "resource.project_agents"
@@ -77,11 +83,9 @@ class AgentStore(ProjectStore):
     def find(self, agent_id: str) -> Agent | None:
         return self._agent("agent_by_id", agent_id)
 
-    def lock(self, agent_id: str, *, share: bool = False) -> Agent | None:
-        """Return the agent, or None, locked until the end of the transaction: to change it, or (`share`)
-        against changes.
-        """
-        return self._agent("share_agent" if share else "lock_agent", agent_id)
+    def lock(self, agent_id: str) -> Agent | None:
+        """Return the agent, or None, locked until the end of the transaction."""
+        return self._agent("lock_agent", agent_id)
 
     def entry(self, agent_id: str) -> RosterEntry:
         """Return the agent with this id and its head. Raises NotFound."""
@@ -104,7 +108,8 @@ class AgentStore(ProjectStore):
         return read_pages(read, limit=limit)
 
     def further(self, where: AgentFilter, last: Agent) -> FurtherCount:
-        return self._further("count_further_agents", **_query(where, last))
+        count = self._value("count_further_agents", **_query(where, last), limit=MAX_COUNTED + 1)
+        return FurtherCount.cap(count, count)
 
     def add(self, agent: Agent) -> Agent | None:
         """Insert a new, active agent; return the stored one, or None if its id is taken.

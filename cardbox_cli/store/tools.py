@@ -54,7 +54,9 @@ class ToolStore(ProjectStore):
             return self._replace(stored, tool, replace=replace)
 
     def _replace(self, stored: Tool, tool: Tool, *, replace: bool) -> ToolRegistration:
-        changed = _preserve_foreign_options(tool, stored)
+        foreign = {name: value for name, value in stored.options.items() if name not in _OWN_OPTIONS}
+        subject = tool.target_subject or stored.target_subject
+        changed = msgspec.structs.replace(tool, target_subject=subject, options={**foreign, **tool.options})
         if changed == stored:
             return ToolRegistration(stored, "unchanged")
         if not replace:
@@ -82,7 +84,7 @@ class ToolStore(ProjectStore):
 
     def all(self) -> list[Tool]:
         """Return all tools of the project by name."""
-        return self._list(None)
+        return self._select(None)
 
     def names(self) -> set[str]:
         """Return the names of all tools of the project; empty if the database has no table for tools."""
@@ -90,17 +92,11 @@ class ToolStore(ProjectStore):
 
     def get_many(self, tool_names: Iterable[str]) -> list[Tool]:
         """Return the tools with these names that exist, by name."""
-        return self._list(list(tool_names))
+        return self._select(list(tool_names))
 
-    def _list(self, names: list[str] | None) -> list[Tool]:
+    def _select(self, names: list[str] | None) -> list[Tool]:
         self.database.require(_TABLE)
         return self._all(Tool, "list_tools", names=names)
-
-
-def _preserve_foreign_options(tool: Tool, stored: Tool) -> Tool:
-    theirs = {name: value for name, value in stored.options.items() if name not in _OWN_OPTIONS}
-    subject = tool.target_subject or stored.target_subject
-    return msgspec.structs.replace(tool, target_subject=subject, options={**theirs, **tool.options})
 
 
 def _columns(tool: Tool) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def test_a_trigger_that_names_no_schema_is_told_with_what_mends_it(target: Targe
 
 def test_it_costs_no_statement_of_its_own(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
-    monkeypatch.setattr("cardbox_cli.store.connection.database.passing", ran.append)
+    monkeypatch.setattr("cardbox_cli.store.connection.database.fault_point", ran.append)
     with Database.open_target(target) as database:
         assert database.connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
     assert ran == ["existing_tables", "schema_version"]

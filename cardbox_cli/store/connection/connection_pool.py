@@ -14,15 +14,17 @@ from cardbox_cli.errors import CbxError, ConnectionsBusy
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
+# The time that a borrower waits if all connections are in use.
+_TIMEOUT_SECONDS = 10
+
 
 class ConnectionPool:
     """A pool of at most `most` connections to `target`, whose statements end after `longest`."""
 
-    def __init__(self, target: Target, *, most: int, longest: timedelta, patience: float = 10) -> None:
+    def __init__(self, target: Target, *, most: int, longest: timedelta) -> None:
         self._target = target
         self._was_connected = False
         self._max_statement_time = longest
-        self._timeout_seconds = patience
         self._slots = BoundedSemaphore(most)
         self._lock = Lock()
         self._idle: list[Database] = []
@@ -59,7 +61,7 @@ class ConnectionPool:
 
     @contextmanager
     def _borrowed(self) -> Iterator[Database]:
-        if not self._slots.acquire(timeout=self._timeout_seconds):
+        if not self._slots.acquire(timeout=_TIMEOUT_SECONDS):
             raise ConnectionsBusy("all database connections of the server are in use", hint="try again later")
         try:
             database = self._borrow()
@@ -157,6 +159,6 @@ def _libpq_environment() -> tuple[object, ...]:
 def _state(path: str) -> tuple[int, ...] | None:
     """Return values that change with a file; None if there is no file."""
     with suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        status = os.stat(path)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
     return None

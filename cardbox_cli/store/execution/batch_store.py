@@ -6,7 +6,6 @@ batch, tasks, the call of the parent. A holder of a batch or a task locks no hea
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,17 +13,12 @@ import msgspec
 from cardbox_cli.errors import MissingRight
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.execution.turns import Fence
-from cardbox_cli.model.ids import MIN_SHORT
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import (
     DateFilter,
     FurtherCount,
     ProjectStore,
-    like_escape,
-    page_parameters,
-    read_pages,
     require_single,
-    short_id_pattern,
 )
 from cardbox_cli.store.connection.tables import BATCHES, write_grant
 
@@ -82,16 +76,9 @@ class BatchStore(ProjectStore):
         now: datetime,
     ) -> bool:
         """Record the turn that was dispatched for the task; return False if it is no longer pending."""
-        row = self._value(
-            "dispatch_batch_task",
-            batch_id=task.batch_id,
-            task_index=task.task_index,
-            agent_turn_id=agent_turn_id,
-            context_box_id=context_box_id,
-            output_box_id=output_box_id,
-            now=now,
-        )
-        return row is not None
+        key = {"batch_id": task.batch_id, "task_index": task.task_index, "agent_turn_id": agent_turn_id}
+        boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
+        return self._value("dispatch_batch_task", **key, **boxes, now=now) is not None
 
     def postpone(self, task: BatchTask, next_try_at: datetime, *, error_code: str, error: str) -> None:
         """Record that the dispatch of the task was refused, and when it is due again."""
@@ -101,8 +88,7 @@ class BatchStore(ProjectStore):
     def fail(self, task: BatchTask, *, error_code: str, error: str) -> None:
         """Record that the task failed without a turn. The caller has locked the batch."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
-        given = {"error_code": error_code, "error": error}
-        self._run("fail_batch_task", **key, **given, now=self.database.now())
+        self._run("fail_batch_task", **key, error_code=error_code, error=error, now=self.database.now())
 
     # --- ending
 
@@ -120,15 +106,9 @@ class BatchStore(ProjectStore):
         error: str | None,
     ) -> None:
         """Record the end of a child, whose batch is locked. After the batch's end it stays canceled."""
-        self._run(
-            "end_batch_task",
-            agent_turn_id=agent_turn_id,
-            status=status,
-            deliverable_card_id=deliverable_card_id,
-            error_code=error_code,
-            error=error,
-            now=self.database.now(),
-        )
+        end = {"deliverable_card_id": deliverable_card_id, "error_code": error_code, "error": error}
+        now = self.database.now()
+        self._run("end_batch_task", agent_turn_id=agent_turn_id, status=status, **end, now=now)
 
     def end(
         self,
@@ -141,9 +121,9 @@ class BatchStore(ProjectStore):
         open_error: str,
     ) -> Batch | None:
         """End the batch, and cancel its open tasks with `open_code`; return None if it has ended already."""
-        given = {"status": status, "error_code": error_code, "error": error}
+        end = {"batch_id": batch_id, "status": status, "error_code": error_code, "error": error}
         cause = {"open_code": open_code, "open_error": open_error}
-        return self._one(Batch, "end_batch", batch_id=batch_id, **given, **cause, now=self.database.now())
+        return self._one(Batch, "end_batch", **end, **cause, now=self.database.now())
 
     def record_report(self, batch_id: str) -> None:
         """Record that the parent's call no longer needs a report of the batch's end."""
@@ -222,32 +202,18 @@ class BatchStore(ProjectStore):
     def newest(self, where: BatchFilter | None = None, *, limit: int | None = None) -> Iterator[Batch]:
         """Yield the batches that match `where`, newest first, reading page by page."""
         self.require()
-        return read_pages(partial(self._page, self._resolve_dates(where or BatchFilter())), limit=limit)
+        return self._list(Batch, "list_batches", where or BatchFilter(), limit, key="batch_id")
 
     def further(self, where: BatchFilter, last: Batch) -> FurtherCount:
-        return self._further(
-            "count_further_batches", **page_parameters(self._resolve_dates(where), last, 0, key="batch_id")
-        )
+        return self._further("count_further_batches", where, last, key="batch_id")
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self.require()
         if self.find(wanted) is not None:
             return wanted
-        return require_single("batch", wanted, self._candidates(wanted), self.project_id)
-
-    def _candidates(self, wanted: str) -> list[str]:
-        if len(wanted) < MIN_SHORT:
-            return []
-        return self._column(
-            "find_batch_ids",
-            beginning=f"{like_escape(wanted)}%",
-            reversed_end=f"{like_escape(wanted[::-1])}%",
-            shown=short_id_pattern(self.database, wanted, "cbx.idx_batches_shown"),
-        )
-
-    def _page(self, where: BatchFilter, after: Batch | None, size: int) -> list[Batch]:
-        return self._all(Batch, "list_batches", **page_parameters(where, after, size, key="batch_id"))
+        candidates = self._search_ids(wanted, "find_batch_ids", index="cbx.idx_batches_shown")
+        return require_single("batch", wanted, candidates, self.project_id)
 
     def _find_tasks(self, query: str, batch_id: str | None, **more: Any) -> list[BatchTask]:
         return self._all(BatchTask, query, batch_id=batch_id, limit=MAX_DUE, **more)

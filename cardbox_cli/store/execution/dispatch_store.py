@@ -7,7 +7,6 @@ facts of the decision again and writes nothing if they have changed; then read a
 """
 
 from datetime import datetime
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,17 +19,12 @@ from cardbox_cli.model.execution.situations import (
 from cardbox_cli.model.execution.turns import HEAD_MOVES, Edge, Fence, InboxRow
 from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.project_store import NO_BOX, ProjectStore
 from cardbox_cli.store.connection.queries import decode_row
 from cardbox_cli.store.execution.head_store import assignment_values
 from cardbox_cli.store.execution.inbox_store import row_parameters
 
 _PROJECTS = "public.projects"
-
-# A box that cannot exist; queries get it for invalid ids.
-_NO_BOX = "00000000-0000-0000-0000-000000000000"
-
-_Situation = TypeVar("_Situation", DispatchSituation, PromotionSituation)
 
 
 class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,13 +71,13 @@ class DispatchStore(ProjectStore):
         """Return the facts that decide on a dispatch, locked if `hold`; None for an unknown agent."""
         name = "dispatch_situation" if hold else "dispatch_outlook"
         context, output = canonical_box_id(context_box_id or ""), canonical_box_id(output_box_id or "")
-        found = self._situation(
+        found = self._facts(
             DispatchSituation,
             name if _PROJECTS in self.database.tables else f"{name}_without_projects",
             agent_id=agent_id,
-            context_box_id=context or (context_box_id and _NO_BOX) or None,
-            output_box_id=output or (output_box_id and _NO_BOX) or None,
-            profile_box_id=canonical_box_id(profile_box_id) or _NO_BOX if profile_box_id else None,
+            context_box_id=context or (context_box_id and NO_BOX) or None,
+            output_box_id=output or (output_box_id and NO_BOX) or None,
+            profile_box_id=canonical_box_id(profile_box_id) or NO_BOX if profile_box_id else None,
             correlation_id=correlation_id,
             source_agent_id=source_agent_id,
             parent_turn_id=parent_turn_id,
@@ -107,7 +101,7 @@ class DispatchStore(ProjectStore):
         """Return the facts that decide on the next turn of a locked agent; None if it is busy or has none."""
         keeps = self.database.keeps_turns
         name = "promotion_situation" if keeps else "promotion_situation_without_records"
-        return self._situation(PromotionSituation, name, agent_id=agent_id)
+        return self._facts(PromotionSituation, name, agent_id=agent_id)
 
     def promote(self, found: PromotionSituation) -> InboxRow | None:
         """Assign the agent to its queued turn; return the new row, or None if that is no longer possible."""
@@ -126,20 +120,15 @@ class DispatchStore(ProjectStore):
         row = self._row("output_user", output_box_id=output_box_id, agent_id=agent_id)
         return None if row is None else (row[0], row[1])
 
-    def _situation(self, kind: type[_Situation], name: str, **named: Any) -> _Situation | None:
-        row = self._row(name, **named)
-        return None if row is None else msgspec.structs.replace(decode_row(kind, row[1]), now=row[0])
-
 
 class EndStore(ProjectStore):
     """The ends of one project's turns. The caller has locked the head."""
 
     def situation(self, fence: Fence) -> EndSituation:
         """Return the facts that decide on the end of the turn at `fence`."""
-        asked = {"agent_id": fence.agent_id, "agent_turn_id": fence.agent_turn_id}
-        row = self._row("end_situation", **asked)
-        assert row is not None
-        return msgspec.structs.replace(decode_row(EndSituation, row[1]), now=row[0])
+        situation = self._facts(EndSituation, "end_situation", **msgspec.structs.asdict(fence))
+        assert situation is not None
+        return situation
 
     def write(
         self, fence: Fence, plan: EndPlan, deliverable_card_id: str | None, now: datetime

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import StaleEpoch
-from cardbox_cli.model.execution.turns import HEAD_MOVES, Fence, Head, InboxRow, Move
+from cardbox_cli.model.execution.turns import HEAD_MOVES, Fence, Head, InboxRow
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.text.command_lines import quote_argument
 
@@ -55,16 +55,15 @@ class HeadStore(ProjectStore):
 
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
         """Make the named move; return the epoch after it. Raises StaleEpoch if the move is not allowed."""
-        known = HEAD_MOVES[move]
-        return self._set_head(
-            "move_head", fence, known, target=known.target, waiting=waiting, deadline=deadline
-        )
+        target = HEAD_MOVES[move].target
+        return self._set_head("move_head", fence, move, target=target, waiting=waiting, deadline=deadline)
 
     def free(self, fence: Fence, move: str) -> int:
         """Make the agent idle by `end` or `stop`; return the epoch after it. Raises StaleEpoch."""
-        return self._set_head("free_head", fence, HEAD_MOVES[move])
+        return self._set_head("free_head", fence, move)
 
-    def _set_head(self, query: str, fence: Fence, move: Move, **values: Any) -> int:
+    def _set_head(self, query: str, fence: Fence, name: str, **values: Any) -> int:
+        move = HEAD_MOVES[name]
         place = {**msgspec.structs.asdict(fence), "sources": list(move.sources), "epoch": move.epoch}
         epoch: int | None = self._value(query, **place, **values)
         if epoch is None:
@@ -81,12 +80,12 @@ class HeadStore(ProjectStore):
 
     def stale_error(self, fence: Fence, head: Head | None) -> StaleEpoch:
         """Return the error that explains why `fence` is no longer valid."""
-        found = "no turn (its head is lost)" if head is None else _describe(head)
+        position = "no turn (its head is lost)" if head is None else _describe(head)
+        show = f"cbx turn show {quote_argument(fence.agent_turn_id)}"
         return StaleEpoch(
             f"turn {fence.agent_turn_id} is no longer at epoch {fence.turn_epoch}: "
-            f"agent {fence.agent_id!r} is at {found}{self.what_happened(fence)}",
-            hint="nothing was written; run "
-            f"`cbx turn show {quote_argument(fence.agent_turn_id)}` for details",
+            f"agent {fence.agent_id!r} is at {position}{self.what_happened(fence)}",
+            hint=f"nothing was written; run `{show}` for details",
             details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
         )
 
@@ -121,6 +120,6 @@ def assignment_values(row: InboxRow) -> dict[str, Any]:
 
 
 def _describe(head: Head) -> str:
-    if head.active_agent_turn_id is None:
-        return f"no turn, {head.status}, epoch {head.turn_epoch}"
-    return f"turn {head.active_agent_turn_id}, {head.status}, epoch {head.turn_epoch}"
+    turn_id = head.active_agent_turn_id
+    turn = "no turn" if turn_id is None else f"turn {turn_id}"
+    return f"{turn}, {head.status}, epoch {head.turn_epoch}"

@@ -64,24 +64,11 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
 def row_parameters(row: InboxRow, edge: Edge) -> dict[str, Any]:
     """Return the parameters of the fragments `new_row` and `edge_of_row`."""
     return {
-        "inbox_id": row.inbox_id,
-        "agent_id": row.agent_id,
-        "channel_id": row.channel_id,
-        "message_type": row.message_type,
-        "enqueue_mode": row.enqueue_mode,
-        "correlation_id": row.correlation_id,
-        "agent_turn_id": row.agent_turn_id,
-        "turn_epoch": row.turn_epoch,
+        **msgspec.structs.asdict(edge),
+        **msgspec.structs.asdict(row),
         "context_headers": jsonb(row.context_headers),
         "payload": jsonb(row.payload),
-        "status": row.status,
         "now": row.created_at,
-        "edge_id": edge.edge_id,
-        "primitive": edge.primitive,
-        "edge_phase": edge.edge_phase,
-        "source_agent_id": edge.source_agent_id,
-        "source_agent_turn_id": edge.source_agent_turn_id,
-        "source_step_id": edge.source_step_id,
         "depth": edge.recursion_depth,
         "edge_trace_id": edge.trace_id,
         "edge_parent_step_id": edge.parent_step_id,
@@ -172,8 +159,8 @@ class InboxStore(ProjectStore):
         return self._one(InboxRow, "lock_inbox_row", inbox_id=inbox_id)
 
     def find_by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
-        asked = {"message_type": message_type, "correlation_id": correlation_id}
-        return self._one(InboxRow, "inbox_by_correlation", **asked)
+        key = {"message_type": message_type, "correlation_id": correlation_id}
+        return self._one(InboxRow, "inbox_by_correlation", **key)
 
     def list_by_turn(self, agent_turn_id: str) -> list[InboxRow]:
         """Return the rows of a turn, oldest first."""
@@ -189,7 +176,7 @@ class InboxStore(ProjectStore):
 
     def queue_position(self, row: InboxRow) -> int:
         """Return the position of a queued row among those of its agent, from 1."""
-        return int(self.database.value("queue_position", **msgspec.structs.asdict(row)))
+        return int(self._value("queue_position", **msgspec.structs.asdict(row)))
 
     def count_queued(self, agent_id: str) -> int:
         return int(self._value("count_queued", agent_id=agent_id))
@@ -250,26 +237,26 @@ class InboxStore(ProjectStore):
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one per agent that serves `target`, or any target for None."""
-        if not self.database.sharded:
-            taken = self._take("claim_due", "claim_due_by_agent", target, limit, owner=owner, delay=lease)
-            return [(row, _new_lease(row, owner, lease)) for row in taken]
-        with self.database.transaction(savepoint=False):
-            taken = self._take("take_due", "take_due_by_agent", target, limit)
-            self._lease(taken, owner, lease)
-        return [(row, _new_lease(row, owner, lease)) for row in taken]
+        if self.database.sharded:
+            with self.database.transaction(savepoint=False):
+                rows = self._take("take_due", "take_due_by_agent", target, limit)
+                self._lease(rows, owner, lease)
+        else:
+            rows = self._take("claim_due", "claim_due_by_agent", target, limit, owner=owner, delay=lease)
+        return [(row, _new_lease(row, owner, lease)) for row in rows]
 
     def _take(
         self, due: str, by_agent: str, target: str | None, limit: int, **leasing: Any
     ) -> list[InboxRow]:
         """Return the rows of the query `due`; if it did not examine all, also those of `by_agent`."""
-        taken = self._all(InboxRow, due, target=target, limit=limit, **leasing)
-        if len(taken) < limit and self._value("more_due"):
-            served, left = [row.agent_id for row in taken], limit - len(taken)
+        rows = self._all(InboxRow, due, target=target, limit=limit, **leasing)
+        if len(rows) < limit and self._value("more_due"):
+            served, left = [row.agent_id for row in rows], limit - len(rows)
             # Some may belong to agents whose heads others have locked.
-            asked = {"target": target, "served": served, "now": self.database.now()}
-            found = self._column("due_by_agent", **asked, limit=left + _SPARE_ROWS)
-            taken += self._all(InboxRow, by_agent, inbox_ids=found, limit=left, **leasing)
-        return taken
+            candidates = {"target": target, "served": served, "now": self.database.now()}
+            inbox_ids = self._column("due_by_agent", **candidates, limit=left + _SPARE_ROWS)
+            rows += self._all(InboxRow, by_agent, inbox_ids=inbox_ids, limit=left, **leasing)
+        return rows
 
     def _lease(self, rows: Sequence[InboxRow], owner: str, lease: timedelta) -> None:
         if rows:
@@ -314,7 +301,7 @@ class InboxStore(ProjectStore):
         self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
-        """Extend this owner's leases, after `hold_agents`; return the epochs of the remaining ones, by row."""
+        """Extend this owner's leases, after `hold_agents`; return the epochs of the valid ones, by row."""
         return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:
@@ -324,14 +311,15 @@ class InboxStore(ProjectStore):
 
 def _new_lease(row: InboxRow, owner: str, lease: timedelta) -> Lease:
     """Return the lease that the claim of this row created, at the time of the claim."""
-    assert row.processed_at is not None
+    now = row.processed_at
+    assert now is not None
     return Lease(
         inbox_id=row.inbox_id,
         agent_id=row.agent_id,
         agent_turn_id=row.agent_turn_id,
         turn_epoch=row.turn_epoch,
         owner=owner,
-        claimed_at=row.processed_at,
-        heartbeat_at=row.processed_at,
-        expires_at=row.processed_at + lease,
+        claimed_at=now,
+        heartbeat_at=now,
+        expires_at=now + lease,
     )

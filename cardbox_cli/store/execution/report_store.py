@@ -23,7 +23,7 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import decode_optional_row, decode_row
+from cardbox_cli.store.connection.queries import decode_optional_row
 from cardbox_cli.store.execution.inbox_store import row_parameters
 from cardbox_cli.store.execution.step_store import card_columns
 
@@ -58,10 +58,8 @@ class AppliedReport(msgspec.Struct, frozen=True):
 class ReportStore(ProjectStore):
     def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
         """Return the facts that decide on a report to this call; None if the turn never waited for it."""
-        row = self._row("report_situation", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
-        return (
-            None if row is None else msgspec.structs.replace(decode_row(ReportSituation, row[1]), now=row[0])
-        )
+        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
+        return self._facts(ReportSituation, "report_situation", **call)
 
     def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWrite:
         """Write the row and the edge of a report with the card `card_id`, and its new `cards`."""

@@ -38,11 +38,9 @@ class TurnStore(ProjectStore):
                 report_to=None if report_to is None else jsonb(report_to),
             )
 
-    def ensure_record(
-        self, agent_turn_id: str, agent_id: str, *, output_start: int | None = None
-    ) -> TurnRecord:
+    def ensure_record(self, agent_turn_id: str, agent_id: str) -> TurnRecord:
         """Return the record of a turn, created if missing. Requires the tables of cbx."""
-        self.begin_record(agent_turn_id, agent_id, output_start=output_start, report_to=None)
+        self.begin_record(agent_turn_id, agent_id, output_start=None, report_to=None)
         record = self.record(agent_turn_id)
         assert record is not None
         return record
@@ -62,16 +60,9 @@ class TurnStore(ProjectStore):
         error: str | None,
     ) -> bool:
         """Record the end of a turn; return False if it has ended already."""
-        row = self._value(
-            "end_turn_record",
-            agent_turn_id=fence.agent_turn_id,
-            end_epoch=fence.turn_epoch,
-            end_status=end_status,
-            deliverable_card_id=deliverable_card_id,
-            error_code=error_code,
-            error=error,
-        )
-        return row is not None
+        at = {"agent_turn_id": fence.agent_turn_id, "end_epoch": fence.turn_epoch}
+        end = {"deliverable_card_id": deliverable_card_id, "error_code": error_code, "error": error}
+        return self._value("end_turn_record", **at, **end, end_status=end_status) is not None
 
     def reset_output_start(self, agent_turn_id: str, output_start: int) -> None:
         """Set the position in the turn's new output box at which its own cards begin."""
@@ -87,10 +78,8 @@ class TurnStore(ProjectStore):
 
         Another program may have run the turn before, without recording it.
         """
-        if not self.box_length(box_id):
-            return self.box_length(box_id)
-        start: int | None = self._value("output_start", box_id=box_id, agent_turn_id=agent_turn_id)
-        return start
+        start = self.box_length(box_id)
+        return start and self._value("output_start", box_id=box_id, agent_turn_id=agent_turn_id)
 
     def lock_box(self, box_id: str) -> bool:
         """Lock the box until the end of the transaction; return False for an unknown box."""
@@ -103,7 +92,6 @@ class TurnStore(ProjectStore):
         status: str,
         *,
         tool_call_ids: Sequence[str] | None = None,
-        error: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
         self._run(
@@ -112,7 +100,7 @@ class TurnStore(ProjectStore):
             step_id=step_id,
             status=status,
             tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
-            error=error,
+            error=None,
             metadata=jsonb(metadata or {}),
         )
 
@@ -133,7 +121,8 @@ class TurnStore(ProjectStore):
 
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
         """Record that the result of a call has arrived; return False if no turn waits for it."""
-        return self._note("receive_waiting_tool", agent_turn_id, tool_call_id, card_id)
+        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
+        return self._value("receive_waiting_tool", **call, card_id=card_id) is not None
 
     def lock_waiting(self, agent_turn_id: str, tool_call_id: str) -> WaitingTool | None:
         """Return the last wait of a turn for this call id, locked until the end of the transaction."""
@@ -179,10 +168,6 @@ class TurnStore(ProjectStore):
     def head_of(self, agent_turn_id: str) -> Head | None:
         """Return the head at this turn; None if it is not active."""
         return self._one(Head, "head_of_turn", agent_turn_id=agent_turn_id)
-
-    def _note(self, query: str, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
-        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
-        return self._value(query, **call, card_id=card_id) is not None
 
 
 # --- stderr of the commands of turns; a database without the table stores none

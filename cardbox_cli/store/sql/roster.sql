@@ -27,13 +27,6 @@ FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 FOR UPDATE
 
--- name: share_agent
--- The agent. No other transaction can change it until this one ends.
-SELECT {agent_json}
-FROM resource.project_agents AS r
-WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
-FOR SHARE
-
 -- name: roster_entry
 -- The agent of this id and its head.
 SELECT {roster_entry_json}

@@ -14,11 +14,9 @@ import msgspec
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch
-from cardbox_cli.model.ids import MIN_SHORT
 from cardbox_cli.store.connection.project_store import (
     FurtherCount,
     ProjectStore,
-    like_escape,
     page_parameters,
     read_pages,
     require_single,
@@ -96,15 +94,13 @@ class BatchViews(ProjectStore):
         foreign = read_pages(partial(self._foreign_page, where), limit=None) if self.has_foreign else iter(())
         if self._own is None and not self.has_foreign:
             BatchStore(self.database, self.project_id).require()
-        return islice(merge(own, foreign, key=_when, reverse=True), limit)
+        return islice(merge(own, foreign, key=_creation_order, reverse=True), limit)
 
     def further(self, where: BatchFilter, last: BatchRow) -> FurtherCount:
         """Return how many batches of cbx `newest` would yield after `last`; others are not counted."""
         if self._own is None or last.manager != "cbx":
             return FurtherCount(0, not self.has_foreign)
-        counted = self._further(
-            "count_further_batches", **page_parameters(self._resolve_dates(where), last, 0, key="batch_id")
-        )
+        counted = self._further("count_further_batches", where, last, key="batch_id")
         return FurtherCount(counted.count, counted.all_seen and not self.has_foreign)
 
     def find_foreign(self, batch_id: str) -> ForeignBatch | None:
@@ -148,18 +144,9 @@ class BatchViews(ProjectStore):
                 return own.resolve(wanted)
         except NotFound:
             pass
-        return require_single("batch", wanted, self._foreign_candidates(wanted), self.project_id)
-
-    def _foreign_candidates(self, wanted: str) -> list[str]:
-        if self.find_foreign(wanted) is not None:
-            return [wanted]
-        if len(wanted) < MIN_SHORT:
-            return []
-        return self._column(
-            "find_foreign_batch_ids",
-            beginning=f"{like_escape(wanted)}%",
-            reversed_end=f"{like_escape(wanted[::-1])}%",
-        )
+        is_whole = self.find_foreign(wanted) is not None
+        candidates = [wanted] if is_whole else self._search_ids(wanted, "find_foreign_batch_ids")
+        return require_single("batch", wanted, candidates, self.project_id)
 
     def _page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
         batches = self._all(Batch, "list_batches", **page_parameters(where, after, size, key="batch_id"))
@@ -167,9 +154,8 @@ class BatchViews(ProjectStore):
         return [_own_row(batch, counts[batch.batch_id]) for batch in batches]
 
     def _foreign_page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
-        found = self._all(
-            ForeignBatch, "list_foreign_batches", **page_parameters(where, after, size, key="batch_id")
-        )
+        place = page_parameters(where, after, size, key="batch_id")
+        found = self._all(ForeignBatch, "list_foreign_batches", **place)
         tasks = self.foreign_tasks([each.batch_id for each in found])
         return [
             _foreign_row(each, [task for task in tasks if task.batch_id == each.batch_id]) for each in found
@@ -181,33 +167,31 @@ def index_or_none(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _when(row: BatchRow) -> tuple[datetime, str]:
+def _creation_order(row: BatchRow) -> tuple[datetime, str]:
     return row.created_at or datetime.min.replace(tzinfo=UTC), row.batch_id
 
 
 def _own_row(batch: Batch, counts: Mapping[str, int]) -> BatchRow:
-    return BatchRow(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        ended_count=sum(count for status, count in counts.items() if status not in TASK_OPEN),
-        parent_turn_id=batch.parent_turn_id,
-        deadline_at=batch.deadline_at,
-        created_at=batch.created_at,
-        ended_at=batch.ended_at,
-        manager="cbx",
-    )
+    ended_count = sum(count for status, count in counts.items() if status not in TASK_OPEN)
+    return _row(batch, "cbx", ended_count, batch.ended_at)
 
 
 def _foreign_row(batch: ForeignBatch, tasks: Sequence[ForeignTask]) -> BatchRow:
+    ended_at = None if batch.status == "running" else batch.updated_at
+    return _row(batch, "pmo", sum(task.status not in TASK_OPEN for task in tasks), ended_at)
+
+
+def _row(
+    batch: Batch | ForeignBatch, manager: Literal["cbx", "pmo"], ended_count: int, ended_at: datetime | None
+) -> BatchRow:
     return BatchRow(
         batch_id=batch.batch_id,
         status=batch.status,
         task_count=batch.task_count,
-        ended_count=sum(task.status not in TASK_OPEN for task in tasks),
+        ended_count=ended_count,
         parent_turn_id=batch.parent_turn_id,
         deadline_at=batch.deadline_at,
         created_at=batch.created_at,
-        ended_at=None if batch.status == "running" else batch.updated_at,
-        manager="pmo",
+        ended_at=ended_at,
+        manager=manager,
     )

@@ -73,12 +73,13 @@ def database_status(database: Database) -> dict[str, Any]:
     target = database.target
     info = database.connection.info
     version = f"{info.server_version // 10000}.{info.server_version % 10000}"
-    where = _embedded_places(target) if target.embedded else _server_place(target)
+    address = hide_password(target.conninfo or "") or "libpq's environment"
+    own_server = {"named_by": target.named_by, "address": address}
     return {
         "database": "embedded" if target.embedded else "your own server",
         "running": True,
         "postgres": version,
-        **where,
+        **(_embedded_places(target) if target.embedded else own_server),
         "schema_version": database.schema_version(),
         "schema_version_of_this_cbx": newest(),
         "tables": sorted(database.tables),
@@ -164,13 +165,6 @@ def _embedded_places(target: Target) -> dict[str, Any]:
     status = target.server().status()
     places = {name: str(getattr(status, name)) for name in ("home", "data", "socket", "log")}
     return {**places, "programs": str(status.binaries), "account": status.account, "pid": status.pid}
-
-
-def _server_place(target: Target) -> dict[str, Any]:
-    return {
-        "named_by": target.named_by,
-        "address": hide_password(target.conninfo or "") or "libpq's environment",
-    }
 
 
 class ReplicaLag(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
 
 import msgspec
 
@@ -12,8 +11,6 @@ from cardbox_cli.store.connection.project_store import (
     PageFilter,
     ProjectStore,
     like_escape,
-    page_parameters,
-    read_pages,
     require_single,
 )
 
@@ -30,10 +27,12 @@ class InboxViews(ProjectStore):
     def newest(self, where: InboxFilter | None = None, *, limit: int | None = None) -> Iterator[InboxRow]:
         """Yield the rows that match `where`, newest first, reading page by page."""
         self._require("state.agent_inbox")
-        return read_pages(partial(self._page, where or InboxFilter()), limit=limit)
+        where = where or InboxFilter()
+        query = _LISTS.get(where.status or "", "list_inbox")
+        return self._list(InboxRow, query, where, limit, key="inbox_id")
 
     def further(self, where: InboxFilter, last: InboxRow) -> FurtherCount:
-        return self._further("count_further_inbox", **page_parameters(where, last, 0, key="inbox_id"))
+        return self._further("count_further_inbox", where, last, key="inbox_id")
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
@@ -43,13 +42,6 @@ class InboxViews(ProjectStore):
         escaped = like_escape(wanted)
         found = self._column("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
         return require_single("inbox row", wanted, found, self.project_id)
-
-    def _page(self, where: InboxFilter, after: InboxRow | None, size: int) -> list[InboxRow]:
-        return self._all(
-            InboxRow,
-            _LISTS.get(where.status or "", "list_inbox"),
-            **page_parameters(where, after, size, key="inbox_id"),
-        )
 
 
 # Queries of statuses that few rows have, each with its own index.

@@ -28,7 +28,7 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
     turn_state,
 )
-from cardbox_cli.model.ids import MIN_SHORT, unique
+from cardbox_cli.model.ids import unique
 from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.boxes import BoxStore, cards_of_type
 from cardbox_cli.store.cards import CardStore
@@ -38,11 +38,9 @@ from cardbox_cli.store.connection.project_store import (
     DateFilter,
     FurtherCount,
     ProjectStore,
-    like_escape,
     page_parameters,
     read_pages,
     require_single,
-    short_id_pattern,
 )
 from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
@@ -166,17 +164,17 @@ class TurnViews(ProjectStore):
     def further(self, where: TurnFilter, last: TurnRow) -> FurtherCount:
         where = self._resolve_dates(where)
         if where.trace_id is not None:
+            place = _creation_order(last)
             return FurtherCount(
-                sum(_creation_order(turn) < _creation_order(last) for turn in self._turns_of_trace(where)),
-                True,
+                sum(_creation_order(turn) < place for turn in self._turns_of_trace(where)), True
             )
-        behind = page_parameters(where, last, MAX_COUNTED + 1, key="inbox_id")
         if where.status != ENDED or last.created_at is None:
             counting = "count_further_turns" if where.status is None else "count_further_unfinished_turns"
-            return self._further(counting, **behind)
+            return self._further(counting, where, last, key="inbox_id")
+        behind = page_parameters(where, last, MAX_COUNTED + 1, key="inbox_id")
         passed = self._value("count_further_turns", **behind)
         unfinished = self._value("count_further_unfinished_turns", **{**behind, "status": None})
-        return FurtherCount.from_counts(passed - unfinished, passed)
+        return FurtherCount.cap(passed - unfinished, passed)
 
     def get(self, turn_id: str) -> TurnRow:
         """Return the turn with this id. Raises NotFound."""
@@ -262,28 +260,18 @@ class TurnViews(ProjectStore):
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self._require(*_TABLES)
-        whole = self._value("whole_turn_id", wanted=wanted)
-        return (
-            str(whole) if whole else require_single("turn", wanted, self._candidates(wanted), self.project_id)
-        )
+        if whole := self._value("whole_turn_id", wanted=wanted):
+            return str(whole)
+        # The turns that cbx recorded come first: their ids have indexes.
+        queries = ["find_kept_turn_ids"] if self.database.keeps_turns else []
+        candidates = self._search_ids(wanted, *queries, "find_turn_ids", index="cbx.idx_turns_shown")
+        return require_single("turn", wanted, candidates, self.project_id)
 
     def find_by_step(self, step_id: str) -> str:
         """Return the id of the turn of a step, by the step's full id. Raises NotFound."""
         self._require(*_TABLES)
         hint = "pass the turn with --turn; `cbx turn list` shows the newest"
         return str(self._require_item(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
-
-    def _candidates(self, wanted: str) -> list[str]:
-        """Return the turns that a part of an id may mean: those that cbx recorded, or otherwise all."""
-        patterns: dict[str, str | None] = {
-            "beginning": f"{like_escape(wanted)}%",
-            "reversed_end": f"{like_escape(wanted[::-1])}%",
-        }
-        if len(wanted) < MIN_SHORT:
-            return []
-        patterns["shown"] = short_id_pattern(self.database, wanted, "cbx.idx_turns_shown")
-        kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
-        return kept or self._column("find_turn_ids", **patterns)
 
     def _turns_of_trace(self, where: TurnFilter) -> Iterator[TurnRow]:
         """Return the turns of a trace, which is short, that match `where`, newest first."""
