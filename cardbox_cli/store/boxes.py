@@ -33,7 +33,6 @@ from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import (
     NO_BOX,
     DateFilter,
-    FurtherCount,
     ProjectStore,
     like_escape,
     page_parameters,
@@ -96,10 +95,6 @@ _BY_CHANGE = {"key": "box_id", "time": "updated_at"}
 _CARDS_PER_QUERY = 2000
 
 
-class BoxFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of boxes by the time of their last change."""
-
-
 class BoxBatch(msgspec.Struct, frozen=True):
     """Result of a batch read: the boxes found, in the order requested, and the missing ids."""
 
@@ -117,9 +112,8 @@ class BoxStore(ProjectStore):
 
     def get(self, box_id: str) -> Box:
         """Return the box with this id. Raises NotFound, also for a string that is not a UUID."""
-        return self._require_item(
-            next(iter(self.get_many([box_id]).boxes), None), "box", box_id, BOX_LIST_HINT
-        )
+        box = next(iter(self.get_many([box_id]).boxes), None)
+        return self._require_item(box, "box", box_id, BOX_LIST_HINT)
 
     def get_many(self, box_ids: Sequence[str]) -> BoxBatch:
         """Return the boxes with these ids in the order of `box_ids`, each once, and the missing ids."""
@@ -137,14 +131,12 @@ class BoxStore(ProjectStore):
 
     def id_texts(self, box_ids: Sequence[str]) -> dict[str, str]:
         """Return `id_lists` as JSON text; the text of a list that extends another begins with that one."""
-        return dict(
-            self._rows("box_id_lists", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
-        )
+        canonical = list(filter(None, map(canonical_box_id, box_ids)))
+        return dict(self._rows("box_id_lists", box_ids=canonical))
 
     def filter_existing(self, box_ids: Iterable[str]) -> set[str]:
-        return set(
-            self._column("existing_boxes", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
-        )
+        canonical = list(filter(None, map(canonical_box_id, box_ids)))
+        return set(self._column("existing_boxes", box_ids=canonical))
 
     def require(self, box_id: str) -> None:
         """Raise NotFound unless the box exists."""
@@ -162,9 +154,8 @@ class BoxStore(ProjectStore):
 
     def slots(self, box_id: str) -> list[Slot]:
         """Return every position of the box in order with its card, by one query; [] for an unknown box."""
-        return [
-            slot_of(row) for row in self._rows("slots_of_box", box_id=uuid_or_nil(box_id), **_ALL_POSITIONS)
-        ]
+        rows = self._rows("slots_of_box", box_id=uuid_or_nil(box_id), **_ALL_POSITIONS)
+        return [slot_of(row) for row in rows]
 
     def stream(self, box_id: str, window: range | None = None) -> Iterator[Slot]:
         """Yield `slots`, or those of `window`, lazily within the caller's transaction or snapshot."""
@@ -177,9 +168,8 @@ class BoxStore(ProjectStore):
 
         With `types`, skips cards of other types. Reads lazily, within the caller's transaction or snapshot.
         """
-        wanted = None if types is None else list(types)
-        positions = _positions(window)
-        return self._stream("json_of_box", box_id=uuid_or_nil(box_id), types=wanted, **positions)
+        parameters = {**_positions(window), "types": None if types is None else list(types)}
+        return self._stream("json_of_box", box_id=uuid_or_nil(box_id), **parameters)
 
     def view(self, box_id: str) -> BoxView:
         """Return the box with its cards and digest, as one snapshot. Raises NotFound."""
@@ -210,9 +200,7 @@ class BoxStore(ProjectStore):
         return {
             card_id: (decode_card(row), state)
             for begin in range(0, len(wanted), _CARDS_PER_QUERY)
-            for card_id, state, row in self._rows(
-                "known_cards", card_ids=wanted[begin : begin + _CARDS_PER_QUERY]
-            )
+            for card_id, state, row in self._rows("known_cards", card_ids=wanted[begin:][:_CARDS_PER_QUERY])
         }
 
     def refs(
@@ -229,12 +217,9 @@ class BoxStore(ProjectStore):
         """Return whether the project has more than `number` boxes. Takes as long as counting that many."""
         return bool(self._value("has_more_boxes", latest=number))
 
-    def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
-        """Yield the boxes that match `where`, last changed first, reading page by page."""
-        return read_pages(partial(self._page, self._resolve_dates(where or BoxFilter())), limit=limit)
-
-    def count_further(self, where: BoxFilter, last: Box) -> FurtherCount:
-        return self._further("count_further_boxes", where, last, **_BY_CHANGE)
+    def newest(self, where: DateFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
+        """Yield the boxes that changed in the time range, last changed first, reading page by page."""
+        return read_pages(partial(self._page, self._resolve_dates(where or DateFilter())), limit=limit)
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one.
@@ -255,14 +240,14 @@ class BoxStore(ProjectStore):
         )
         return require_single("box", wanted, found, self.project_id)
 
-    def _page(self, where: BoxFilter, after: Box | None, size: int) -> list[Box]:
+    def _page(self, where: DateFilter, after: Box | None, size: int) -> list[Box]:
         rows = self._column("list_boxes", **page_parameters(where, after, size, **_BY_CHANGE))
         return self.add_titles([decode_box(row) for row in rows])
 
     def _page_of_refs(
         self, card_id: str, latest: int | None, after: Reference | None, size: int
     ) -> list[Reference]:
-        asked = page_parameters(BoxFilter(), after, size, **_BY_CHANGE)
+        asked = page_parameters(DateFilter(), after, size, **_BY_CHANGE)
         found = self._all(Reference, "boxes_of_card", card_id=card_id, latest=latest, **asked)
         box_ids = [each.box_id for each in found]
         titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
@@ -312,10 +297,10 @@ class BoxStore(ProjectStore):
     ) -> int:
         """Append ids and return the box's new length. Concurrent appends are serialized; none is lost.
 
-        Raises NotFound for an unknown box, or for an id without a card unless `allow_dangling`; BoxConflict
-        for a box that a turn reads or writes, or that belongs to a chat. A turn passes its `fence`, and an
-        outdated one raises StaleEpoch. A use case that has locked the head of the turn passes it as `held`,
-        one that has locked the head of a chat passes `of_chat`.
+        Raises NotFound for an unknown box, or for an id without a card unless `allow_dangling`. Raises
+        BoxConflict for a box that a turn reads or writes, or that belongs to a chat. A turn passes its
+        `fence`, and an outdated one raises StaleEpoch. A use case that has locked the head of the turn passes
+        it as `held`, one that has locked the head of a chat passes `of_chat`.
         """
         is_free = fence is None and held is None and not of_chat
         # Only an append to a box that may be in use must be rolled back; all other refusals come before the
@@ -454,15 +439,12 @@ class BoxStore(ProjectStore):
 
     def lock(self, box_id: str) -> Box:
         """Return the box, locked until the end of the transaction. Raises NotFound."""
-        row = self._require_item(
-            self._value("lock_box", box_id=uuid_or_nil(box_id)), "box", box_id, BOX_LIST_HINT
-        )
-        return self.add_titles([decode_box(row)])[0]
+        row = self._value("lock_box", box_id=uuid_or_nil(box_id))
+        return self.add_titles([decode_box(self._require_item(row, "box", box_id, BOX_LIST_HINT))])[0]
 
     def _refuse_profile_box(self, box_id: str) -> None:
-        if "resource.profiles" not in self.database.tables:
-            return
-        name = self._value("boxes_of_profile", box_id=box_id)
+        has_profiles = "resource.profiles" in self.database.tables
+        name = self._value("boxes_of_profile", box_id=box_id) if has_profiles else None
         if name is not None:
             hint = "import a changed profile; its name then refers to a new box"
             raise BoxConflict(f"box {box_id} holds the profile {name!r}", hint=hint)

@@ -83,22 +83,21 @@ def text_search(text: str | None) -> dict[str, Any]:
         return nothing
     if not re.search(_UNSPACED_SCRIPTS, text):
         return {**nothing, "words": text}
-    pieces = text.split()
-    in_json = [exact_json.encode(piece).decode()[1:-1] for piece in pieces]
-    return {**nothing, "patterns": _substrings(pieces), "json_patterns": _substrings(in_json)}
+    parts = text.split()
+    in_json = [exact_json.encode(part).decode()[1:-1] for part in parts]
+    return {**nothing, "patterns": _substrings(parts), "json_patterns": _substrings(in_json)}
 
 
 def find_index(text: str) -> SearchIndex | None:
     """Return the index that finds the cards with this text, or None."""
     if not re.search(_UNSPACED_SCRIPTS, text):
         return SearchIndex(WORD_INDEX, "list_few_cards")
-    return (
-        SearchIndex(BIGRAM_INDEX, "list_few_cards_by_bigrams") if re.search(_INDEXED_SCRIPTS, text) else None
-    )
+    is_indexed = re.search(_INDEXED_SCRIPTS, text) is not None
+    return SearchIndex(BIGRAM_INDEX, "list_few_cards_by_bigrams") if is_indexed else None
 
 
-def _substrings(pieces: list[str]) -> list[str]:
-    return [f"%{like_escape(piece)}%" for piece in pieces]
+def _substrings(parts: list[str]) -> list[str]:
+    return [f"%{like_escape(part)}%" for part in parts]
 
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
@@ -202,11 +201,8 @@ class CardStore(ProjectStore):
         reads all of its cards for each position of a box. Call it after the transaction, because others would
         wait for it. Does nothing if our role does not own the tables.
         """
-        if (
-            added >= _MIN_ADDED_TO_ANALYZE
-            and not self.database.sharded
-            and self.database.value("known_size") < added
-        ):
+        is_large = added >= _MIN_ADDED_TO_ANALYZE and not self.database.sharded
+        if is_large and self.database.value("known_size") < added:
             self.database.run("analyze_cards")
 
     def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, WriteCounts]:
@@ -248,8 +244,8 @@ class CardStore(ProjectStore):
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> CardBatch:
         """Return the cards with these ids in the order of `card_ids`, each once, and the missing ids."""
         wanted = unique(card_ids)
-        rows = self._rows("cards_by_ids", card_ids=wanted, include_deleted=include_deleted)
-        cards = {card.card_id: card for card in (decode_card(row) for (row,) in rows)}
+        rows = self._column("cards_by_ids", card_ids=wanted, include_deleted=include_deleted)
+        cards = {card.card_id: card for card in map(decode_card, rows)}
         return CardBatch(
             cards=[cards[card_id] for card_id in wanted if card_id in cards],
             missing_card_ids=[card_id for card_id in wanted if card_id not in cards],
@@ -261,23 +257,17 @@ class CardStore(ProjectStore):
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """Yield the cards that match `where`, newest first, reading page by page."""
-        return read_pages(
-            partial(self._page, self._resolve_dates(where or CardFilter())), page=_PAGE, limit=limit
-        )
+        where = self._resolve_dates(where or CardFilter())
+        return read_pages(partial(self._page, where), page=_PAGE, limit=limit)
 
     def search_boxes(
         self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int
     ) -> list[Card]:
         """Search for `text` in the cards of these types in these boxes; return them newest first."""
-        rows = self._rows(
-            "list_cards_of_boxes",
-            **text_search(text),
-            types=list(types),
-            box_ids=[box_id for box_id in map(canonical_box_id, box_ids) if box_id],
-            now=self.database.now(),
-            limit=limit,
-        )
-        return [decode_card(row) for (row,) in rows]
+        canonical = list(filter(None, map(canonical_box_id, box_ids)))
+        place = {"types": list(types), "box_ids": canonical, "now": self.database.now()}
+        rows = self._column("list_cards_of_boxes", **text_search(text), **place, limit=limit)
+        return [decode_card(row) for row in rows]
 
     def count_further(self, where: CardFilter, last: Card) -> FurtherCount:
         """Return how many cards `newest` would yield after `last`. Reads 10,000 cards, 1,000 for a search."""
@@ -305,7 +295,7 @@ class CardStore(ProjectStore):
                 rows = self._rows(listing, **asked, few=_MAX_SORTED)
             if not rows or rows[0][1] <= _MAX_SORTED:
                 return [decode_card(row) for row, _ in rows]
-        return [decode_card(row) for (row,) in self._rows("list_cards", **asked)]
+        return [decode_card(row) for row in self._column("list_cards", **asked)]
 
     def _listing_of_few(self, where: CardFilter) -> str | None:
         """Return the query that uses an index for exactly this filter, if that likely finds few cards."""

@@ -32,6 +32,7 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import (
+    MAX_COUNTED,
     DateFilter,
     ProjectStore,
     like_escape,
@@ -106,13 +107,13 @@ class ChatStore(ProjectStore):
         """Yield the chats in the order of their keys, or those after the key `behind`, page by page."""
         return read_pages(partial(self._page, behind or ""), limit=limit)
 
-    def beginning(self, text: str, *, limit: int) -> list[Chat]:
+    def find_by_prefix(self, text: str, *, limit: int) -> list[Chat]:
         """Return the chats whose keys begin with `text`, last used first."""
         return self._all(Chat, "chats_between", first=text, last=text + _MAX_CHARACTER, limit=limit)
 
     def similar(self, chat_key: str, limit: int) -> list[Chat]:
         """Return the other chats with near keys, last used first: topics of the same chat."""
-        found = self.beginning(chat_key_prefix(chat_key), limit=limit + 1)
+        found = self.find_by_prefix(chat_key_prefix(chat_key), limit=limit + 1)
         return [chat for chat in found if chat.chat_key != chat_key][:limit]
 
     def other_projects(self, chat_key: str, limit: int) -> list[str]:
@@ -175,7 +176,6 @@ class ChatStore(ProjectStore):
 
 
 _BY_AGE = {"key": "context_id", "time": "archived_at"}
-_MAX_COUNTED = 10_000
 
 
 class ArchiveStore(ProjectStore):
@@ -206,13 +206,10 @@ class ArchiveStore(ProjectStore):
 
     def get(self, chat_key: str, wanted: str) -> Archive:
         """Return the archived context for an id, or a unique part of one. Raises NotFound, AmbiguousId."""
-        whole = self.find(chat_key, wanted)
-        if whole is not None:
-            return whole
-        found = self.find(chat_key, self._resolve(chat_key, wanted))
+        archive = self.find(chat_key, wanted) or self.find(chat_key, self._resolve(chat_key, wanted))
         # Rows of this table are never deleted.
-        assert found is not None
-        return found
+        assert archive is not None
+        return archive
 
     def newest(self, chat_key: str, *, limit: int | None = None) -> Iterator[Archive]:
         """Yield the archived contexts of a chat, newest first, reading page by page."""
@@ -220,7 +217,7 @@ class ArchiveStore(ProjectStore):
 
     def count(self, chat_key: str) -> int:
         """Return how many archived contexts a chat has. Counts up to 10,000."""
-        return int(self._value("count_chat_contexts", chat_key=chat_key, limit=_MAX_COUNTED))
+        return int(self._value("count_chat_contexts", chat_key=chat_key, limit=MAX_COUNTED))
 
     def find_by_terms(self, chat_key: str, terms: Sequence[int], limit: int) -> list[str]:
         """Return the ids of the newest archived contexts that have all of these terms."""
@@ -228,8 +225,8 @@ class ArchiveStore(ProjectStore):
 
     def search_candidates(self, chat_key: str, context_ids: Sequence[str]) -> list[SearchCandidate]:
         """Return the data by which a search ranks these archived contexts, newest first."""
-        asked = list(context_ids)
-        return self._all(SearchCandidate, "findable_chat_contexts", chat_key=chat_key, context_ids=asked)
+        ids = list(context_ids)
+        return self._all(SearchCandidate, "findable_chat_contexts", chat_key=chat_key, context_ids=ids)
 
     def _resolve(self, chat_key: str, wanted: str) -> str:
         piece = like_escape(wanted)
@@ -282,19 +279,9 @@ class ChatRunStore(ProjectStore):
     def begin_step(
         self, run: ChatRun, step_id: str, *, request_box_id: str, metadata: dict[str, Any], now: datetime
     ) -> None:
-        self._run(
-            "insert_chat_step",
-            chat_key=run.chat_key,
-            run_id=run.run_id,
-            step_id=step_id,
-            status="llm_ready",
-            profile_box_id=run.profile_box_id,
-            context_box_id=run.context_box_id,
-            output_box_id=run.output_box_id,
-            request_box_id=request_box_id,
-            metadata=jsonb(metadata),
-            now=now,
-        )
+        step = {"step_id": step_id, "status": "llm_ready", "request_box_id": request_box_id, "now": now}
+        values = {**msgspec.structs.asdict(run), **step, "metadata": jsonb(metadata)}
+        self._run("insert_chat_step", **values)
 
     def move_step(
         self,

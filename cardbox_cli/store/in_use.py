@@ -158,13 +158,14 @@ class CardUseStore(ProjectStore):
         audit = AuditStore(self.database, self.project_id)
         for fence, seen in by_turn.items():
             cards = [{"card_id": use.card_id, "box_id": use.box_id, "use": use.use} for use in seen]
+            detail = {"cards": cards}
             audit.write_of_turn(
                 fence,
                 action=f"card {change}",
                 actor=force.actor,
                 reason=None,
                 epoch_after=None,
-                detail={"cards": cards},
+                detail=detail,
             )
 
 
@@ -173,10 +174,5 @@ def _visible_card(use: CardUse, change: Change) -> CardConflict:
     return CardConflict(
         f"card {use.card_id!r} is {use.description}",
         hint=f"{better}, or pass --force to {change} it now, which the audit records",
-        details={
-            "card_id": use.card_id,
-            "box_id": use.box_id,
-            "agent_turn_id": use.agent_turn_id,
-            "agent_id": use.agent_id,
-        },
+        details={name: getattr(use, name) for name in ("card_id", "box_id", "agent_turn_id", "agent_id")},
     )

@@ -101,11 +101,10 @@ class AgentStore(ProjectStore):
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
         """Yield agents and their heads by id, reading page by page."""
         self._require(_TABLE, _HEADS)
-
-        def read(after: RosterEntry | None, size: int) -> "list[RosterEntry]":
-            return self._all(RosterEntry, "list_agents", **_query(where, after), limit=size)
-
-        return read_pages(read, limit=limit)
+        return read_pages(
+            lambda after, size: self._all(RosterEntry, "list_agents", **_query(where, after), limit=size),
+            limit=limit,
+        )
 
     def further(self, where: AgentFilter, last: Agent) -> FurtherCount:
         count = self._value("count_further_agents", **_query(where, last), limit=MAX_COUNTED + 1)

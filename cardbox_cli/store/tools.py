@@ -48,9 +48,8 @@ class ToolStore(ProjectStore):
                 return ToolRegistration(made, "added")
             stored = self._one(Tool, "lock_tool", tool_name=tool.tool_name)
             if stored is None:
-                raise Conflict(
-                    f"tool {tool.tool_name!r} was removed at the same time", hint="run the command again"
-                )
+                what = f"tool {tool.tool_name!r} was removed at the same time"
+                raise Conflict(what, hint="run the command again")
             return self._replace(stored, tool, replace=replace)
 
     def _replace(self, stored: Tool, tool: Tool, *, replace: bool) -> ToolRegistration:
@@ -60,13 +59,10 @@ class ToolStore(ProjectStore):
         if changed == stored:
             return ToolRegistration(stored, "unchanged")
         if not replace:
-            raise Conflict(
-                f"a different tool {tool.tool_name!r} exists in project {self.project_id!r}",
-                hint="pass --replace to replace it",
-            )
-        return ToolRegistration(
-            decode_row(Tool, self._value("update_tool", **_columns(changed))), "replaced", stored
-        )
+            what = f"a different tool {tool.tool_name!r} exists in project {self.project_id!r}"
+            raise Conflict(what, hint="pass --replace to replace it")
+        row = self._value("update_tool", **_columns(changed))
+        return ToolRegistration(decode_row(Tool, row), "replaced", stored)
 
     def remove(self, tool_name: str) -> None:
         """Remove a tool. Raises NotFound."""

@@ -41,11 +41,8 @@ def translate_error(exc: psycopg.Error) -> CbxError:
         what = f"the database lacks an object that this command needs: {text}"
         return errors.SchemaMissing(what, hint=_SCHEMA_HINT)
     if state == "42501":
-        what, hint = (
-            f"the database role may not do this: {text}",
-            "GRANT the right, or connect as another role",
-        )
-        return errors.MissingRight(what, hint=hint)
+        hint = "GRANT the right, or connect as another role"
+        return errors.MissingRight(f"the database role may not do this: {text}", hint=hint)
     if state == "25006":
         hint = "pass the primary's address as --database-url"
         return DatabaseUnavailable("the database is read-only (a replica?)", hint=hint)

@@ -290,10 +290,8 @@ def psql_environment(target: Target) -> dict[str, str]:
             environment[variable] = parameters.pop(name)
     if parameters:
         if environment.get("PGSERVICE"):
-            names = ", ".join(parameters)
-            raise UsageError(
-                f"psql cannot combine {names} with a service", hint="write it into the service file"
-            )
+            what = f"psql cannot combine {', '.join(parameters)} with a service"
+            raise UsageError(what, hint="write it into the service file")
         environment |= {"PGSERVICE": _SERVICE, "PGSERVICEFILE": _service_file(parameters)}
     return environment
 

@@ -32,7 +32,11 @@ def make_folders(
             _make_system_folder(folder.parent, 0o711)
     _check_or_make_socket_folder(location.socket, account)
     if not location.data.exists():
-        announce(_first_use_message(location, account))
+        lent = (
+            f"running as root: Postgres runs as the account {account.name!r}; its data is in {location.data}"
+        )
+        own = f"first use: creating a Postgres {location.major} database in {location.data}"
+        announce(lent if account.lent else own)
         _make_data(home, location, account, lock)
     elif not _has_marker(location.data):
         hint = "set CBX_HOME to another folder, or move it away"
@@ -77,13 +81,6 @@ def remove_folders(location: Location) -> list[Path]:
             with suppress(OSError):
                 place.rmdir()
     return removed
-
-
-def _first_use_message(location: Location, account: ServerAccount) -> str:
-    if account.lent:
-        who = f"running as root: Postgres runs as the account {account.name!r}"
-        return f"{who}; its data is in {location.data}"
-    return f"first use: creating a Postgres {location.major} database in {location.data}"
 
 
 def _make_system_folder(folder: Path, mode: int) -> None:

@@ -16,7 +16,6 @@ from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import (
     DateFilter,
-    FurtherCount,
     ProjectStore,
     require_single,
 )
@@ -168,7 +167,7 @@ class BatchStore(ProjectStore):
         """Return the number of tasks of a batch by state."""
         return dict(self._rows("count_batch_tasks", batch_id=batch_id))
 
-    def counts_of(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
+    def counts_by_batch(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
         for batch_id, status, count in self._rows("count_tasks_of_batches", batch_ids=list(batch_ids)):
             found[batch_id][status] = count
@@ -179,15 +178,15 @@ class BatchStore(ProjectStore):
         now = self.database.now()
         return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=MAX_DUE)
 
-    def without_open_tasks(self, batch_id: str | None) -> list[str]:
+    def settled_batch_ids(self, batch_id: str | None) -> list[str]:
         """Return the ids of the running batches, or this one, without open tasks."""
         return self._column("settled_batches", batch_id=batch_id, limit=MAX_DUE)
 
-    def with_ended_parent(self, agent_turn_id: str | None) -> list[Batch]:
+    def abandoned_batches(self, agent_turn_id: str | None) -> list[Batch]:
         """Return the running batches whose parent turn has ended: of this turn, or of any for None."""
         return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
-    def unreported(self, agent_turn_id: str | None) -> list[Batch]:
+    def unreported_batches(self, agent_turn_id: str | None) -> list[Batch]:
         """Return the ended batches that owe their parent's call a report: of this turn, or of any (None)."""
         return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
@@ -203,9 +202,6 @@ class BatchStore(ProjectStore):
         """Yield the batches that match `where`, newest first, reading page by page."""
         self.require()
         return self._list(Batch, "list_batches", where or BatchFilter(), limit, key="batch_id")
-
-    def further(self, where: BatchFilter, last: Batch) -> FurtherCount:
-        return self._further("count_further_batches", where, last, key="batch_id")
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""

@@ -138,13 +138,11 @@ class EndStore(ProjectStore):
         epoch: int | None = self._value(
             "write_end",
             **msgspec.structs.asdict(fence),
+            **msgspec.structs.asdict(plan),
             sources=list(move.sources),
             epoch=move.epoch,
             now=now,
-            step_status=plan.step_status,
-            end_status=plan.end_status,
             deliverable_card_id=deliverable_card_id,
-            error_code=plan.error_code,
             error=plan.message,
             output_box_id=plan.remembered_box_id,
         )

@@ -105,18 +105,9 @@ class HeadStore(ProjectStore):
 
 def assignment_values(row: InboxRow) -> dict[str, Any]:
     """Return the values of the head of an agent that is assigned to the turn of this row."""
-    lineage = row.lineage
-    return {
-        "agent_id": row.agent_id,
-        "agent_turn_id": row.turn_id,
-        "channel_id": row.channel_id,
-        "depth": lineage.depth,
-        "trace_id": lineage.trace_id,
-        "parent_step_id": lineage.parent_step_id,
-        "profile_box_id": row.pointer("profile_box_id"),
-        "context_box_id": row.pointer("context_box_id"),
-        "output_box_id": row.pointer("output_box_id"),
-    }
+    turn = {"agent_id": row.agent_id, "agent_turn_id": row.turn_id, "channel_id": row.channel_id}
+    boxes = {name: row.pointer(name) for name in ("profile_box_id", "context_box_id", "output_box_id")}
+    return {**turn, **msgspec.structs.asdict(row.lineage), **boxes}
 
 
 def _describe(head: Head) -> str:

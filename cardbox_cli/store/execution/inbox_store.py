@@ -46,7 +46,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: str | None = None
     turn_epoch: int = 0
 
-    def as_inbox_row(self, project_id: str, now: datetime) -> InboxRow:
+    def build_row(self, project_id: str, now: datetime) -> InboxRow:
         """Return the row as it is stored at time `now`."""
         return InboxRow(
             **msgspec.structs.asdict(self),
@@ -92,7 +92,7 @@ class InboxStore(ProjectStore):
         if stamped is None:
             return None
         due_at, created_at = stamped
-        return msgspec.structs.replace(row.as_inbox_row(self.project_id, created_at), next_retry_at=due_at)
+        return msgspec.structs.replace(row.build_row(self.project_id, created_at), next_retry_at=due_at)
 
     def get(self, inbox_id: str) -> InboxRow:
         """Return the row with this id. Raises NotFound."""
@@ -170,7 +170,7 @@ class InboxStore(ProjectStore):
         """Return the row that dispatched a turn; the oldest one, if another program wrote several."""
         return self._one(InboxRow, "turn_row", agent_turn_id=agent_turn_id)
 
-    def open_of_agent(self, agent_id: str) -> list[InboxRow]:
+    def open_rows(self, agent_id: str) -> list[InboxRow]:
         """Return the open rows of an agent, oldest first."""
         return self._all(InboxRow, "open_inbox_of_agent", agent_id=agent_id)
 

@@ -115,7 +115,7 @@ class TurnStore(ProjectStore):
         """Return the calls that a turn waits or waited for, in order."""
         return self._all(WaitingTool, "waiting_tools", agent_turn_id=agent_turn_id)
 
-    def open_waiting_of(self, agent_id: str) -> list[WaitingTool]:
+    def open_calls(self, agent_id: str) -> list[WaitingTool]:
         """Return the open calls of the last turn of an agent that waits for any."""
         return self._all(WaitingTool, "open_waiting_of_agent", agent_id=agent_id)
 

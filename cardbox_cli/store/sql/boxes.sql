@@ -87,13 +87,6 @@ WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
 ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
--- name: count_further_boxes
--- The number of boxes after a place, up to a limit.
-SELECT count(*)
-FROM (SELECT 1 FROM public.card_boxes AS b
-      WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
-      LIMIT %(limit)s) AS further
-
 -- name: recent_boxes
 -- The ids of the project's boxes, the last changed first.
 SELECT b.box_id::text, b.updated_at
