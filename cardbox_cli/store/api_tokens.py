@@ -50,7 +50,7 @@ class ApiTokenStore(ProjectStore):
     def _valid_tokens(self) -> list[tuple[str, bytes]]:
         if TOKENS not in self.database.tables:
             return []
-        known = self._rows("api_tokens_not_revoked")
+        tokens = self._rows("api_tokens_not_revoked")
         # Most tokens never expire, and need no query of the clock.
-        now = self.database.now() if any(ends for _, _, ends in known) else None
-        return [(each, sha256) for each, sha256, ends in known if ends is None or now is None or ends > now]
+        now = self.database.now() if any(ends for _, _, ends in tokens) else None
+        return [(each, sha256) for each, sha256, ends in tokens if ends is None or now is None or ends > now]

@@ -25,7 +25,6 @@ class AuditFilter(DateFilter, frozen=True, kw_only=True):
 
 class AuditStore(ProjectStore):
     def write(self, action: str, *, actor: str, detail: dict[str, Any]) -> None:
-        """Record a change that belongs to no turn."""
         self._insert(agent_id="", action=action, actor=actor, detail=detail)
 
     def write_of_turn(

@@ -117,12 +117,12 @@ class BoxStore(ProjectStore):
 
     def get_many(self, box_ids: Sequence[str]) -> BoxBatch:
         """Return the boxes with these ids in the order of `box_ids`, each once, and the missing ids."""
-        wanted = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
-        rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in wanted if canonical_box_id(box_id)])
+        ids = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
+        rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in ids if canonical_box_id(box_id)])
         boxes = {box.box_id: box for box in self.add_titles([decode_box(row) for row in rows])}
         return BoxBatch(
-            boxes=[boxes[box_id] for box_id in wanted if box_id in boxes],
-            missing_box_ids=[box_id for box_id in wanted if box_id not in boxes],
+            boxes=[boxes[box_id] for box_id in ids if box_id in boxes],
+            missing_box_ids=[box_id for box_id in ids if box_id not in boxes],
         )
 
     def id_lists(self, box_ids: Sequence[str]) -> dict[str, list[str]]:
@@ -139,7 +139,6 @@ class BoxStore(ProjectStore):
         return set(self._column("existing_boxes", box_ids=canonical))
 
     def require(self, box_id: str) -> None:
-        """Raise NotFound unless the box exists."""
         if not self.filter_existing([box_id]):
             raise self._not_found("box", box_id, BOX_LIST_HINT)
 
@@ -188,19 +187,21 @@ class BoxStore(ProjectStore):
 
         with self.database.snapshot():
             one, other = self.get(a), self.get(b)
-            found = diff.diff_ids(one.card_ids, other.card_ids)
-            differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
-            differing += [other.card_ids[place] for place in found.added]
-            known = self.cards_with_states(differing)
-        return diff.compare_boxes(one, other, found, known)
+            edits = diff.diff_ids(one.card_ids, other.card_ids)
+            differing = [one.card_ids[place] for place in edits.removed + [pair.a for pair in edits.moved]]
+            differing += [other.card_ids[place] for place in edits.added]
+            cards = self.cards_with_states(differing)
+        return diff.compare_boxes(one, other, edits, cards)
 
     def cards_with_states(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
         """Return the cards with these ids, including hidden ones, each with its state, by id."""
-        wanted = unique(card_ids)
+        ids = unique(card_ids)
         return {
             card_id: (decode_card(row), state)
-            for begin in range(0, len(wanted), _CARDS_PER_QUERY)
-            for card_id, state, row in self._rows("known_cards", card_ids=wanted[begin:][:_CARDS_PER_QUERY])
+            for begin in range(0, len(ids), _CARDS_PER_QUERY)
+            for card_id, state, row in self._rows(
+                "known_cards", card_ids=ids[begin : begin + _CARDS_PER_QUERY]
+            )
         }
 
     def refs(
@@ -231,14 +232,14 @@ class BoxStore(ProjectStore):
             return whole
         part = wanted.lower().replace("-", "")
         is_hex = _HEX_PART.fullmatch(part) is not None
-        found = self._column(
+        candidates = self._column(
             "find_box_ids",
             first=part.ljust(32, "0") if is_hex else None,
             last=part.ljust(32, "f") if is_hex else None,
             reversed_pattern=f"{like_escape(part[::-1])}%",
             shown=short_id_pattern(self.database, part, "public.idx_boxes_shown"),
         )
-        return require_single("box", wanted, found, self.project_id)
+        return require_single("box", wanted, candidates, self.project_id)
 
     def _page(self, where: DateFilter, after: Box | None, size: int) -> list[Box]:
         rows = self._column("list_boxes", **page_parameters(where, after, size, **_BY_CHANGE))
@@ -247,13 +248,13 @@ class BoxStore(ProjectStore):
     def _page_of_refs(
         self, card_id: str, latest: int | None, after: Reference | None, size: int
     ) -> list[Reference]:
-        asked = page_parameters(DateFilter(), after, size, **_BY_CHANGE)
-        found = self._all(Reference, "boxes_of_card", card_id=card_id, latest=latest, **asked)
-        box_ids = [each.box_id for each in found]
+        place = page_parameters(DateFilter(), after, size, **_BY_CHANGE)
+        references = self._all(Reference, "boxes_of_card", card_id=card_id, latest=latest, **place)
+        box_ids = [each.box_id for each in references]
         titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
         return [
             msgspec.structs.replace(each, title=titles.get(each.box_id), turns=turns.get(each.box_id, []))
-            for each in found
+            for each in references
         ]
 
     def add_titles(self, boxes: list[Box]) -> list[Box]:
@@ -331,13 +332,13 @@ class BoxStore(ProjectStore):
         if canonical is None:
             raise InvalidInput(f"the box id {box_id!r} is not a UUID")
         with self.database.transaction():
-            made = self._insert(canonical, (), ())
-            if made is not None:
-                return made
-            found = self.get_many([canonical])
-            if not found.boxes:
+            box = self._insert(canonical, (), ())
+            if box is not None:
+                return box
+            stored = self.get_many([canonical])
+            if not stored.boxes:
                 raise BoxConflict(f"the box id {box_id!r} is taken")
-        return found.boxes[0]
+        return stored.boxes[0]
 
     def ensure_card(self, box_id: str, card_id: str) -> None:
         """Add a card to a box unless it contains it; create a missing box. Raises as `ensure` does.
@@ -384,9 +385,9 @@ class BoxStore(ProjectStore):
 
         Raises NotFound for ids without a card, unless `box` contains them or they are in `may_be_gone`.
         """
-        held = {*box.card_ids, *may_be_gone}
+        allowed = {*box.card_ids, *may_be_gone}
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._refuse_absent([card_id for card_id in card_ids if card_id not in allowed])
             provenance = self.provenance(box.box_id)
             return self.create(
                 card_ids,
@@ -398,9 +399,9 @@ class BoxStore(ProjectStore):
 
     def rewrite(self, box: Box, card_ids: Sequence[str], *, if_ids: str) -> Box:
         """Replace the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive`."""
-        held = set(box.card_ids)
+        allowed = set(box.card_ids)
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._refuse_absent([card_id for card_id in card_ids if card_id not in allowed])
             return self.replace(box.box_id, card_ids, if_ids=if_ids, allow_dangling=True)
 
     def check_replaceable(self, box_id: str) -> None:
@@ -418,7 +419,6 @@ class BoxStore(ProjectStore):
             self._info.delete(box.box_id)
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
-        """Insert the box; return None if its id is taken."""
         check_first_write(self.database, self.project_id)
         written = self._value(
             "insert_box",
@@ -490,6 +490,6 @@ def _check_output(head: Head, box_id: str) -> None:
 
 def cards_of_type(boxes: BoxStore, box_id: str | None, card_type: str) -> list[Card]:
     """Return the visible cards of one type in a box, in order; [] for an unknown box or None."""
-    known = canonical_box_id(box_id or "")
-    lines = [] if known is None else boxes.json_lines(known, [card_type])
+    canonical = canonical_box_id(box_id or "")
+    lines = [] if canonical is None else boxes.json_lines(canonical, [card_type])
     return [decode_card(line) for _, line in lines if line is not None]

@@ -89,7 +89,6 @@ def text_search(text: str | None) -> dict[str, Any]:
 
 
 def find_index(text: str) -> SearchIndex | None:
-    """Return the index that finds the cards with this text, or None."""
     if not re.search(_UNSPACED_SCRIPTS, text):
         return SearchIndex(WORD_INDEX, "list_few_cards")
     is_indexed = re.search(_INDEXED_SCRIPTS, text) is not None
@@ -206,7 +205,6 @@ class CardStore(ProjectStore):
             self.database.run("analyze_cards")
 
     def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, WriteCounts]:
-        """Write cards as `add_many` does, and count them by label."""
         streamed: dict[int, int] = {}
         with self.database.transaction():
             check_first_write(self.database, self.project_id)
@@ -229,26 +227,26 @@ class CardStore(ProjectStore):
         sees.
         """
         with self.database.transaction():
-            found = self.get_many(card_ids, include_deleted=True)
-            if found.missing_card_ids:
-                raise self._not_found("card", found.missing_card_ids[0], _NO_CARD)
+            batch = self.get_many(card_ids, include_deleted=True)
+            if batch.missing_card_ids:
+                raise self._not_found("card", batch.missing_card_ids[0], _NO_CARD)
             gone = set(self._column("delete_cards", card_ids=list(card_ids)))
             self._use.check_change(sorted(gone), "delete", force)
         return [card_id for card_id in unique(card_ids) if card_id in gone]
 
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
         """Return the card with this id. Raises NotFound, also for a hidden one unless `include_deleted`."""
-        found = self.get_many([card_id], include_deleted=include_deleted)
-        return self._require_item(next(iter(found.cards), None), "card", card_id, _NO_CARD)
+        batch = self.get_many([card_id], include_deleted=include_deleted)
+        return self._require_item(next(iter(batch.cards), None), "card", card_id, _NO_CARD)
 
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> CardBatch:
         """Return the cards with these ids in the order of `card_ids`, each once, and the missing ids."""
-        wanted = unique(card_ids)
-        rows = self._column("cards_by_ids", card_ids=wanted, include_deleted=include_deleted)
+        ids = unique(card_ids)
+        rows = self._column("cards_by_ids", card_ids=ids, include_deleted=include_deleted)
         cards = {card.card_id: card for card in map(decode_card, rows)}
         return CardBatch(
-            cards=[cards[card_id] for card_id in wanted if card_id in cards],
-            missing_card_ids=[card_id for card_id in wanted if card_id not in cards],
+            cards=[cards[card_id] for card_id in ids if card_id in cards],
+            missing_card_ids=[card_id for card_id in ids if card_id not in cards],
         )
 
     def missing_ids(self, card_ids: Sequence[str]) -> list[str]:
@@ -287,25 +285,25 @@ class CardStore(ProjectStore):
         return require_single("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
 
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
-        asked = _query(where, after, size)
+        parameters = _query(where, after, size)
         listing = self._listing_of_few(where)
         if listing is not None:
             with self.database.rolled_back():
                 self.database.run("plan_for_few")
-                rows = self._rows(listing, **asked, few=_MAX_SORTED)
+                rows = self._rows(listing, **parameters, few=_MAX_SORTED)
             if not rows or rows[0][1] <= _MAX_SORTED:
                 return [decode_card(row) for row, _ in rows]
-        return [decode_card(row) for row in self._column("list_cards", **asked)]
+        return [decode_card(row) for row in self._column("list_cards", **parameters)]
 
     def _listing_of_few(self, where: CardFilter) -> str | None:
         """Return the query that uses an index for exactly this filter, if that likely finds few cards."""
         if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
             return "list_few_cards"
-        wanted = [FIELD_INDEXES[field] for field in FIELD_INDEXES if getattr(where, field) is not None]
-        if where.text is not None and (of_texts := find_index(where.text)):
-            wanted.append(of_texts)
-        there = (each for each in wanted if self.database.value("index_exists", index=each.name))
-        return next((each.listing for each in there), None)
+        indexes = [FIELD_INDEXES[field] for field in FIELD_INDEXES if getattr(where, field) is not None]
+        if where.text is not None and (text_index := find_index(where.text)):
+            indexes.append(text_index)
+        existing = (each for each in indexes if self.database.value("index_exists", index=each.name))
+        return next((each.listing for each in existing), None)
 
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:

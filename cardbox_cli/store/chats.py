@@ -72,9 +72,9 @@ class ChatStore(ProjectStore):
 
     def lock_or_create(self, chat_key: str) -> Chat:
         """Lock the head as `lock` does; create the chat if it does not exist."""
-        found = self._one(Chat, "lock_chat", chat_key=chat_key)
-        if found is not None:
-            return found
+        chat = self._one(Chat, "lock_chat", chat_key=chat_key)
+        if chat is not None:
+            return chat
         self._run("ensure_chat", chat_key=chat_key, now=self.database.now())
         return self.lock(chat_key)
 
@@ -86,7 +86,6 @@ class ChatStore(ProjectStore):
         return chat
 
     def stale_error(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
-        """Return the error that says where the chat is now that `fence` is outdated."""
         at = "no run" if chat.run_id is None else f"run {chat.run_id}, epoch {chat.epoch}"
         return StaleEpoch(
             f"run {fence.run_id} no longer has chat {fence.chat_key!r}, which is at {at}",
@@ -100,7 +99,6 @@ class ChatStore(ProjectStore):
         return written
 
     def extend_lease(self, fence: ChatFence, expires_at: datetime) -> bool:
-        """Extend the lease of a run; return False if the run has lost it."""
         return self._run("extend_chat_lease", **msgspec.structs.asdict(fence), expires_at=expires_at) > 0
 
     def all(self, *, limit: int | None = None, behind: str | None = None) -> Iterator[Chat]:
@@ -113,12 +111,12 @@ class ChatStore(ProjectStore):
 
     def similar(self, chat_key: str, limit: int) -> list[Chat]:
         """Return the other chats with near keys, last used first: topics of the same chat."""
-        found = self.find_by_prefix(chat_key_prefix(chat_key), limit=limit + 1)
-        return [chat for chat in found if chat.chat_key != chat_key][:limit]
+        chats = self.find_by_prefix(chat_key_prefix(chat_key), limit=limit + 1)
+        return [each for each in chats if each.chat_key != chat_key][:limit]
 
     def other_projects(self, chat_key: str, limit: int) -> list[str]:
-        found = self._column("projects_with_chat", chat_key=chat_key, limit=limit + 1)
-        return [project for project in found if project != self.project_id][:limit]
+        projects = self._column("projects_with_chat", chat_key=chat_key, limit=limit + 1)
+        return [project for project in projects if project != self.project_id][:limit]
 
     # --- transcripts
 
@@ -151,7 +149,6 @@ class ChatStore(ProjectStore):
         return list(self.stream_entries(chat, start, end))
 
     def stream_entries(self, chat: Chat, start: int = 0, end: int | None = None) -> Iterator[Entry]:
-        """Yield `entries`, one box at a time."""
         position = max(start, 0)
         last = chat.entries if end is None else min(end, chat.entries)
         while position < last:
@@ -192,14 +189,14 @@ class ArchiveStore(ProjectStore):
         `layout` has the other fields of the file from which it was imported.
         """
         row = {**msgspec.structs.asdict(archive), "search_text": search_text, "terms": list(terms)}
-        kept = None if layout is None else jsonb(dict(layout))
-        return self._run("insert_chat_context", **row, layout=kept) > 0
+        stored_layout = None if layout is None else jsonb(dict(layout))
+        return self._run("insert_chat_context", **row, layout=stored_layout) > 0
 
     def layouts(self, chat_key: str) -> dict[str, Any]:
         """Return the other fields of the files from which archived contexts were imported, by context id."""
         rows = self._rows("chat_context_layouts", chat_key=chat_key)
-        kept = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
-        return {context_id: layout for context_id, layout in kept if isinstance(layout, dict)}
+        decoded = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
+        return {context_id: layout for context_id, layout in decoded if isinstance(layout, dict)}
 
     def find(self, chat_key: str, context_id: str) -> Archive | None:
         return self._one(Archive, "chat_context", chat_key=chat_key, context_id=context_id)
@@ -229,20 +226,20 @@ class ArchiveStore(ProjectStore):
         return self._all(SearchCandidate, "findable_chat_contexts", chat_key=chat_key, context_ids=ids)
 
     def _resolve(self, chat_key: str, wanted: str) -> str:
-        piece = like_escape(wanted)
-        begins = piece if wanted.startswith("ctx_") else f"ctx\\_{piece}"
-        patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
-        found = self._column("find_chat_contexts", chat_key=chat_key, **patterns)
-        if not found:
+        part = like_escape(wanted)
+        begins = part if wanted.startswith("ctx_") else f"ctx\\_{part}"
+        patterns = {"beginning": f"{begins}%", "ending": f"%{part}"}
+        candidates = self._column("find_chat_contexts", chat_key=chat_key, **patterns)
+        if not candidates:
             raise NotFound(
                 f"chat {chat_key!r} has no archived context {wanted!r}",
                 hint=f"`cbx chat list {quote_argument(chat_key)}` lists them",
             )
-        return require_single("chat context", wanted, found, self.project_id)
+        return require_single("chat context", wanted, candidates, self.project_id)
 
     def _page(self, chat_key: str, after: Archive | None, size: int) -> list[Archive]:
-        asked = page_parameters(DateFilter(), after, size, **_BY_AGE)
-        return self._all(Archive, "list_chat_contexts", chat_key=chat_key, **asked)
+        place = page_parameters(DateFilter(), after, size, **_BY_AGE)
+        return self._all(Archive, "list_chat_contexts", chat_key=chat_key, **place)
 
 
 # --- runs of chats, and their steps
@@ -314,9 +311,9 @@ class ChatRunStore(ProjectStore):
 
     def steps_like(self, chat_key: str, wanted: str) -> list[Step]:
         """Return up to six steps of a chat whose ids begin or end with `wanted`, newest first."""
-        piece = like_escape(wanted)
-        begins = piece if wanted.startswith("step_") else f"step\\_{piece}"
-        patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
+        part = like_escape(wanted)
+        begins = part if wanted.startswith("step_") else f"step\\_{part}"
+        patterns = {"beginning": f"{begins}%", "ending": f"%{part}"}
         return self._all(Step, "find_chat_steps", chat_key=chat_key, **patterns)
 
 

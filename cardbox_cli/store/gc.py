@@ -110,7 +110,6 @@ class GarbageCollector(ProjectStore):
         return LogStore(self.database, self.project_id)
 
     def _oldest(self) -> datetime:
-        """Return the time before which logs are purged."""
         return self.database.now() - timedelta(days=LOG_AGE.value)
 
     def _box_info(self, after: str, limit: int) -> tuple[int, str | None]:
@@ -133,8 +132,7 @@ def _purge(batch: Callable[[str, int], tuple[Any, ...]], after: str, *, limit: i
 
 
 def projects_with_rows(database: Database) -> list[str]:
-    """Return every project that has rows in the database."""
-    found = database.column("projects_with_rows")
+    projects = database.column("projects_with_rows")
     if database.keeps_box_info:
-        found += database.column("projects_with_box_info")
-    return sorted(set(found))
+        projects += database.column("projects_with_box_info")
+    return sorted(set(projects))

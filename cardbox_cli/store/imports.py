@@ -114,9 +114,9 @@ class ImportStore(ProjectStore):
         """Return the last of these boxes that exists, if any."""
         newest: list[str] = []
         for first in count(1, _VERSIONS_PER_QUERY):
-            asked = [versions(number) for number in range(first, first + _VERSIONS_PER_QUERY)]
-            there = self._boxes.filter_existing(asked)
-            known = list(takewhile(there.__contains__, asked))
+            ids = [versions(number) for number in range(first, first + _VERSIONS_PER_QUERY)]
+            existing = self._boxes.filter_existing(ids)
+            known = list(takewhile(existing.__contains__, ids))
             newest = known[-1:] or newest
             if len(known) < _VERSIONS_PER_QUERY:
                 break
@@ -124,8 +124,6 @@ class ImportStore(ProjectStore):
 
 
 class _Attempt(NamedTuple):
-    """A conversation and the version of its box to try."""
-
     conversation: ImportedConversation
     version: int
 
@@ -139,7 +137,6 @@ class _BoxQueues:
             self.join(each, 1)
 
     def join(self, conversation: ImportedConversation, version: int) -> None:
-        """Join the queue for this version of the conversation's box."""
         self._lines.setdefault(conversation.versions(version), deque()).append(
             _Attempt(conversation, version)
         )

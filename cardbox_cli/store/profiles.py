@@ -51,9 +51,9 @@ class ProfileStore(ProjectStore):
         with self.database.transaction():
             ensure_project(self.database, self.project_id, author_id)
             self._run("lock_profile_name", name=name)
-            known = self.find(name)
-            if known is not None and self._holds(known, card):
-                return known
+            existing = self.find(name)
+            if existing is not None and self._holds(existing, card):
+                return existing
             CardStore(self.database, self.project_id).add(card)
             boxes = BoxStore(self.database, self.project_id)
             box = boxes.create([card.card_id], title=f"profile {name}")
@@ -114,7 +114,6 @@ class ProfileStore(ProjectStore):
         )
 
     def refuse_lost_box(self, entry: ProfileEntry) -> None:
-        """Raise NotFound if the box of a profile is gone."""
         boxes = BoxStore(self.database, self.project_id)
         if not boxes.filter_existing([entry.profile_box_id]):
             hint = "import the profile again"

@@ -57,8 +57,6 @@ def require_known(database: Database, project_id: str) -> None:
 
 
 class ProjectsStore:
-    """All projects of a database."""
-
     def __init__(self, database: Database) -> None:
         self.database = database
 

@@ -56,15 +56,14 @@ class AgentBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def box_ids(self) -> frozenset[str]:
-        """Return all boxes of the agent."""
-        named = (
+        boxes = (
             self.profile_box_id,
             self.context_box_id,
             self.output_box_id,
             self.memory_context_box_id,
             self.last_output_box_id,
         )
-        return frozenset(filter(None, named))
+        return frozenset(filter(None, boxes))
 
 
 class AgentStore(ProjectStore):

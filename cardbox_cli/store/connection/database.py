@@ -62,7 +62,6 @@ _cursor_numbers = count(1)
 
 
 def jsonb(value: Any) -> Jsonb:
-    """Return `value` as a JSONB parameter with exact numbers."""
     return Jsonb(value, dumps=exact_json.encode)
 
 
@@ -281,7 +280,6 @@ class Database(AbstractContextManager["Database"]):
         return None if row is None else row[0]
 
     def column(self, name: str, /, **parameters: Any) -> list[Any]:
-        """Return the first column of all rows of the query `name`."""
         return [row[0] for row in self.rows(name, **parameters)]
 
     def run(self, name: str, /, **parameters: Any) -> int:
@@ -290,7 +288,6 @@ class Database(AbstractContextManager["Database"]):
             return self._execute(name, parameters).rowcount
 
     def script(self, text: str) -> None:
-        """Execute a SQL script of cbx, which takes no parameters."""
         fault_point("script")
         with driver_errors.translate_errors():
             self.connection.execute(text.encode())
@@ -393,7 +390,6 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def is_replica(self) -> bool:
-        """Return whether the server is a replica, which takes no writes."""
         return bool(self.value("is_replica"))
 
     @cached_property
@@ -408,7 +404,6 @@ class Database(AbstractContextManager["Database"]):
 
     @cached_property
     def role(self) -> str:
-        """Return the role whose rights we have."""
         return str(self.value("our_role"))
 
     @cached_property

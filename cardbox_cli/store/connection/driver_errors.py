@@ -104,8 +104,8 @@ _CONTEXT = re.compile(r'^(?:PL/pgSQL function (.+\)) line \d+|SQL function "([^"
 
 def _routine(exc: psycopg.Error) -> str | None:
     """Return the function, always of another program, in which our statement failed."""
-    found = _CONTEXT.search(exc.diag.context or "")
-    return None if found is None else found[1] or found[2]
+    match = _CONTEXT.search(exc.diag.context or "")
+    return None if match is None else match[1] or match[2]
 
 
 def _first_line(exc: psycopg.Error) -> str:

@@ -95,11 +95,9 @@ class ProjectStore:
         return self.database.column(name, project_id=self.project_id, **parameters)
 
     def _one(self, kind: type[_Item], name: str, /, **parameters: Any) -> _Item | None:
-        """Return the value that the query `name` returns as JSON, or None."""
         return decode_optional_row(kind, self._value(name, **parameters))
 
     def _all(self, kind: type[_Item], name: str, /, **parameters: Any) -> list[_Item]:
-        """Return the values that the query `name` returns as JSON."""
         return decode_rows(kind, self._rows(name, **parameters))
 
     def _facts(self, kind: type[_Struct], name: str, /, **parameters: Any) -> _Struct | None:
@@ -144,8 +142,8 @@ class ProjectStore:
             return []
         patterns = {"beginning": f"{like_escape(part)}%", "reversed_end": f"{like_escape(part[::-1])}%"}
         shown = None if index is None else short_id_pattern(self.database, part, index)
-        found = (self._column(query, **patterns, shown=shown) for query in queries)
-        return next(filter(None, found), [])
+        results = (self._column(query, **patterns, shown=shown) for query in queries)
+        return next(filter(None, results), [])
 
     def _require(self, *tables: str) -> None:
         for table in tables:
@@ -162,9 +160,11 @@ class ProjectStore:
     def _not_found(self, what: str, name: str, hint: str, *, names: NameQuery | None = None) -> NotFound:
         """Return NotFound for an unknown name, with a suggestion if our role may read the `names`."""
         may_read = names is not None and names.table in self.database.tables
-        known = self._column(names.query, name=name, limit=MAX_NAMES_COMPARED) if names and may_read else []
+        candidates = (
+            self._column(names.query, name=name, limit=MAX_NAMES_COMPARED) if names and may_read else []
+        )
         return NotFound(
-            f"no {what} {name!r} in project {self.project_id!r}{did_you_mean(name, known)}", hint=hint
+            f"no {what} {name!r} in project {self.project_id!r}{did_you_mean(name, candidates)}", hint=hint
         )
 
 

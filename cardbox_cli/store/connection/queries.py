@@ -58,7 +58,7 @@ def _parts() -> dict[str, dict[str, str]]:
 def _part(kind: str, name: str) -> str:
     """Return the text of a part, with the fields of structs expanded."""
     text = _parts()[kind][name]
-    return _FIELDS.sub(lambda found: _pairs(found[1], found[2], without=_PAIR.findall(text)), text)
+    return _FIELDS.sub(lambda match: _pairs(match[1], match[2], without=_PAIR.findall(text)), text)
 
 
 def _pairs(struct: str, alias: str, *, without: list[str]) -> str:
@@ -128,16 +128,16 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
 def numbered_query(name: str, times: frozenset[str] = frozenset()) -> NumberedQuery:
     """Return the query `name` with numbered parameters. The server computes these times itself."""
     text = query_by_server(name, times)
-    found = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
-    numbers = {parameter: f"${number}" for number, parameter in enumerate(found, 1)}
+    names = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
+    numbers = {parameter: f"${number}" for number, parameter in enumerate(names, 1)}
     return NumberedQuery(
-        _PARAMETER.sub(lambda match: numbers[match[1]] if match[1] else "%", text), tuple(found)
+        _PARAMETER.sub(lambda match: numbers[match[1]] if match[1] else "%", text), tuple(names)
     )
 
 
-def _included(found: re.Match[str]) -> str:
-    text = _part("fragment", found[1])
-    for number, sql in enumerate((found[2] or "").split(";"), 1):
+def _included(match: re.Match[str]) -> str:
+    text = _part("fragment", match[1])
+    for number, sql in enumerate((match[2] or "").split(";"), 1):
         text = text.replace(f"{{{number}}}", sql.strip())
     return text
 

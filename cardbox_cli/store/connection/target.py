@@ -58,9 +58,9 @@ class Target:
             return self.stands_for.address
         if self.conninfo is None:
             return f"embedded {self.home}"
-        named = {**_defaults(), **_parts(self.conninfo)}
-        host = named.get("host") or named.get("hostaddr") or named.get("service") or "local"
-        return f"{host}:{named.get('port') or 5432}/{named.get('dbname') or named.get('user')}"
+        parts = {**_defaults(), **_parts(self.conninfo)}
+        host = parts.get("host") or parts.get("hostaddr") or parts.get("service") or "local"
+        return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user')}"
 
     def server(self) -> "EmbeddedServer":
         from cardbox_cli.store.embedded import EmbeddedServer
@@ -86,16 +86,16 @@ def find_target(
     """
     home = default_home(os.environ)
     _refuse_malformed("--database-url", url)
-    named = DATABASE_URL.text()
-    _refuse_malformed(DATABASE_URL.name, named)
+    from_environment = DATABASE_URL.text()
+    _refuse_malformed(DATABASE_URL.name, from_environment)
     if url is not None:
         if not url.strip():
             raise UsageError("--database-url is empty", hint="omit it to use the embedded database")
         if has_password(url):
             announce(_PASSWORD_IN_PS)
         return Target(url, "--database-url", home, announce)
-    if named:
-        return Target(named, DATABASE_URL.name, home, announce)
+    if from_environment:
+        return Target(from_environment, DATABASE_URL.name, home, announce)
     for variable in _LIBPQ_VARIABLES:
         if "://" in os.environ.get(variable, ""):
             raise UsageError(f"{variable} is a URL", hint=f"set {DATABASE_URL.name} to the URL instead")
@@ -276,8 +276,8 @@ def psql_environment(target: Target) -> dict[str, str]:
     from psycopg import pq
     from psycopg.conninfo import conninfo_to_dict
 
-    known = pq.Conninfo.get_defaults()
-    variables = {option.keyword.decode(): option.envvar.decode() for option in known if option.envvar}
+    options = pq.Conninfo.get_defaults()
+    variables = {option.keyword.decode(): option.envvar.decode() for option in options if option.envvar}
     environment = dict(os.environ)
     if target.embedded:
         environment = {name: value for name, value in environment.items() if name not in variables.values()}

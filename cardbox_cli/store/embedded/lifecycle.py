@@ -129,7 +129,6 @@ class EmbeddedServer:
             return _stop(location)
 
     def status(self) -> ServerStatus:
-        """Return the state of the server without changing it."""
         from cardbox_cli.store.embedded import postgres_process
 
         location = self._location()

@@ -42,7 +42,6 @@ class Postmaster:
 
 
 def find_postmaster(data: Path) -> Postmaster | None:
-    """Return the server of `data`, if its process runs."""
     lines = _lines(data / "postmaster.pid")
     pid = _pid(lines)
     if pid is None or not _serves(pid, [data]):

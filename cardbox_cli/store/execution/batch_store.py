@@ -14,11 +14,7 @@ from cardbox_cli.errors import MissingRight
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.execution.turns import Fence
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import (
-    DateFilter,
-    ProjectStore,
-    require_single,
-)
+from cardbox_cli.store.connection.project_store import DateFilter, ProjectStore, require_single
 from cardbox_cli.store.connection.tables import BATCHES, write_grant
 
 # Maximum number of due items per query.
@@ -45,11 +41,11 @@ class BatchStore(ProjectStore):
 
     def add(self, batch: Batch, tasks: Sequence[BatchTask]) -> Batch | None:
         """Insert a batch and its tasks; return the stored batch, or None if its id is taken."""
-        made = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
-        if made is not None:
+        stored = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
+        if stored is not None:
             rows = jsonb([msgspec.structs.asdict(task) for task in tasks])
             self._run("insert_batch_tasks", tasks=rows)
-        return made
+        return stored
 
     def lock_due(self, task: BatchTask) -> datetime | None:
         """Lock the head of the task's agent, if any; return the time, or None if the task must wait.
@@ -66,13 +62,7 @@ class BatchStore(ProjectStore):
         return self._find_tasks("due_batch_tasks", batch_id, now=self.database.now())
 
     def record_dispatch(
-        self,
-        task: BatchTask,
-        *,
-        agent_turn_id: str,
-        context_box_id: str,
-        output_box_id: str,
-        now: datetime,
+        self, task: BatchTask, *, agent_turn_id: str, context_box_id: str, output_box_id: str, now: datetime
     ) -> bool:
         """Record the turn that was dispatched for the task; return False if it is no longer pending."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index, "agent_turn_id": agent_turn_id}
@@ -133,13 +123,11 @@ class BatchStore(ProjectStore):
         return str(self._value("point_batch", batch_id=batch_id, join_box_id=join_box_id))
 
     def keep_waiting(self, fence: Fence, deadline: datetime) -> None:
-        """Let the suspended turn at `fence` wait at least until `deadline`."""
         self._run("extend_suspended", **msgspec.structs.asdict(fence), deadline=deadline)
 
     # --- looking
 
     def get(self, batch_id: str) -> Batch:
-        """Return the batch with this id. Raises NotFound."""
         batch = self._one(Batch, "batch", batch_id=batch_id)
         return self._require_item(batch, "batch", batch_id, "`cbx batch list` shows the newest")
 
@@ -164,14 +152,13 @@ class BatchStore(ProjectStore):
         }
 
     def counts(self, batch_id: str) -> dict[str, int]:
-        """Return the number of tasks of a batch by state."""
         return dict(self._rows("count_batch_tasks", batch_id=batch_id))
 
     def counts_by_batch(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
+        counts: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
         for batch_id, status, count in self._rows("count_tasks_of_batches", batch_ids=list(batch_ids)):
-            found[batch_id][status] = count
-        return found
+            counts[batch_id][status] = count
+        return counts
 
     def overdue(self, batch_id: str | None) -> list[Batch]:
         """Return the running batches, or this one, whose deadline has passed."""

@@ -71,7 +71,7 @@ class DispatchStore(ProjectStore):
         """Return the facts that decide on a dispatch, locked if `hold`; None for an unknown agent."""
         name = "dispatch_situation" if hold else "dispatch_outlook"
         context, output = canonical_box_id(context_box_id or ""), canonical_box_id(output_box_id or "")
-        found = self._facts(
+        situation = self._facts(
             DispatchSituation,
             name if _PROJECTS in self.database.tables else f"{name}_without_projects",
             agent_id=agent_id,
@@ -82,11 +82,11 @@ class DispatchStore(ProjectStore):
             source_agent_id=source_agent_id,
             parent_turn_id=parent_turn_id,
         )
-        return found and msgspec.structs.replace(found, context_box_id=context, output_box_id=output)
+        return situation and msgspec.structs.replace(situation, context_box_id=context, output_box_id=output)
 
     def write(self, turn: NewTurn) -> TurnWrite:
         """Write every row of a turn, or none."""
-        found = self._row(
+        outcome = self._row(
             "write_turn" if self.database.keeps_turns else "write_turn_without_record",
             **(row_parameters(turn.row, turn.edge) | assignment_values(turn.row)),
             output_start=turn.output_start,
@@ -94,8 +94,8 @@ class DispatchStore(ProjectStore):
             assigns=turn.assigns,
             makes_box=turn.makes_box,
         )
-        assert found is not None
-        return TurnWrite(*found)
+        assert outcome is not None
+        return TurnWrite(*outcome)
 
     def promotion(self, agent_id: str) -> PromotionSituation | None:
         """Return the facts that decide on the next turn of a locked agent; None if it is busy or has none."""
@@ -103,15 +103,15 @@ class DispatchStore(ProjectStore):
         name = "promotion_situation" if keeps else "promotion_situation_without_records"
         return self._facts(PromotionSituation, name, agent_id=agent_id)
 
-    def promote(self, found: PromotionSituation) -> InboxRow | None:
+    def promote(self, situation: PromotionSituation) -> InboxRow | None:
         """Assign the agent to its queued turn; return the new row, or None if that is no longer possible."""
         promoted = self._value(
             "promote_turn" if self.database.keeps_turns else "promote_turn_without_record",
-            **assignment_values(found.row),
-            now=found.now,
-            inbox_id=found.row.inbox_id,
-            output_start=found.output_start,
-            makes_box=not found.has_output_box,
+            **assignment_values(situation.row),
+            now=situation.now,
+            inbox_id=situation.row.inbox_id,
+            output_start=situation.output_start,
+            makes_box=not situation.has_output_box,
         )
         return None if promoted is None else decode_row(InboxRow, promoted)
 

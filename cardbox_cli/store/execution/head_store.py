@@ -21,7 +21,6 @@ class HeadStore(ProjectStore):
         return self._run("ensure_head", agent_id=agent_id) > 0
 
     def free_without_turn(self, agent_id: str) -> bool:
-        """Make a busy head without a turn idle; return False if there is none."""
         return self._run("free_turnless_head", agent_id=agent_id) > 0
 
     def highest_epoch(self, agent_id: str) -> int:
@@ -79,7 +78,6 @@ class HeadStore(ProjectStore):
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
     def stale_error(self, fence: Fence, head: Head | None) -> StaleEpoch:
-        """Return the error that explains why `fence` is no longer valid."""
         position = "no turn (its head is lost)" if head is None else _describe(head)
         show = f"cbx turn show {quote_argument(fence.agent_turn_id)}"
         return StaleEpoch(

@@ -106,20 +106,20 @@ class InboxStore(ProjectStore):
         """
         name = "claimed_situation" if may_report else "claimed_turn"
         stored = self._one(ClaimedSituation, name, inbox_id=inbox_id)
-        found = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
-        if found.lease is not None:
-            return found
+        situation = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
+        if situation.lease is not None:
+            return situation
         # The lease may have been created while we waited for the head.
-        return msgspec.structs.replace(found, lease=self.lock_lease(inbox_id))
+        return msgspec.structs.replace(situation, lease=self.lock_lease(inbox_id))
 
     def hold_report(self, inbox_id: str) -> ClaimedSituation:
         """Lock a report to be applied, as `hold` does; include its results as of the time of the lock."""
         while True:
             row = self._row("claimed_report", inbox_id=inbox_id)
             stored = None if row is None else decode_row(ClaimedSituation, row[0])
-            found = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
-            if row is not None and not found.is_old:
-                return msgspec.structs.replace(found, results=[decode_card(card) for card in row[1]])
+            situation = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
+            if row is not None and not situation.is_old:
+                return msgspec.structs.replace(situation, results=[decode_card(card) for card in row[1]])
 
     def return_to_inbox(
         self,
@@ -175,7 +175,6 @@ class InboxStore(ProjectStore):
         return self._all(InboxRow, "open_inbox_of_agent", agent_id=agent_id)
 
     def queue_position(self, row: InboxRow) -> int:
-        """Return the position of a queued row among those of its agent, from 1."""
         return int(self._value("queue_position", **msgspec.structs.asdict(row)))
 
     def count_queued(self, agent_id: str) -> int:
@@ -226,7 +225,6 @@ class InboxStore(ProjectStore):
         return self._one(InboxRow, "point_report", inbox_id=inbox_id, payload=jsonb(payload), now=now)
 
     def idle_with_queued(self) -> list[str]:
-        """Return the agents that are idle although a turn is queued for them."""
         return self._column("idle_agents_with_queued")
 
     def unclaimed(self, age: timedelta) -> list[InboxRow]:
@@ -275,7 +273,6 @@ class InboxStore(ProjectStore):
         return self._column("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)
 
     def unfinished(self, target: str) -> UnfinishedRows:
-        """Return the due and claimed rows of this target."""
         rows, headless = self._row("unfinished", target=target) or (0, None)
         return UnfinishedRows(rows=rows, headless=headless or [])
 

@@ -63,15 +63,15 @@ class ReportStore(ProjectStore):
 
     def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWrite:
         """Write the row and the edge of a report with the card `card_id`, and its new `cards`."""
-        found = self._row(
+        outcome = self._row(
             "write_report",
             **row_parameters(row, edge),
             tool_call_id=row.correlation_id,
             cards=card_columns(cards),
             card_id=card_id,
         )
-        assert found is not None
-        return ReportWrite(*found)
+        assert outcome is not None
+        return ReportWrite(*outcome)
 
     def apply(
         self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
@@ -84,7 +84,7 @@ class ReportStore(ProjectStore):
         """
         resume, consume = HEAD_MOVES["resume"], INBOX_MOVES["consume"]
         resumes, is_done = not left and not ends, left > 0
-        found = self._row(
+        outcome = self._row(
             "write_applied",
             **msgspec.structs.asdict(head.fence),
             sources=list(resume.sources),
@@ -103,7 +103,7 @@ class ReportStore(ProjectStore):
             row_sources=list(consume.sources),
             row_target=consume.target if is_done else None,
         )
-        if found is None:
+        if outcome is None:
             return None
-        epoch, stored = found
+        epoch, stored = outcome
         return AppliedReport(epoch, decode_optional_row(InboxRow, stored))

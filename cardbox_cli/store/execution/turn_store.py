@@ -134,11 +134,9 @@ class TurnStore(ProjectStore):
         return self._all(WaitingTool, "drop_waiting_tools", agent_turn_id=agent_turn_id)
 
     def move_waiting(self, fence: Fence) -> None:
-        """Move the waits of a suspended turn to its new epoch."""
         self._run("move_waiting_tools", agent_turn_id=fence.agent_turn_id, turn_epoch=fence.turn_epoch)
 
     def overdue(self) -> list[Head]:
-        """Return the suspended heads whose deadline has passed."""
         return self._all(Head, "overdue_heads")
 
     def held_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:

@@ -47,9 +47,9 @@ def due_projects(database: Database, target: str) -> list[str]:
 
 def unsettled_projects(database: Database, target: str) -> list[str]:
     """Return the projects with due, claimed, queued or suspended work of a target, or an open batch."""
-    found = database.column("unsettled_projects", target=target)
+    projects = database.column("unsettled_projects", target=target)
     batches = database.column("projects_with_open_batches") if database.keeps_batches else []
-    return unique([*found, *batches])
+    return unique([*projects, *batches])
 
 
 class WorkerStore(ProjectStore):

@@ -51,7 +51,6 @@ class MigrationStep(NamedTuple):
 
     @property
     def script(self) -> str:
-        """Return the step as a script for psql."""
         lines = ["BEGIN;", *self.statements, "COMMIT;"] if self.whole else self.statements
         return "\n".join([f"-- {self.name}", *lines])
 
@@ -65,7 +64,6 @@ class MigrationPlan(NamedTuple):
 
     @property
     def script(self) -> str:
-        """Return all steps as a script for psql."""
         return "\n\n".join(step.script for step in self.steps)
 
 
@@ -94,7 +92,6 @@ def _take_whole(database: SchemaConnection, step: MigrationStep) -> bool:
 
 
 def run_all(database: SchemaConnection, scripts: Iterable[str]) -> None:
-    """Execute scripts of cbx one after the other."""
     for script in scripts:
         database.script(script)
 

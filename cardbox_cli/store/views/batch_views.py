@@ -79,8 +79,8 @@ class BatchMembership(msgspec.Struct, frozen=True):
 class BatchViews(ProjectStore):
     @property
     def _own(self) -> BatchStore | None:
-        kept = self.database.tables.issuperset(BATCHES)
-        return BatchStore(self.database, self.project_id) if kept else None
+        has_tables = self.database.tables.issuperset(BATCHES)
+        return BatchStore(self.database, self.project_id) if has_tables else None
 
     @property
     def has_foreign(self) -> bool:
@@ -116,23 +116,23 @@ class BatchViews(ProjectStore):
 
     def members(self, turn_ids: Sequence[str]) -> Mapping[str, BatchMembership]:
         """Return the batch and position of those of these turns that are children of batches."""
-        wanted = {"turn_ids": list(turn_ids)}
-        rows = self._rows("foreign_children", **wanted) if self.has_foreign and turn_ids else []
+        parameters = {"turn_ids": list(turn_ids)}
+        rows = self._rows("foreign_children", **parameters) if self.has_foreign and turn_ids else []
         if self._own is not None and turn_ids:
-            rows += self._rows("children_of_batches", **wanted)
+            rows += self._rows("children_of_batches", **parameters)
         return {turn_id: BatchMembership(batch_id, index_or_none(index)) for turn_id, batch_id, index in rows}
 
     def get_many(self, batch_ids: Sequence[str]) -> dict[str, BatchRow]:
         """Return those of these batches that exist, by id."""
-        found: dict[str, BatchRow] = {}
+        rows: dict[str, BatchRow] = {}
         for batch_id in batch_ids:
             batch = None if self._own is None else self._own.find(batch_id)
             foreign = self.find_foreign(batch_id) if batch is None else None
             if batch is not None and self._own is not None:
-                found[batch_id] = _own_row(batch, self._own.counts(batch_id))
+                rows[batch_id] = _own_row(batch, self._own.counts(batch_id))
             elif foreign is not None:
-                found[batch_id] = _foreign_row(foreign, self.foreign_tasks([batch_id]))
-        return found
+                rows[batch_id] = _foreign_row(foreign, self.foreign_tasks([batch_id]))
+        return rows
 
     def resolve(self, wanted: str) -> str:
         """Return a full id as `BatchStore.resolve` does, including batches of the other system."""
@@ -157,10 +157,10 @@ class BatchViews(ProjectStore):
 
     def _foreign_page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
         place = page_parameters(where, after, size, key="batch_id")
-        found = self._all(ForeignBatch, "list_foreign_batches", **place)
-        tasks = self.foreign_tasks([each.batch_id for each in found])
+        batches = self._all(ForeignBatch, "list_foreign_batches", **place)
+        tasks = self.foreign_tasks([each.batch_id for each in batches])
         return [
-            _foreign_row(each, [task for task in tasks if task.batch_id == each.batch_id]) for each in found
+            _foreign_row(each, [task for task in tasks if task.batch_id == each.batch_id]) for each in batches
         ]
 
 

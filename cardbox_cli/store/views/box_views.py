@@ -79,8 +79,8 @@ class BoxViews(ProjectStore):
     def summary(self, box_id: str) -> BoxSummary:
         """Return a box, by its full id, without its ids, which may be many. Raises NotFound."""
         canonical = canonical_box_id(box_id)
-        found = None if canonical is None else self._one(BoxSummary, "box_in_short", box_id=canonical)
-        box = self._require_item(found, "box", box_id, "`cbx box list` shows the newest boxes")
+        stored = None if canonical is None else self._one(BoxSummary, "box_in_short", box_id=canonical)
+        box = self._require_item(stored, "box", box_id, "`cbx box list` shows the newest boxes")
         titles = BoxInfoStore(self.database, self.project_id).titles([box.box_id])
         return msgspec.structs.replace(box, title=titles.get(box.box_id))
 

@@ -117,10 +117,10 @@ def _distributed(database: Database) -> Distributed | None:
 def _table_sizes(database: Database, exact: bool) -> list[TableSize]:
     sizes = []
     spread = [name for name, is_spread in database.distributed_tables().items() if is_spread]
-    found = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
+    entries = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
     # The coordinator has no statistics of the nodes' rows.
-    found += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
-    for table, in_rows, in_indexes, estimate in sorted(found):
+    entries += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
+    for table, in_rows, in_indexes, estimate in sorted(entries):
         counted = exact or in_rows <= COUNTED_BYTES
         rows = _count(database, table) if counted else estimate
         sizes.append(TableSize(table, rows, counted, in_rows, in_indexes))

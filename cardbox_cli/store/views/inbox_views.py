@@ -40,8 +40,8 @@ class InboxViews(ProjectStore):
         if self._value("inbox_id_exists", wanted=wanted):
             return wanted
         escaped = like_escape(wanted)
-        found = self._column("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
-        return require_single("inbox row", wanted, found, self.project_id)
+        candidates = self._column("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
+        return require_single("inbox row", wanted, candidates, self.project_id)
 
 
 # Queries of statuses that few rows have, each with its own index.

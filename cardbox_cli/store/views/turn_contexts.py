@@ -107,9 +107,9 @@ class ContextStore(ProjectStore):
         )
 
 
-def _provenance(found: Any) -> Provenance | None:
+def _provenance(stored: Any) -> Provenance | None:
     try:
-        return None if found is None else msgspec.convert(found, Provenance)
+        return None if stored is None else msgspec.convert(stored, Provenance)
     except msgspec.ValidationError:
         # Another program wrote it in its own format.
         return None

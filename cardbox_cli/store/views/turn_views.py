@@ -191,7 +191,6 @@ class TurnViews(ProjectStore):
         return self._add_ends(turns)
 
     def list_by_trace(self, trace_id: str) -> list[TurnRow]:
-        """Return the turns of a trace, oldest first."""
         return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
 
     def family(self, turn: TurnRow) -> list[TurnRow]:
@@ -202,17 +201,17 @@ class TurnViews(ProjectStore):
         """
         known: dict[str, TurnRow] = {}
         links: list[tuple[str, str]] = []
-        asked = [turn.agent_turn_id]
+        pending = [turn.agent_turn_id]
         if turn.trace_id is not None:
-            asked += self._column("turns_of_trace", trace_id=turn.trace_id)
+            pending += self._column("turns_of_trace", trace_id=turn.trace_id)
         seen: set[str] = set()
-        while asked and len(known) < MAX_FAMILY:
-            seen.update(asked)
-            found = self.get_many(unique(asked))
-            known |= {each.agent_turn_id: each for each in found}
-            links += [(each.agent_turn_id, each.parent_agent_turn_id or "") for each in found]
-            links += self._rows("turn_kin", turn_ids=unique(asked))
-            asked = [each for link in links for each in link if each and each not in seen]
+        while pending and len(known) < MAX_FAMILY:
+            seen.update(pending)
+            turns = self.get_many(unique(pending))
+            known |= {each.agent_turn_id: each for each in turns}
+            links += [(each.agent_turn_id, each.parent_agent_turn_id or "") for each in turns]
+            links += self._rows("turn_kin", turn_ids=unique(pending))
+            pending = [each for link in links for each in link if each and each not in seen]
         parents = {child: parent for child, parent in reversed(links) if parent}
         return [
             msgspec.structs.replace(each, parent_agent_turn_id=parents.get(each.agent_turn_id))
@@ -253,9 +252,9 @@ class TurnViews(ProjectStore):
         boxes = BoxStore(self.database, self.project_id)
         fields = cards_of_type(boxes, turn.context_box_id, RESULT_FIELDS)
         card_id = turn.record.deliverable_card_id if turn.record else turn.remains and turn.remains.card_id
-        wanted = [card_id] if card_id else []
-        found = CardStore(self.database, self.project_id).get_many(wanted).cards
-        return fields, next(iter(found), None)
+        card_ids = [card_id] if card_id else []
+        cards = CardStore(self.database, self.project_id).get_many(card_ids).cards
+        return fields, next(iter(cards), None)
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
@@ -289,8 +288,8 @@ class TurnViews(ProjectStore):
         records = self._records(turn_ids) if self.database.keeps_turns else {}
         ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
         unrecorded = [turn_id for turn_id in ended if _recorded_end(records.get(turn_id)) is None]
-        left = self._all(TurnLeftovers, "turn_remains", turn_ids=unrecorded) if unrecorded else []
-        remains = {each.agent_turn_id: each for each in left}
+        leftovers = self._all(TurnLeftovers, "turn_remains", turn_ids=unrecorded) if unrecorded else []
+        remains = {each.agent_turn_id: each for each in leftovers}
         return [
             _add_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id)) for turn in turns
         ]
@@ -305,12 +304,15 @@ def _recorded_end(record: TurnRecord | None) -> TurnRecord | None:
     return None if record is None or record.end_status is None else record
 
 
-def _add_end(turn: TurnRow, record: TurnRecord | None, left: TurnLeftovers | None) -> TurnRow:
-    finished = left is not None and left.finished
+def _add_end(turn: TurnRow, record: TurnRecord | None, leftovers: TurnLeftovers | None) -> TurnRow:
+    finished = leftovers is not None and leftovers.finished
     status = turn_state(turn.status, turn.row_status, record=record, carried=turn.carried, finished=finished)
     ended = status == ENDED
     return msgspec.structs.replace(
-        turn, status=status, record=_recorded_end(record) if ended else None, remains=left if ended else None
+        turn,
+        status=status,
+        record=_recorded_end(record) if ended else None,
+        remains=leftovers if ended else None,
     )
 
 
@@ -331,19 +333,19 @@ def _creation_order(turn: TurnRow) -> tuple[datetime, str]:
 
 def _matches(where: TurnFilter, turn: TurnRow) -> bool:
     """Return whether a turn matches the filter, whose times are instants, ignoring its trace."""
-    made = _creation_order(turn)[0]
+    created_at = _creation_order(turn)[0]
     return (
         where.agent_id in (None, turn.agent_id)
         and where.status in (None, turn.status)
-        and (not isinstance(where.since, datetime) or made >= where.since)
-        and (not isinstance(where.until, datetime) or made < where.until)
+        and (not isinstance(where.since, datetime) or created_at >= where.since)
+        and (not isinstance(where.until, datetime) or created_at < where.until)
     )
 
 
 def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
-    given = (
+    targets = (
         edge.target_agent_turn_id
         for edge in edges
         if edge.primitive == "enqueue" and edge.source_agent_turn_id == turn_id
     )
-    return unique(child for child in given if child and child != turn_id)
+    return unique(child for child in targets if child and child != turn_id)
