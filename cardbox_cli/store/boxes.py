@@ -311,12 +311,8 @@ class BoxStore(ProjectStore):
                 held = HeadStore(self.database, self.project_id).hold(fence)
             if held is not None:
                 _check_output(held, box_id)
-            length = self._value(
-                "append_to_box",
-                box_id=uuid_or_nil(box_id),
-                card_ids=jsonb(list(card_ids)),
-                allow_dangling=allow_dangling,
-            )
+            ids = {"box_id": uuid_or_nil(box_id), "card_ids": jsonb(list(card_ids))}
+            length = self._value("append_to_box", **ids, allow_dangling=allow_dangling)
             if length is None:
                 if not allow_dangling:
                     self._refuse_absent(card_ids)
@@ -335,10 +331,9 @@ class BoxStore(ProjectStore):
             box = self._insert(canonical, (), ())
             if box is not None:
                 return box
-            stored = self.get_many([canonical])
-            if not stored.boxes:
-                raise BoxConflict(f"the box id {box_id!r} is taken")
-        return stored.boxes[0]
+            if stored := self.get_many([canonical]).boxes:
+                return stored[0]
+            raise BoxConflict(f"the box id {box_id!r} is taken")
 
     def ensure_card(self, box_id: str, card_id: str) -> None:
         """Add a card to a box unless it contains it; create a missing box. Raises as `ensure` does.
@@ -362,10 +357,8 @@ class BoxStore(ProjectStore):
             box = self.lock(box_id)
             self.check_replaceable(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
-                raise BoxConflict(
-                    f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}",
-                    hint=f"read it again with `cbx box show {box.box_id}`, then replace",
-                )
+                what = f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}"
+                raise BoxConflict(what, hint=f"read it again with `cbx box show {box.box_id}`, then replace")
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
@@ -420,12 +413,8 @@ class BoxStore(ProjectStore):
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
         check_first_write(self.database, self.project_id)
-        written = self._value(
-            "insert_box",
-            box_id=box_id,
-            card_ids=jsonb(list(card_ids)),
-            parent_ids=jsonb(list(parent_ids)) if parent_ids else None,
-        )
+        parents = jsonb(list(parent_ids)) if parent_ids else None
+        written = self._value("insert_box", box_id=box_id, card_ids=jsonb(list(card_ids)), parent_ids=parents)
         if written is None:
             return None
         return Box(

@@ -231,10 +231,8 @@ class ArchiveStore(ProjectStore):
         patterns = {"beginning": f"{begins}%", "ending": f"%{part}"}
         candidates = self._column("find_chat_contexts", chat_key=chat_key, **patterns)
         if not candidates:
-            raise NotFound(
-                f"chat {chat_key!r} has no archived context {wanted!r}",
-                hint=f"`cbx chat list {quote_argument(chat_key)}` lists them",
-            )
+            hint = f"`cbx chat list {quote_argument(chat_key)}` lists them"
+            raise NotFound(f"chat {chat_key!r} has no archived context {wanted!r}", hint=hint)
         return require_single("chat context", wanted, candidates, self.project_id)
 
     def _page(self, chat_key: str, after: Archive | None, size: int) -> list[Archive]:
@@ -262,10 +260,8 @@ class ChatRunStore(ProjectStore):
         """Return the run with this id. Raises NotFound."""
         run = self.find(chat_key, run_id)
         if run is None:
-            raise NotFound(
-                f"chat {chat_key!r} refers to an unknown run {run_id[:80]!r}",
-                hint="another program has changed its rows; the next `cbx chat run` continues without it",
-            )
+            hint = "another program has changed its rows; the next `cbx chat run` continues without it"
+            raise NotFound(f"chat {chat_key!r} refers to an unknown run {run_id[:80]!r}", hint=hint)
         return run
 
     def last(self, chat_key: str, limit: int | None, where: DateFilter = _ANY_TIME) -> list[ChatRun]:
@@ -291,15 +287,10 @@ class ChatRunStore(ProjectStore):
         metadata: dict[str, Any] | None = None,
     ) -> None:
         """Write the next state of a step; `completed` ends it."""
-        self._run(
-            "move_chat_step",
-            chat_key=chat_key,
-            step_id=step_id,
-            status=status,
-            tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
-            metadata=jsonb(metadata or {}),
-            ended_at=now if status == COMPLETED else None,
-        )
+        ended_at = now if status == COMPLETED else None
+        step = {"chat_key": chat_key, "step_id": step_id, "status": status, "ended_at": ended_at}
+        calls = None if tool_call_ids is None else jsonb(list(tool_call_ids))
+        self._run("move_chat_step", **step, tool_call_ids=calls, metadata=jsonb(metadata or {}))
 
     def close_steps(self, run: ChatRun, status: str, error: str | None, now: datetime) -> None:
         of_run = {"chat_key": run.chat_key, "run_id": run.run_id}

@@ -92,12 +92,8 @@ class GarbageCollector(ProjectStore):
 
         Searches the `latest` boxes that changed last; None for all.
         """
-        rows = self._rows(
-            "dangling_references",
-            latest=latest,
-            without_expired=without_expired,
-            without_deleted=without_deleted,
-        )
+        visible = {"without_expired": without_expired, "without_deleted": without_deleted}
+        rows = self._rows("dangling_references", latest=latest, **visible)
         return [DanglingBox(self.project_id, box_id, count) for box_id, count in rows]
 
     def _purge(self, query: str, after: str, limit: int, **where: datetime) -> tuple[Any, ...]:

@@ -155,17 +155,12 @@ class CardUseStore(ProjectStore):
         for use in uses:
             fence = Fence(use.agent_id, use.agent_turn_id, use.turn_epoch)
             by_turn.setdefault(fence, []).append(use)
-        audit = AuditStore(self.database, self.project_id)
+        audit, action = AuditStore(self.database, self.project_id), f"card {change}"
         for fence, seen in by_turn.items():
             cards = [{"card_id": use.card_id, "box_id": use.box_id, "use": use.use} for use in seen]
             detail = {"cards": cards}
             audit.write_of_turn(
-                fence,
-                action=f"card {change}",
-                actor=force.actor,
-                reason=None,
-                epoch_after=None,
-                detail=detail,
+                fence, action=action, actor=force.actor, reason=None, epoch_after=None, detail=detail
             )
 
 

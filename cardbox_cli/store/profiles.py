@@ -41,12 +41,8 @@ class ProfileStore(ProjectStore):
         Does nothing if the name already refers to an equal profile.
         """
         self.database.require("resource.profiles")
-        card = draft_card(
-            PROFILE,
-            JsonContent(profile),
-            author_id=author_id,
-            metadata={name: profile[name] for name in _LABELS},
-        )
+        labels = {label: profile[label] for label in _LABELS}
+        card = draft_card(PROFILE, JsonContent(profile), author_id=author_id, metadata=labels)
         name = profile["name"]
         with self.database.transaction():
             ensure_project(self.database, self.project_id, author_id)
@@ -58,14 +54,9 @@ class ProfileStore(ProjectStore):
             boxes = BoxStore(self.database, self.project_id)
             box = boxes.create([card.card_id], title=f"profile {name}")
             self._run("drop_profile_name", name=name)
-            self._run(
-                "save_profile",
-                profile_box_id=box.box_id,
-                name=name,
-                worker_target=profile["worker_target"],
-                tags=jsonb(profile["tags"]),
-                system_prompt=profile.get("system_prompt", profile.get("system_prompt_template")),
-            )
+            columns = {**labels, "tags": jsonb(profile["tags"]), "profile_box_id": box.box_id}
+            prompt = profile.get("system_prompt", profile.get("system_prompt_template"))
+            self._run("save_profile", **columns, system_prompt=prompt)
             return self.get(name)
 
     def _holds(self, entry: ProfileEntry, draft: CardDraft) -> bool:

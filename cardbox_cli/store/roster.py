@@ -135,14 +135,9 @@ class AgentStore(ProjectStore):
         """Write the identity edge: the change that `source_agent_id` made to the agent."""
         self._require("state.identity_edges")
         values = {name: getattr(agent, name) for name in _RECORDED}
-        self._run(
-            "insert_identity_edge",
-            edge_id=new_id("edge"),
-            action=action,
-            source_agent_id=source_agent_id,
-            agent_id=agent.agent_id,
-            metadata=jsonb({**agent.metadata, **values}),
-        )
+        edge = {"edge_id": new_id("edge"), "action": action, "source_agent_id": source_agent_id}
+        metadata = jsonb({**agent.metadata, **values})
+        self._run("insert_identity_edge", **edge, agent_id=agent.agent_id, metadata=metadata)
 
     def _agent(self, query: str, agent_id: str) -> Agent | None:
         self._require(_TABLE)

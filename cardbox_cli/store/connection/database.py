@@ -438,10 +438,8 @@ class Database(AbstractContextManager["Database"]):
     def require_worker(self) -> None:
         """Raise DatabaseUnavailable unless workers can run here: on a primary with up-to-date tables."""
         if self.is_replica:
-            raise DatabaseUnavailable(
-                "workers cannot run on a replica, which is read-only",
-                hint="pass the primary's address as --database-url",
-            )
+            hint = "pass the primary's address as --database-url"
+            raise DatabaseUnavailable("workers cannot run on a replica, which is read-only", hint=hint)
         self.require_execution()
         if self.sharded:
             from cardbox_cli.store.migrations.distribution import check_distributed

@@ -81,10 +81,8 @@ def notify(database: Database, *receivers: tuple[str, str]) -> None:
     failure must not undo the work. Raises Conflict if a transaction is still open.
     """
     if not database.is_autocommitting:
-        raise Conflict(
-            "cannot notify workers within a transaction, because they would not see its rows",
-            hint="call `notify` after the commit",
-        )
+        what = "cannot notify workers within a transaction, because they would not see its rows"
+        raise Conflict(what, hint="call `notify` after the commit")
     payloads = sorted({format_payload(*receiver) for receiver in receivers})
     if payloads:
         database.run("notify", payloads=payloads)

@@ -119,11 +119,9 @@ class ProjectStore:
         """Return `where` with ages replaced by instants on the database's clock."""
         if not isinstance(where, DateFilter):
             return where
-        since, until = (
-            self.database.now() - moment if isinstance(moment, timedelta) else moment
-            for moment in (where.since, where.until)
-        )
-        return msgspec.structs.replace(where, since=since, until=until)
+        moments = {"since": where.since, "until": where.until}
+        ages = {name: age for name, age in moments.items() if isinstance(age, timedelta)}
+        return msgspec.structs.replace(where, **{name: self.database.now() - ages[name] for name in ages})
 
     def _further(self, name: str, where: msgspec.Struct, last: object, **order: str) -> FurtherCount:
         """Return what the query `name` counts after the item `last`; zero if `last` has no time."""

@@ -29,10 +29,8 @@ def server_lock(path: Path, announce: Callable[[str], None]) -> AbstractContextM
     def waiting(seconds: float) -> None:
         nonlocal announced
         if seconds > _TIMEOUT_SECONDS:
-            raise DatabaseUnavailable(
-                f"another process has locked {str(path)!r} for {_TIMEOUT_SECONDS:.0f} s",
-                hint="find the cbx process that hangs, and end it",
-            )
+            what = f"another process has locked {str(path)!r} for {_TIMEOUT_SECONDS:.0f} s"
+            raise DatabaseUnavailable(what, hint="find the cbx process that hangs, and end it")
         if seconds > 1 and not announced:
             announce("waiting for another cbx that is starting the server")
             announced = True

@@ -110,10 +110,8 @@ def create_database(location: Location) -> None:
     except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
         pass  # the second one if the session of a killed command is just creating it
     except psycopg.Error as exc:
-        raise DatabaseUnavailable(
-            f"the embedded Postgres cannot create the database {DATABASE!r}: {exc}",
-            hint=f"its log is in {str(location.log)!r}",
-        ) from exc
+        what = f"the embedded Postgres cannot create the database {DATABASE!r}: {exc}"
+        raise DatabaseUnavailable(what, hint=f"its log is in {str(location.log)!r}") from exc
 
 
 def _reason(exc: psycopg.OperationalError) -> str:

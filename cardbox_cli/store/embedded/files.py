@@ -60,10 +60,8 @@ _TRUSTED_HOST = re.compile(r"(?m)^(host\S*(?:[ \t]+\S+){3}[ \t]+)trust[ \t]*$")
 def check_removable(location: Location) -> None:
     """Raise Conflict unless cbx created the recorded data folder."""
     if os.path.lexists(location.data) and not _has_marker(location.data):
-        raise Conflict(
-            f"{str(location.data)!r} does not look like data of cbx; nothing was removed",
-            hint="check the folder, and delete it yourself if you do not need it",
-        )
+        what = f"{str(location.data)!r} does not look like data of cbx; nothing was removed"
+        raise Conflict(what, hint="check the folder, and delete it yourself if you do not need it")
 
 
 def remove_folders(location: Location) -> list[Path]:

@@ -159,10 +159,8 @@ class EmbeddedServer:
         with self._locked():
             location = read_record(self.home)
             if location is None:
-                raise DatabaseUnavailable(
-                    f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed",
-                    hint="write a new one with `cbx db start`",
-                )
+                what = f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed"
+                raise DatabaseUnavailable(what, hint="write a new one with `cbx db start`")
             files.check_removable(location)
             _stop(location)
             removed = files.remove_folders(location)

@@ -66,10 +66,8 @@ def read_record(home: Path) -> Location | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise DatabaseUnavailable(
-            f"cannot read {str(place)!r}: {exc.strerror}",
-            hint="set CBX_HOME to your own folder, or CBX_DATABASE_URL to a database",
-        ) from exc
+        hint = "set CBX_HOME to your own folder, or CBX_DATABASE_URL to a database"
+        raise DatabaseUnavailable(f"cannot read {str(place)!r}: {exc.strerror}", hint=hint) from exc
     try:
         record = json.loads(text)
         folders = home / record["data"], home / record["socket"]

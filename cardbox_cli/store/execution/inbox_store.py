@@ -195,17 +195,9 @@ class InboxStore(ProjectStore):
         `attempts` is added to the retry count; the next attempt is `delay` from now.
         """
         known = INBOX_MOVES[move]
-        return self._all(
-            InboxRow,
-            "move_inbox",
-            inbox_ids=list(inbox_ids),
-            sources=list(known.sources),
-            target=known.target,
-            turn_epoch=turn_epoch,
-            attempts=attempts,
-            delay=delay,
-            error=error,
-        )
+        change = {"sources": list(known.sources), "target": known.target, "turn_epoch": turn_epoch}
+        retry = {"attempts": attempts, "delay": delay, "error": error}
+        return self._all(InboxRow, "move_inbox", inbox_ids=list(inbox_ids), **change, **retry)
 
     def close(self, agent_turn_id: str) -> None:
         """Consume the due and claimed rows of a turn that has ended, and end their leases."""

@@ -63,13 +63,8 @@ class ReportStore(ProjectStore):
 
     def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWrite:
         """Write the row and the edge of a report with the card `card_id`, and its new `cards`."""
-        outcome = self._row(
-            "write_report",
-            **row_parameters(row, edge),
-            tool_call_id=row.correlation_id,
-            cards=card_columns(cards),
-            card_id=card_id,
-        )
+        report = {"tool_call_id": row.correlation_id, "cards": card_columns(cards), "card_id": card_id}
+        outcome = self._row("write_report", **row_parameters(row, edge), **report)
         assert outcome is not None
         return ReportWrite(*outcome)
 

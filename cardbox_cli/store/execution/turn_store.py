@@ -30,13 +30,9 @@ class TurnStore(ProjectStore):
     ) -> None:
         """Create the record of a turn, or set its `output_start`."""
         if self.database.keeps_turns:
-            self._run(
-                "insert_turn_record",
-                agent_turn_id=agent_turn_id,
-                agent_id=agent_id,
-                output_start=output_start,
-                report_to=None if report_to is None else jsonb(report_to),
-            )
+            turn = {"agent_turn_id": agent_turn_id, "agent_id": agent_id, "output_start": output_start}
+            call = None if report_to is None else jsonb(report_to)
+            self._run("insert_turn_record", **turn, report_to=call)
 
     def ensure_record(self, agent_turn_id: str, agent_id: str) -> TurnRecord:
         """Return the record of a turn, created if missing. Requires the tables of cbx."""
@@ -94,15 +90,9 @@ class TurnStore(ProjectStore):
         tool_call_ids: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        self._run(
-            "move_step",
-            agent_id=agent_id,
-            step_id=step_id,
-            status=status,
-            tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
-            error=None,
-            metadata=jsonb(metadata or {}),
-        )
+        step = {"agent_id": agent_id, "step_id": step_id, "status": status, "error": None}
+        calls = None if tool_call_ids is None else jsonb(list(tool_call_ids))
+        self._run("move_step", **step, tool_call_ids=calls, metadata=jsonb(metadata or {}))
 
     def close_steps(self, agent_turn_id: str, status: str, error: str | None) -> None:
         self._run("close_steps", agent_turn_id=agent_turn_id, status=status, error=error)

@@ -37,10 +37,8 @@ def plan_distribution(database: SchemaConnection) -> MigrationPlan:
     made some of them.
     """
     if not database.value("engine"):
-        raise SchemaMissing(
-            "the database has no sharding extension, and nothing was changed",
-            hint="on a Citus cluster: CREATE EXTENSION citus, then SELECT citus_add_node(…) for each node",
-        )
+        hint = "on a Citus cluster: CREATE EXTENSION citus, then SELECT citus_add_node(…) for each node"
+        raise SchemaMissing("the database has no sharding extension, and nothing was changed", hint=hint)
     _check_tables(database)
     done = {name for name, spread in database.distributed_tables().items() if spread}
     return MigrationPlan(newest(), newest(), steps_without(done))
@@ -89,23 +87,17 @@ def check_distributed(distributed: Mapping[str, bool], version: int | None) -> N
     `distributed` has the extension's tables, True if spread over shards; `version` is the database's.
     """
     if version != newest():
-        raise SchemaMissing(
-            f"the distributed tables have schema version {version}, but this cbx needs {newest()} there",
-            hint="run `cbx db upgrade`",
-        )
+        what = f"the distributed tables have schema version {version}, but this cbx needs {newest()} there"
+        raise SchemaMissing(what, hint="run `cbx db upgrade`")
     of_projects = {name for name in tables() if project_column(name)}
     missing = sorted(of_projects - {name for name, spread in distributed.items() if spread})
     if missing:
-        raise SchemaMissing(
-            f"some tables are distributed, but not {', '.join(missing)}",
-            hint="finish it with `cbx db distribute`",
-        )
+        hint = "finish it with `cbx db distribute`"
+        raise SchemaMissing(f"some tables are distributed, but not {', '.join(missing)}", hint=hint)
     copied = sorted(distributed.keys() & (tables().keys() - of_projects))
     if copied:
-        raise SchemaMissing(
-            f"{', '.join(copied)} must stay on the coordinator, but the nodes have copies",
-            hint=f"run `SELECT undistribute_table('{copied[0]}')`",
-        )
+        what = f"{', '.join(copied)} must stay on the coordinator, but the nodes have copies"
+        raise SchemaMissing(what, hint=f"run `SELECT undistribute_table('{copied[0]}')`")
 
 
 def _distributing(table: str, column: str) -> list[str]:

@@ -100,10 +100,8 @@ def run_all(database: SchemaConnection, scripts: Iterable[str]) -> None:
 def schema_lock(database: SchemaConnection, announce: Announce) -> Iterator[None]:
     """Keep every other cbx from making or changing tables. The lock ends with the session at the latest."""
     if not database.direct:
-        raise UsageError(
-            "this command does not work through a connection pooler",
-            hint="pass the server's own address as --database-url",
-        )
+        hint = "pass the server's own address as --database-url"
+        raise UsageError("this command does not work through a connection pooler", hint=hint)
     _poll(lambda: bool(database.value("try_hold_schema")), announce, "another cbx changes the tables")
     try:
         yield

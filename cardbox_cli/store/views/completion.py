@@ -83,7 +83,5 @@ def recent_inbox(database: Database, project_id: str) -> Pairs:
 
 def tool_names(database: Database, project_id: str) -> Pairs:
     """Return the names of the tools, each with its description."""
-    return [
-        (tool.tool_name, tool.description or tool.command or "")
-        for tool in ToolStore(database, project_id).all()
-    ]
+    tools = ToolStore(database, project_id).all()
+    return [(tool.tool_name, tool.description or tool.command or "") for tool in tools]
