@@ -24,7 +24,7 @@ def test_four_at_once_make_one_server(home: Path) -> None:
     assert len(servers_of(EmbeddedServer(home))) == 1
 
 
-def test_who_waits_for_another_says_so(made_home: Path) -> None:
+def test_a_command_that_waits_for_another_announces_it(made_home: Path) -> None:
     said: list[str] = []
     with (made_home / "embedded.lock").open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -43,9 +43,9 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     [
         "Path.replace",
         "Path.rename",
-        "files.replacing",
-        "files.refuse_hosts",
-        "postmaster.start",
+        "files.atomic_write",
+        "files.reject_hosts",
+        "postgres_process.start",
         "server_steps.create_database",
     ],
     ids=[
@@ -54,7 +54,7 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
     ],
 )
 def test_killed_at_a_step(home: Path, step: str) -> None:
-    modules = "from cardbox_cli.store.embedded import files, postmaster, server as server_steps"
+    modules = "from cardbox_cli.store.embedded import files, lifecycle as server_steps, postgres_process"
     code = f"{modules}\n{step} = {DIE}\nserver.connect()"
     with spawn(home, code) as child:
         assert child.wait(120) == -signal.SIGKILL
