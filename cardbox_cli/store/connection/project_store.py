@@ -157,13 +157,11 @@ class ProjectStore:
 
     def _not_found(self, what: str, name: str, hint: str, *, names: NameQuery | None = None) -> NotFound:
         """Return NotFound for an unknown name, with a suggestion if our role may read the `names`."""
-        may_read = names is not None and names.table in self.database.tables
-        candidates = (
-            self._column(names.query, name=name, limit=MAX_NAMES_COMPARED) if names and may_read else []
-        )
-        return NotFound(
-            f"no {what} {name!r} in project {self.project_id!r}{did_you_mean(name, candidates)}", hint=hint
-        )
+        candidates: list[str] = []
+        if names is not None and names.table in self.database.tables:
+            candidates = self._column(names.query, name=name, limit=MAX_NAMES_COMPARED)
+        suggestion = did_you_mean(name, candidates)
+        return NotFound(f"no {what} {name!r} in project {self.project_id!r}{suggestion}", hint=hint)
 
 
 def page_parameters(

@@ -150,9 +150,8 @@ class BatchViews(ProjectStore):
 
     def _page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
         batches = self._all(Batch, "list_batches", **page_parameters(where, after, size, key="batch_id"))
-        counts = BatchStore(self.database, self.project_id).counts_by_batch(
-            [each.batch_id for each in batches]
-        )
+        batch_ids = [each.batch_id for each in batches]
+        counts = BatchStore(self.database, self.project_id).counts_by_batch(batch_ids)
         return [_own_row(batch, counts[batch.batch_id]) for batch in batches]
 
     def _foreign_page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:

@@ -1,8 +1,8 @@
 """Turns for readers: lists of them, and all rows of one. Never writes.
 
 The state of a turn is in its inbox row and its agent's head, also on databases of other programs. The end
-that cbx recorded, or otherwise the rows that the turn left, come with it. `execution/turn_page.py` interprets
-them.
+that cbx recorded, or otherwise the rows that the turn left, come with it.
+`execution/turn_summary.py` interprets them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -165,9 +165,8 @@ class TurnViews(ProjectStore):
         where = self._resolve_dates(where)
         if where.trace_id is not None:
             place = _creation_order(last)
-            return FurtherCount(
-                sum(_creation_order(turn) < place for turn in self._turns_of_trace(where)), True
-            )
+            count = sum(_creation_order(turn) < place for turn in self._turns_of_trace(where))
+            return FurtherCount(count, True)
         if where.status != ENDED or last.created_at is None:
             counting = "count_further_turns" if where.status is None else "count_further_unfinished_turns"
             return self._further(counting, where, last, key="inbox_id")
