@@ -254,7 +254,7 @@ def _new_turn(request: DispatchRequest, facts: DispatchFacts, decision: Dispatch
     sender = Sender(request.source_agent_id, *((parent.agent_turn_id, parent.step_id) if parent else ()))
     joined = {} if request.batch is None else {"batch": dict(request.batch)}
     details = {"request_sha256": decision.request_sha256, "report_to": decision.report_to, **joined}
-    row = row_of(facts.project_id, message).as_inbox_row(facts.project_id, found.now)
+    row = row_of(facts.project_id, message).build_row(facts.project_id, found.now)
     edge = edge_of(message, row, sender, details)
     if starts and found.head is not None:
         row = msgspec.structs.replace(row, status=PENDING, turn_epoch=found.head.turn_epoch + 1)

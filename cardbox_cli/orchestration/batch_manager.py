@@ -237,7 +237,7 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> CatchUpOutcome:
     for task in store.unrecorded_ends(batch_id):
         with _record_trouble(caught, f"the child {task.task_index} of {task.batch_id}"):
             _add(caught.ended, apply_missed_end(runtime, task))
-    for each in store.without_open_tasks(batch_id):
+    for each in store.settled_batch_ids(batch_id):
         with _record_trouble(caught, f"the end of {each}"):
             _add(caught.ended, _settle_batch(runtime, each))
     for batch in store.overdue(batch_id):
@@ -246,7 +246,7 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> CatchUpOutcome:
     _cancel_deserted(runtime, None, caught)
     _dispatch_children(runtime, batch_id, caught)
     _stop_children(runtime, batch_id, caught)
-    for batch in store.unreported(None):
+    for batch in store.unreported_batches(None):
         with _record_trouble(caught, f"the report of {batch.batch_id}"):
             _report(runtime, batch.batch_id)
     return caught
@@ -316,7 +316,7 @@ def _stop_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcom
 
 def _cancel_deserted(runtime: Runtime, agent_turn_id: str | None, caught: CatchUpOutcome) -> None:
     """Cancel the batches of parents that have ended, because no call waits for them."""
-    for batch in runtime.batches.with_ended_parent(agent_turn_id):
+    for batch in runtime.batches.abandoned_batches(agent_turn_id):
         with _record_trouble(caught, f"the batch {batch.batch_id}"):
             why = f"turn {batch.parent_turn_id}, which waited for it, has ended"
             if cancel(runtime, batch.batch_id, reason=why):

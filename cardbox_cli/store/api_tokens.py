@@ -13,27 +13,16 @@ _NO_TOKEN = "`cbx token list` shows them"
 
 
 class ApiTokenStore(ProjectStore):
-    """The tokens of one project."""
-
     def create(self, *, label: str, actor: str, lasts: timedelta | None) -> tuple[str, ApiToken]:
-        """Create a token; return its text, which is shown only once, and its row. None for `lasts`: no
-        expiry.
-        """
+        """Create a token; return its text, which is shown only once, and its row. `lasts`: None for ever."""
         self.database.require(TOKENS)
         token = new_token(self.project_id)
-        kept = self._one(
-            ApiToken,
-            "insert_api_token",
-            token_id=new_card_id()[-12:],
-            label=label,
-            token_sha256=token_hash(token),
-            actor=actor,
-            now=self.database.now(),
-            lasts=lasts,
-        )
-        if kept is None:
+        key = {"token_id": new_card_id()[-12:], "token_sha256": token_hash(token)}
+        columns = {"label": label, "actor": actor, "lasts": lasts, "now": self.database.now()}
+        row = self._one(ApiToken, "insert_api_token", **key, **columns)
+        if row is None:
             raise Conflict("the id of the new token is taken", hint="run the command again")
-        return token, kept
+        return token, row
 
     def all(self) -> list[ApiToken]:
         """Return all tokens of the project, including revoked and expired ones, oldest first."""
@@ -48,24 +37,20 @@ class ApiTokenStore(ProjectStore):
         return self._require_item(revoked, "token", token_id, _NO_TOKEN)
 
     def find_valid(self, token: str) -> str | None:
-        """Return the id of the valid token with this text, or None.
-
-        Compares every hash of the project, each in constant time.
-        """
-        wanted, found = token_hash(token), None
-        for token_id, kept in self._valid_tokens():
-            if hmac.compare_digest(bytes(kept), wanted):
-                found = token_id
-        return found
+        """Return the id of the valid token with this text, or None. Compares every hash in constant time."""
+        wanted, matching_id = token_hash(token), None
+        for token_id, stored in self._valid_tokens():
+            if hmac.compare_digest(bytes(stored), wanted):
+                matching_id = token_id
+        return matching_id
 
     def is_valid(self, token_id: str) -> bool:
-        """Return whether a token is still valid."""
         return any(each == token_id for each, _ in self._valid_tokens())
 
     def _valid_tokens(self) -> list[tuple[str, bytes]]:
         if TOKENS not in self.database.tables:
             return []
-        known = self._rows("api_tokens_not_revoked")
+        tokens = self._rows("api_tokens_not_revoked")
         # Most tokens never expire, and need no query of the clock.
-        now = self.database.now() if any(ends for _, _, ends in known) else None
-        return [(each, kept) for each, kept, ends in known if ends is None or now is None or ends > now]
+        now = self.database.now() if any(ends for _, _, ends in tokens) else None
+        return [(each, sha256) for each, sha256, ends in tokens if ends is None or now is None or ends > now]

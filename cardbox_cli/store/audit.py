@@ -6,18 +6,11 @@ actor.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from cardbox_cli.model.execution.turns import AuditEntry, Fence, new_id
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import (
-    DateFilter,
-    FurtherCount,
-    ProjectStore,
-    page_parameters,
-    read_pages,
-)
+from cardbox_cli.store.connection.project_store import DateFilter, FurtherCount, ProjectStore
 
 _TABLE = "cbx.audit"
 
@@ -31,15 +24,7 @@ class AuditFilter(DateFilter, frozen=True, kw_only=True):
 
 
 class AuditStore(ProjectStore):
-    """The audit of one project."""
-
-    @property
-    def _has_table(self) -> bool:
-        """Return whether the table exists, even if our role may not read it."""
-        return _TABLE in self.database.tables or _TABLE in self.database.closed_tables
-
     def write(self, action: str, *, actor: str, detail: dict[str, Any]) -> None:
-        """Record a change that belongs to no turn."""
         self._insert(agent_id="", action=action, actor=actor, detail=detail)
 
     def write_of_turn(
@@ -67,7 +52,8 @@ class AuditStore(ProjectStore):
     def _insert(self, *, detail: dict[str, Any], **columns: str | int | None) -> None:
         empty = dict.fromkeys(("agent_turn_id", "reason", "epoch_before", "epoch_after"))
         row = {**empty, **columns, "audit_id": new_id("audit"), "detail": jsonb(detail)}
-        if self._has_table:
+        # Our role may write the table even if it may not read it.
+        if _TABLE in self.database.tables or _TABLE in self.database.closed_tables:
             self._run("write_audit", **row)
 
     def list_by_turn(self, agent_turn_id: str) -> list[AuditEntry]:
@@ -79,13 +65,7 @@ class AuditStore(ProjectStore):
     def newest(self, where: AuditFilter | None = None, *, limit: int | None = None) -> Iterator[AuditEntry]:
         """Yield the rows that match `where`, newest first, reading page by page."""
         self._require(_TABLE)
-        return read_pages(partial(self._page, self._resolve_dates(where or AuditFilter())), limit=limit)
+        return self._list(AuditEntry, "list_audit", where or AuditFilter(), limit, key="audit_id")
 
     def further(self, where: AuditFilter, last: AuditEntry) -> FurtherCount:
-        """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further(
-            "count_further_audit", **page_parameters(self._resolve_dates(where), last, 0, key="audit_id")
-        )
-
-    def _page(self, where: AuditFilter, after: AuditEntry | None, size: int) -> list[AuditEntry]:
-        return self._all(AuditEntry, "list_audit", **page_parameters(where, after, size, key="audit_id"))
+        return self._further("count_further_audit", where, last, key="audit_id")

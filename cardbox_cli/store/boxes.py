@@ -31,8 +31,8 @@ from cardbox_cli.model.execution.turns import Fence, Head
 from cardbox_cli.model.ids import canonical_box_id, hash_ids, new_box_id, unique
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import (
+    NO_BOX,
     DateFilter,
-    FurtherCount,
     ProjectStore,
     like_escape,
     page_parameters,
@@ -85,7 +85,6 @@ class BoxInfoStore(ProjectStore):
             return None
 
     def delete(self, box_id: str) -> None:
-        """Delete the title and provenance of a box."""
         if self.database.keeps_box_info:
             self._run("delete_box_info", box_id=box_id)
 
@@ -94,10 +93,6 @@ BOX_LIST_HINT = "`cbx box list` shows the newest boxes"
 _BY_CHANGE = {"key": "box_id", "time": "updated_at"}
 # Number of cards read per query.
 _CARDS_PER_QUERY = 2000
-
-
-class BoxFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of boxes by the time of their last change."""
 
 
 class BoxBatch(msgspec.Struct, frozen=True):
@@ -117,18 +112,17 @@ class BoxStore(ProjectStore):
 
     def get(self, box_id: str) -> Box:
         """Return the box with this id. Raises NotFound, also for a string that is not a UUID."""
-        return self._require_item(
-            next(iter(self.get_many([box_id]).boxes), None), "box", box_id, BOX_LIST_HINT
-        )
+        box = next(iter(self.get_many([box_id]).boxes), None)
+        return self._require_item(box, "box", box_id, BOX_LIST_HINT)
 
     def get_many(self, box_ids: Sequence[str]) -> BoxBatch:
         """Return the boxes with these ids in the order of `box_ids`, each once, and the missing ids."""
-        wanted = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
-        rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in wanted if canonical_box_id(box_id)])
+        ids = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
+        rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in ids if canonical_box_id(box_id)])
         boxes = {box.box_id: box for box in self.add_titles([decode_box(row) for row in rows])}
         return BoxBatch(
-            boxes=[boxes[box_id] for box_id in wanted if box_id in boxes],
-            missing_box_ids=[box_id for box_id in wanted if box_id not in boxes],
+            boxes=[boxes[box_id] for box_id in ids if box_id in boxes],
+            missing_box_ids=[box_id for box_id in ids if box_id not in boxes],
         )
 
     def id_lists(self, box_ids: Sequence[str]) -> dict[str, list[str]]:
@@ -136,21 +130,15 @@ class BoxStore(ProjectStore):
         return {box_id: decode_ids(ids) for box_id, ids in self.id_texts(box_ids).items()}
 
     def id_texts(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """Return `id_lists` as JSON text. The text of a list that extends another one begins with the same
-        text.
-        """
-        return dict(
-            self._rows("box_id_lists", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
-        )
+        """Return `id_lists` as JSON text; the text of a list that extends another begins with that one."""
+        canonical = list(filter(None, map(canonical_box_id, box_ids)))
+        return dict(self._rows("box_id_lists", box_ids=canonical))
 
     def filter_existing(self, box_ids: Iterable[str]) -> set[str]:
-        """Return the ids of these that are boxes of the project."""
-        return set(
-            self._column("existing_boxes", box_ids=[each for each in map(canonical_box_id, box_ids) if each])
-        )
+        canonical = list(filter(None, map(canonical_box_id, box_ids)))
+        return set(self._column("existing_boxes", box_ids=canonical))
 
     def require(self, box_id: str) -> None:
-        """Raise NotFound unless the box exists."""
         if not self.filter_existing([box_id]):
             raise self._not_found("box", box_id, BOX_LIST_HINT)
 
@@ -165,9 +153,8 @@ class BoxStore(ProjectStore):
 
     def slots(self, box_id: str) -> list[Slot]:
         """Return every position of the box in order with its card, by one query; [] for an unknown box."""
-        return [
-            slot_of(row) for row in self._rows("slots_of_box", box_id=uuid_or_nil(box_id), **_ALL_POSITIONS)
-        ]
+        rows = self._rows("slots_of_box", box_id=uuid_or_nil(box_id), **_ALL_POSITIONS)
+        return [slot_of(row) for row in rows]
 
     def stream(self, box_id: str, window: range | None = None) -> Iterator[Slot]:
         """Yield `slots`, or those of `window`, lazily within the caller's transaction or snapshot."""
@@ -176,14 +163,12 @@ class BoxStore(ProjectStore):
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None, window: range | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield the id and the JSON of the card at each position of the box, in order.
+        """Yield the id and the JSON of the card at each position, in order; None for a hidden card.
 
-        The JSON is None if readers do not see the card. With `types`, skips cards of other types. Reads
-        lazily, within the caller's transaction or snapshot.
+        With `types`, skips cards of other types. Reads lazily, within the caller's transaction or snapshot.
         """
-        wanted = None if types is None else list(types)
-        positions = _positions(window)
-        return self._stream("json_of_box", box_id=uuid_or_nil(box_id), types=wanted, **positions)
+        parameters = {**_positions(window), "types": None if types is None else list(types)}
+        return self._stream("json_of_box", box_id=uuid_or_nil(box_id), **parameters)
 
     def view(self, box_id: str) -> BoxView:
         """Return the box with its cards and digest, as one snapshot. Raises NotFound."""
@@ -193,9 +178,7 @@ class BoxStore(ProjectStore):
         return BoxView(box=box, slots=slots, digest=digest(slot.card for slot in slots))
 
     def provenance(self, box_id: str) -> Provenance | None:
-        """Return the record of how the box was packed; None without one, or if this database does not store
-        it.
-        """
+        """Return the record of how the box was packed; None without one."""
         return self._info.provenance(uuid_or_nil(box_id))
 
     def diff(self, a: str, b: str) -> "BoxDiff":
@@ -204,31 +187,27 @@ class BoxStore(ProjectStore):
 
         with self.database.snapshot():
             one, other = self.get(a), self.get(b)
-            found = diff.diff_ids(one.card_ids, other.card_ids)
-            differing = [one.card_ids[place] for place in found.removed + [pair.a for pair in found.moved]]
-            differing += [other.card_ids[place] for place in found.added]
-            known = self.cards_with_states(differing)
-        return diff.compare_boxes(one, other, found, known)
+            edits = diff.diff_ids(one.card_ids, other.card_ids)
+            differing = [one.card_ids[place] for place in edits.removed + [pair.a for pair in edits.moved]]
+            differing += [other.card_ids[place] for place in edits.added]
+            cards = self.cards_with_states(differing)
+        return diff.compare_boxes(one, other, edits, cards)
 
     def cards_with_states(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
         """Return the cards with these ids, including hidden ones, each with its state, by id."""
-        wanted = unique(card_ids)
+        ids = unique(card_ids)
         return {
             card_id: (decode_card(row), state)
-            for begin in range(0, len(wanted), _CARDS_PER_QUERY)
+            for begin in range(0, len(ids), _CARDS_PER_QUERY)
             for card_id, state, row in self._rows(
-                "known_cards", card_ids=wanted[begin : begin + _CARDS_PER_QUERY]
+                "known_cards", card_ids=ids[begin : begin + _CARDS_PER_QUERY]
             )
         }
 
     def refs(
         self, card_id: str, *, limit: int | None = None, latest: int | None = MAX_BOXES_SEARCHED.value
     ) -> Iterator[Reference]:
-        """Yield the boxes that contain this id, of a card or dangling, last changed first, reading page by
-        page.
-
-        Searches the `latest` boxes that changed last; None for all.
-        """
+        """Yield the boxes with this id, last changed first, searching the `latest` boxes; None for all."""
         return read_pages(partial(self._page_of_refs, card_id, latest), limit=limit)
 
     def count_refs(self, card_id: str, *, latest: int | None = MAX_BOXES_SEARCHED.value) -> int:
@@ -239,15 +218,9 @@ class BoxStore(ProjectStore):
         """Return whether the project has more than `number` boxes. Takes as long as counting that many."""
         return bool(self._value("has_more_boxes", latest=number))
 
-    def newest(self, where: BoxFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
-        """Yield the boxes that match `where`, last changed first, reading page by page."""
-        return read_pages(partial(self._page, self._resolve_dates(where or BoxFilter())), limit=limit)
-
-    def count_further(self, where: BoxFilter, last: Box) -> FurtherCount:
-        """Return how many boxes `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further(
-            "count_further_boxes", **page_parameters(self._resolve_dates(where), last, 0, **_BY_CHANGE)
-        )
+    def newest(self, where: DateFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
+        """Yield the boxes that changed in the time range, last changed first, reading page by page."""
+        return read_pages(partial(self._page, self._resolve_dates(where or DateFilter())), limit=limit)
 
     def resolve(self, wanted: str) -> str:
         """Return the full id for an id, or for a unique part of one.
@@ -257,32 +230,31 @@ class BoxStore(ProjectStore):
         whole = canonical_box_id(wanted)
         if whole is not None:
             return whole
-        piece = wanted.lower().replace("-", "")
-        first, last = _ids_beginning_with(piece)
-        reversed_pattern = f"{like_escape(piece[::-1])}%"
-        found = self._column(
+        part = wanted.lower().replace("-", "")
+        is_hex = _HEX_PART.fullmatch(part) is not None
+        candidates = self._column(
             "find_box_ids",
-            first=first,
-            last=last,
-            reversed_pattern=reversed_pattern,
-            shown=short_id_pattern(self.database, piece, "public.idx_boxes_shown"),
+            first=part.ljust(32, "0") if is_hex else None,
+            last=part.ljust(32, "f") if is_hex else None,
+            reversed_pattern=f"{like_escape(part[::-1])}%",
+            shown=short_id_pattern(self.database, part, "public.idx_boxes_shown"),
         )
-        return require_single("box", wanted, found, self.project_id)
+        return require_single("box", wanted, candidates, self.project_id)
 
-    def _page(self, where: BoxFilter, after: Box | None, size: int) -> list[Box]:
+    def _page(self, where: DateFilter, after: Box | None, size: int) -> list[Box]:
         rows = self._column("list_boxes", **page_parameters(where, after, size, **_BY_CHANGE))
         return self.add_titles([decode_box(row) for row in rows])
 
     def _page_of_refs(
         self, card_id: str, latest: int | None, after: Reference | None, size: int
     ) -> list[Reference]:
-        asked = page_parameters(BoxFilter(), after, size, **_BY_CHANGE)
-        found = self._all(Reference, "boxes_of_card", card_id=card_id, latest=latest, **asked)
-        box_ids = [each.box_id for each in found]
+        place = page_parameters(DateFilter(), after, size, **_BY_CHANGE)
+        references = self._all(Reference, "boxes_of_card", card_id=card_id, latest=latest, **place)
+        box_ids = [each.box_id for each in references]
         titles, turns = self._info.titles(box_ids), self._use.turns_of(box_ids)
         return [
             msgspec.structs.replace(each, title=titles.get(each.box_id), turns=turns.get(each.box_id, []))
-            for each in found
+            for each in references
         ]
 
     def add_titles(self, boxes: list[Box]) -> list[Box]:
@@ -327,9 +299,9 @@ class BoxStore(ProjectStore):
         """Append ids and return the box's new length. Concurrent appends are serialized; none is lost.
 
         Raises NotFound for an unknown box, or for an id without a card unless `allow_dangling`. Raises
-        BoxConflict for a box that a turn reads or writes, or that belongs to a chat. A turn appends to its
-        output box with its `fence`; an outdated one raises StaleEpoch. A use case that has locked the head of
-        the turn passes it as `held`; one that has locked the head of a chat passes `of_chat`.
+        BoxConflict for a box that a turn reads or writes, or that belongs to a chat. A turn passes its
+        `fence`, and an outdated one raises StaleEpoch. A use case that has locked the head of the turn passes
+        it as `held`, one that has locked the head of a chat passes `of_chat`.
         """
         is_free = fence is None and held is None and not of_chat
         # Only an append to a box that may be in use must be rolled back; all other refusals come before the
@@ -339,12 +311,8 @@ class BoxStore(ProjectStore):
                 held = HeadStore(self.database, self.project_id).hold(fence)
             if held is not None:
                 _check_output(held, box_id)
-            length = self._value(
-                "append_to_box",
-                box_id=uuid_or_nil(box_id),
-                card_ids=jsonb(list(card_ids)),
-                allow_dangling=allow_dangling,
-            )
+            ids = {"box_id": uuid_or_nil(box_id), "card_ids": jsonb(list(card_ids))}
+            length = self._value("append_to_box", **ids, allow_dangling=allow_dangling)
             if length is None:
                 if not allow_dangling:
                     self._refuse_absent(card_ids)
@@ -355,24 +323,20 @@ class BoxStore(ProjectStore):
         return int(length)
 
     def ensure(self, box_id: str) -> Box:
-        """Return the box with this id, created empty if missing. Raises BoxConflict if another project has
-        it.
-        """
+        """Return the box with this id, created empty if missing. Raises BoxConflict for another project's."""
         canonical = canonical_box_id(box_id)
         if canonical is None:
             raise InvalidInput(f"the box id {box_id!r} is not a UUID")
         with self.database.transaction():
-            made = self._insert(canonical, (), ())
-            if made is not None:
-                return made
-            found = self.get_many([canonical])
-            if not found.boxes:
-                raise BoxConflict(f"the box id {box_id!r} is taken")
-        return found.boxes[0]
+            box = self._insert(canonical, (), ())
+            if box is not None:
+                return box
+            if stored := self.get_many([canonical]).boxes:
+                return stored[0]
+            raise BoxConflict(f"the box id {box_id!r} is taken")
 
     def ensure_card(self, box_id: str, card_id: str) -> None:
-        """Add a card to a box unless it contains it; create the box if it is missing. Raises as `ensure`
-        does.
+        """Add a card to a box unless it contains it; create a missing box. Raises as `ensure` does.
 
         The caller has locked the turn that writes to the box.
         """
@@ -384,8 +348,7 @@ class BoxStore(ProjectStore):
     def replace(
         self, box_id: str, card_ids: Sequence[str], *, if_ids: str | None = None, allow_dangling: bool = False
     ) -> Box:
-        """Replace the id list. With `if_ids` (`hash_ids` of the list that was read) only if the list is
-        unchanged.
+        """Replace the id list; with `if_ids` (`hash_ids` of the list that was read) only an unchanged one.
 
         Raises BoxConflict if the list has changed, for the box of a profile, and for a box that a turn reads
         or writes; nothing is written.
@@ -394,10 +357,8 @@ class BoxStore(ProjectStore):
             box = self.lock(box_id)
             self.check_replaceable(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
-                raise BoxConflict(
-                    f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}",
-                    hint=f"read it again with `cbx box show {box.box_id}`, then replace",
-                )
+                what = f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}"
+                raise BoxConflict(what, hint=f"read it again with `cbx box show {box.box_id}`, then replace")
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
@@ -417,9 +378,9 @@ class BoxStore(ProjectStore):
 
         Raises NotFound for ids without a card, unless `box` contains them or they are in `may_be_gone`.
         """
-        held = {*box.card_ids, *may_be_gone}
+        allowed = {*box.card_ids, *may_be_gone}
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._refuse_absent([card_id for card_id in card_ids if card_id not in allowed])
             provenance = self.provenance(box.box_id)
             return self.create(
                 card_ids,
@@ -431,9 +392,9 @@ class BoxStore(ProjectStore):
 
     def rewrite(self, box: Box, card_ids: Sequence[str], *, if_ids: str) -> Box:
         """Replace the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive`."""
-        held = set(box.card_ids)
+        allowed = set(box.card_ids)
         with self.database.transaction():
-            self._refuse_absent([card_id for card_id in card_ids if card_id not in held])
+            self._refuse_absent([card_id for card_id in card_ids if card_id not in allowed])
             return self.replace(box.box_id, card_ids, if_ids=if_ids, allow_dangling=True)
 
     def check_replaceable(self, box_id: str) -> None:
@@ -442,9 +403,7 @@ class BoxStore(ProjectStore):
         self._use.refuse_change([box_id])
 
     def delete(self, box_id: str) -> None:
-        """Delete the box but not its cards. Raises BoxConflict while a profile, a turn or an agent refers to
-        it.
-        """
+        """Delete the box, not its cards. Raises BoxConflict while a profile, turn or agent refers to it."""
         with self.database.transaction():
             box = self.lock(box_id)
             self._refuse_profile_box(box.box_id)
@@ -453,14 +412,9 @@ class BoxStore(ProjectStore):
             self._info.delete(box.box_id)
 
     def _insert(self, box_id: str, card_ids: Sequence[str], parent_ids: Sequence[str]) -> Box | None:
-        """Insert the box; return None if its id is taken."""
         check_first_write(self.database, self.project_id)
-        written = self._value(
-            "insert_box",
-            box_id=box_id,
-            card_ids=jsonb(list(card_ids)),
-            parent_ids=jsonb(list(parent_ids)) if parent_ids else None,
-        )
+        parents = jsonb(list(parent_ids)) if parent_ids else None
+        written = self._value("insert_box", box_id=box_id, card_ids=jsonb(list(card_ids)), parent_ids=parents)
         if written is None:
             return None
         return Box(
@@ -474,15 +428,12 @@ class BoxStore(ProjectStore):
 
     def lock(self, box_id: str) -> Box:
         """Return the box, locked until the end of the transaction. Raises NotFound."""
-        row = self._require_item(
-            self._value("lock_box", box_id=uuid_or_nil(box_id)), "box", box_id, BOX_LIST_HINT
-        )
-        return self.add_titles([decode_box(row)])[0]
+        row = self._value("lock_box", box_id=uuid_or_nil(box_id))
+        return self.add_titles([decode_box(self._require_item(row, "box", box_id, BOX_LIST_HINT))])[0]
 
     def _refuse_profile_box(self, box_id: str) -> None:
-        if "resource.profiles" not in self.database.tables:
-            return
-        name = self._value("boxes_of_profile", box_id=box_id)
+        has_profiles = "resource.profiles" in self.database.tables
+        name = self._value("boxes_of_profile", box_id=box_id) if has_profiles else None
         if name is not None:
             hint = "import a changed profile; its name then refers to a new box"
             raise BoxConflict(f"box {box_id} holds the profile {name!r}", hint=hint)
@@ -499,25 +450,16 @@ class BoxStore(ProjectStore):
             )
 
 
-_HEX_PIECE = re.compile(r"[0-9a-f]{1,32}")
+_HEX_PART = re.compile(r"[0-9a-f]{1,32}")
 _ALL_POSITIONS: dict[str, int | None] = {"first": None, "last": None}
-_NIL = "00000000-0000-0000-0000-000000000000"
 
 
 def uuid_or_nil(box_id: str) -> str:
     """Return `box_id` for a query; for a string that is not a UUID, an id that no box has."""
-    return canonical_box_id(box_id) or _NIL
-
-
-def _ids_beginning_with(piece: str) -> tuple[str, str] | tuple[None, None]:
-    """Return the first and the last UUID that begin with `piece`, or Nones if there cannot be one."""
-    if not _HEX_PIECE.fullmatch(piece):
-        return None, None
-    return piece.ljust(32, "0"), piece.ljust(32, "f")
+    return canonical_box_id(box_id) or NO_BOX
 
 
 def _positions(window: range | None) -> dict[str, int | None]:
-    """Return the first and last position of a window as parameters of a query."""
     if window is None:
         return _ALL_POSITIONS
     # An empty range of positions.
@@ -525,7 +467,6 @@ def _positions(window: range | None) -> dict[str, int | None]:
 
 
 def slot_of(row: Sequence[Any]) -> Slot:
-    """Convert a row of position, id, state and card to a slot."""
     position, card_id, state, card = row
     return Slot(position, card_id, None if card is None else decode_card(card), state)
 
@@ -537,10 +478,7 @@ def _check_output(head: Head, box_id: str) -> None:
 
 
 def cards_of_type(boxes: BoxStore, box_id: str | None, card_type: str) -> list[Card]:
-    """Return the visible cards of one type in a box, in order, without reading the other cards.
-
-    Returns [] for an unknown box or None. Takes part in the caller's transaction or snapshot.
-    """
-    known = canonical_box_id(box_id or "")
-    lines = [] if known is None else boxes.json_lines(known, [card_type])
+    """Return the visible cards of one type in a box, in order; [] for an unknown box or None."""
+    canonical = canonical_box_id(box_id or "")
+    lines = [] if canonical is None else boxes.json_lines(canonical, [card_type])
     return [decode_card(line) for _, line in lines if line is not None]

@@ -83,22 +83,20 @@ def text_search(text: str | None) -> dict[str, Any]:
         return nothing
     if not re.search(_UNSPACED_SCRIPTS, text):
         return {**nothing, "words": text}
-    pieces = text.split()
-    in_json = [exact_json.encode(piece).decode()[1:-1] for piece in pieces]
-    return {**nothing, "patterns": _substrings(pieces), "json_patterns": _substrings(in_json)}
+    parts = text.split()
+    in_json = [exact_json.encode(part).decode()[1:-1] for part in parts]
+    return {**nothing, "patterns": _substrings(parts), "json_patterns": _substrings(in_json)}
 
 
 def find_index(text: str) -> SearchIndex | None:
-    """Return the index that finds the cards with this text, or None."""
     if not re.search(_UNSPACED_SCRIPTS, text):
         return SearchIndex(WORD_INDEX, "list_few_cards")
-    return (
-        SearchIndex(BIGRAM_INDEX, "list_few_cards_by_bigrams") if re.search(_INDEXED_SCRIPTS, text) else None
-    )
+    is_indexed = re.search(_INDEXED_SCRIPTS, text) is not None
+    return SearchIndex(BIGRAM_INDEX, "list_few_cards_by_bigrams") if is_indexed else None
 
 
-def _substrings(pieces: list[str]) -> list[str]:
-    return [f"%{like_escape(piece)}%" for piece in pieces]
+def _substrings(parts: list[str]) -> list[str]:
+    return [f"%{like_escape(part)}%" for part in parts]
 
 
 Outcome = Literal["inserted", "unchanged", "repaired"]
@@ -128,7 +126,6 @@ class WriteCounts(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Return the sum of both."""
         return self.inserted + self.unchanged
 
     def __add__(self, other: "WriteCounts") -> "WriteCounts":
@@ -136,10 +133,7 @@ class WriteCounts(msgspec.Struct, frozen=True):
 
 
 class CardFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of cards; None means any.
-
-    `since` and `until` (exclusive) are aware times, or ages on the database's clock.
-    """
+    """Filter of a list of cards; None means any."""
 
     types: Sequence[str] | None = None
     role: str | None = None
@@ -161,15 +155,12 @@ class CardBatch(msgspec.Struct, frozen=True):
 
 
 class CardStore(ProjectStore):
-    """The cards of one project."""
-
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
         self._use = CardUseStore(database, project_id)
 
     def add(self, draft: CardDraft, *, repair: bool = False, force: ForcedBy | None = None) -> CardWrite:
-        """Write one card. Repeating the same payload is `unchanged`; with `repair`, a different one
-        overwrites.
+        """Write one card. Repeating its payload is `unchanged`; with `repair`, a different one overwrites.
 
         Raises CardConflict if another payload, a deleted card or another project has the id. Without `force`
         also raises it if the card to overwrite is visible to an unfinished turn. Raises InvalidCard for a
@@ -209,15 +200,11 @@ class CardStore(ProjectStore):
         reads all of its cards for each position of a box. Call it after the transaction, because others would
         wait for it. Does nothing if our role does not own the tables.
         """
-        if (
-            added >= _MIN_ADDED_TO_ANALYZE
-            and not self.database.sharded
-            and self.database.value("known_size") < added
-        ):
+        is_large = added >= _MIN_ADDED_TO_ANALYZE and not self.database.sharded
+        if is_large and self.database.value("known_size") < added:
             self.database.run("analyze_cards")
 
     def add_labelled(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, WriteCounts]:
-        """Write cards as `add_many` does, and count them by label."""
         streamed: dict[int, int] = {}
         with self.database.transaction():
             check_first_write(self.database, self.project_id)
@@ -234,32 +221,32 @@ class CardStore(ProjectStore):
         }
 
     def delete(self, card_ids: Sequence[str], *, force: ForcedBy | None = None) -> list[str]:
-        """Soft-delete these cards; return the ids that this call deleted.
+        """Soft-delete these cards, all or none; return the ids that this call deleted.
 
-        Raises NotFound for unknown ids. Without `force`, raises CardConflict for a card that an unfinished
-        turn sees. In both cases, nothing is deleted.
+        Raises NotFound for unknown ids; without `force`, CardConflict for a card that an unfinished turn
+        sees.
         """
         with self.database.transaction():
-            found = self.get_many(card_ids, include_deleted=True)
-            if found.missing_card_ids:
-                raise self._not_found("card", found.missing_card_ids[0], _NO_CARD)
+            batch = self.get_many(card_ids, include_deleted=True)
+            if batch.missing_card_ids:
+                raise self._not_found("card", batch.missing_card_ids[0], _NO_CARD)
             gone = set(self._column("delete_cards", card_ids=list(card_ids)))
             self._use.check_change(sorted(gone), "delete", force)
         return [card_id for card_id in unique(card_ids) if card_id in gone]
 
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
         """Return the card with this id. Raises NotFound, also for a hidden one unless `include_deleted`."""
-        found = self.get_many([card_id], include_deleted=include_deleted)
-        return self._require_item(next(iter(found.cards), None), "card", card_id, _NO_CARD)
+        batch = self.get_many([card_id], include_deleted=include_deleted)
+        return self._require_item(next(iter(batch.cards), None), "card", card_id, _NO_CARD)
 
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> CardBatch:
         """Return the cards with these ids in the order of `card_ids`, each once, and the missing ids."""
-        wanted = unique(card_ids)
-        rows = self._rows("cards_by_ids", card_ids=wanted, include_deleted=include_deleted)
-        cards = {card.card_id: card for card in (decode_card(row) for (row,) in rows)}
+        ids = unique(card_ids)
+        rows = self._column("cards_by_ids", card_ids=ids, include_deleted=include_deleted)
+        cards = {card.card_id: card for card in map(decode_card, rows)}
         return CardBatch(
-            cards=[cards[card_id] for card_id in wanted if card_id in cards],
-            missing_card_ids=[card_id for card_id in wanted if card_id not in cards],
+            cards=[cards[card_id] for card_id in ids if card_id in cards],
+            missing_card_ids=[card_id for card_id in ids if card_id not in cards],
         )
 
     def missing_ids(self, card_ids: Sequence[str]) -> list[str]:
@@ -268,23 +255,17 @@ class CardStore(ProjectStore):
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
         """Yield the cards that match `where`, newest first, reading page by page."""
-        return read_pages(
-            partial(self._page, self._resolve_dates(where or CardFilter())), page=_PAGE, limit=limit
-        )
+        where = self._resolve_dates(where or CardFilter())
+        return read_pages(partial(self._page, where), page=_PAGE, limit=limit)
 
     def search_boxes(
         self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int
     ) -> list[Card]:
         """Search for `text` in the cards of these types in these boxes; return them newest first."""
-        rows = self._rows(
-            "list_cards_of_boxes",
-            **text_search(text),
-            types=list(types),
-            box_ids=[box_id for box_id in map(canonical_box_id, box_ids) if box_id],
-            now=self.database.now(),
-            limit=limit,
-        )
-        return [decode_card(row) for (row,) in rows]
+        canonical = list(filter(None, map(canonical_box_id, box_ids)))
+        place = {"types": list(types), "box_ids": canonical, "now": self.database.now()}
+        rows = self._column("list_cards_of_boxes", **text_search(text), **place, limit=limit)
+        return [decode_card(row) for row in rows]
 
     def count_further(self, where: CardFilter, last: Card) -> FurtherCount:
         """Return how many cards `newest` would yield after `last`. Reads 10,000 cards, 1,000 for a search."""
@@ -293,13 +274,10 @@ class CardStore(ProjectStore):
             return FurtherCount(0, False)
         row = self._row("count_further_cards", **_query(self._resolve_dates(where), last, limit + 1))
         assert row is not None
-        return FurtherCount.from_counts(row[0], row[1], limit=limit)
+        return FurtherCount.cap(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, a unique beginning or end of one, or the beginning of a short id.
-
-        Raises NotFound, AmbiguousId.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
         shown = short_id_pattern(self.database, wanted, "public.idx_cards_shown")
         rows = self._rows("find_card_ids", wanted=wanted, shown=shown, **patterns)
@@ -307,25 +285,25 @@ class CardStore(ProjectStore):
         return require_single("card", wanted, whole or [card_id for card_id, _ in rows], self.project_id)
 
     def _page(self, where: CardFilter, after: Card | None, size: int) -> list[Card]:
-        asked = _query(where, after, size)
+        parameters = _query(where, after, size)
         listing = self._listing_of_few(where)
         if listing is not None:
             with self.database.rolled_back():
                 self.database.run("plan_for_few")
-                rows = self._rows(listing, **asked, few=_MAX_SORTED)
+                rows = self._rows(listing, **parameters, few=_MAX_SORTED)
             if not rows or rows[0][1] <= _MAX_SORTED:
                 return [decode_card(row) for row, _ in rows]
-        return [decode_card(row) for (row,) in self._rows("list_cards", **asked)]
+        return [decode_card(row) for row in self._column("list_cards", **parameters)]
 
     def _listing_of_few(self, where: CardFilter) -> str | None:
         """Return the query that uses an index for exactly this filter, if that likely finds few cards."""
         if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
             return "list_few_cards"
-        wanted = [FIELD_INDEXES[field] for field in FIELD_INDEXES if getattr(where, field) is not None]
-        if where.text is not None and (of_texts := find_index(where.text)):
-            wanted.append(of_texts)
-        there = (each for each in wanted if self.database.value("index_exists", index=each.name))
-        return next((each.listing for each in there), None)
+        indexes = [FIELD_INDEXES[field] for field in FIELD_INDEXES if getattr(where, field) is not None]
+        if where.text is not None and (text_index := find_index(where.text)):
+            indexes.append(text_index)
+        existing = (each for each in indexes if self.database.value("index_exists", index=each.name))
+        return next((each.listing for each in existing), None)
 
     def _conflict(self, card_id: str, tool_call_id: str | None, *, held: bool, deleted: bool) -> CbxError:
         if deleted:

@@ -32,6 +32,7 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.database import Database, jsonb
 from cardbox_cli.store.connection.project_store import (
+    MAX_COUNTED,
     DateFilter,
     ProjectStore,
     like_escape,
@@ -59,7 +60,6 @@ class ChatStore(ProjectStore):
         self._boxes = BoxStore(database, project_id)
 
     def find(self, chat_key: str) -> Chat | None:
-        """Return the head of this chat, or None."""
         return self._one(Chat, "chat", chat_key=chat_key)
 
     def get(self, chat_key: str) -> Chat:
@@ -72,9 +72,9 @@ class ChatStore(ProjectStore):
 
     def lock_or_create(self, chat_key: str) -> Chat:
         """Lock the head as `lock` does; create the chat if it does not exist."""
-        found = self._one(Chat, "lock_chat", chat_key=chat_key)
-        if found is not None:
-            return found
+        chat = self._one(Chat, "lock_chat", chat_key=chat_key)
+        if chat is not None:
+            return chat
         self._run("ensure_chat", chat_key=chat_key, now=self.database.now())
         return self.lock(chat_key)
 
@@ -86,7 +86,6 @@ class ChatStore(ProjectStore):
         return chat
 
     def stale_error(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
-        """Return the error that says where the chat is now that `fence` is outdated."""
         at = "no run" if chat.run_id is None else f"run {chat.run_id}, epoch {chat.epoch}"
         return StaleEpoch(
             f"run {fence.run_id} no longer has chat {fence.chat_key!r}, which is at {at}",
@@ -95,40 +94,36 @@ class ChatStore(ProjectStore):
         )
 
     def write(self, chat: Chat, now: datetime) -> Chat:
-        """Write the new state of a head, and return it."""
         written = msgspec.structs.replace(chat, updated_at=now)
         self._run("write_chat", **msgspec.structs.asdict(written))
         return written
 
     def extend_lease(self, fence: ChatFence, expires_at: datetime) -> bool:
-        """Extend the lease of a run; return False if the run has lost it."""
         return self._run("extend_chat_lease", **msgspec.structs.asdict(fence), expires_at=expires_at) > 0
 
     def all(self, *, limit: int | None = None, behind: str | None = None) -> Iterator[Chat]:
         """Yield the chats in the order of their keys, or those after the key `behind`, page by page."""
         return read_pages(partial(self._page, behind or ""), limit=limit)
 
-    def beginning(self, text: str, *, limit: int) -> list[Chat]:
+    def find_by_prefix(self, text: str, *, limit: int) -> list[Chat]:
         """Return the chats whose keys begin with `text`, last used first."""
         return self._all(Chat, "chats_between", first=text, last=text + _MAX_CHARACTER, limit=limit)
 
     def similar(self, chat_key: str, limit: int) -> list[Chat]:
         """Return the other chats with near keys, last used first: topics of the same chat."""
-        found = self.beginning(chat_key_prefix(chat_key), limit=limit + 1)
-        return [chat for chat in found if chat.chat_key != chat_key][:limit]
+        chats = self.find_by_prefix(chat_key_prefix(chat_key), limit=limit + 1)
+        return [each for each in chats if each.chat_key != chat_key][:limit]
 
     def other_projects(self, chat_key: str, limit: int) -> list[str]:
-        """Return the other projects that have a chat with this key."""
-        found = self._column("projects_with_chat", chat_key=chat_key, limit=limit + 1)
-        return [project for project in found if project != self.project_id][:limit]
+        projects = self._column("projects_with_chat", chat_key=chat_key, limit=limit + 1)
+        return [project for project in projects if project != self.project_id][:limit]
 
     # --- transcripts
 
     def append(self, chat: Chat, drafts: Sequence[CardDraft]) -> Chat:
         """Append entries to the transcript of a locked chat; return its head, not yet written.
 
-        Skips entries whose cards exist already, because the transcript has them. Raises CardConflict for an
-        id that a different card has.
+        Skips entries whose cards exist already. Raises CardConflict for an id that a different card has.
         """
         absent = set(self._cards.missing_ids([draft.card_id for draft in drafts]))
         # An existing card must be equal, otherwise it is a conflict.
@@ -150,13 +145,10 @@ class ChatStore(ProjectStore):
         return msgspec.structs.replace(chat, entries=chat.entries + len(card_ids), transcript_box_id=box_id)
 
     def entries(self, chat: Chat, start: int, end: int | None = None) -> list[Entry]:
-        """Return the entries of a transcript from position `start` to before `end` (default: its end), in
-        order.
-        """
+        """Return the entries of a transcript from position `start` to before `end` (default: its end)."""
         return list(self.stream_entries(chat, start, end))
 
     def stream_entries(self, chat: Chat, start: int = 0, end: int | None = None) -> Iterator[Entry]:
-        """Yield `entries`, one box at a time."""
         position = max(start, 0)
         last = chat.entries if end is None else min(end, chat.entries)
         while position < last:
@@ -181,12 +173,9 @@ class ChatStore(ProjectStore):
 
 
 _BY_AGE = {"key": "context_id", "time": "archived_at"}
-_MAX_COUNTED = 10_000
 
 
 class ArchiveStore(ProjectStore):
-    """The archived contexts of the chats of one project."""
-
     def add(
         self,
         archive: Archive,
@@ -200,31 +189,24 @@ class ArchiveStore(ProjectStore):
         `layout` has the other fields of the file from which it was imported.
         """
         row = {**msgspec.structs.asdict(archive), "search_text": search_text, "terms": list(terms)}
-        kept = None if layout is None else jsonb(dict(layout))
-        return self._run("insert_chat_context", **row, layout=kept) > 0
+        stored_layout = None if layout is None else jsonb(dict(layout))
+        return self._run("insert_chat_context", **row, layout=stored_layout) > 0
 
     def layouts(self, chat_key: str) -> dict[str, Any]:
         """Return the other fields of the files from which archived contexts were imported, by context id."""
         rows = self._rows("chat_context_layouts", chat_key=chat_key)
-        kept = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
-        return {context_id: layout for context_id, layout in kept if isinstance(layout, dict)}
+        decoded = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
+        return {context_id: layout for context_id, layout in decoded if isinstance(layout, dict)}
 
     def find(self, chat_key: str, context_id: str) -> Archive | None:
-        """Return the archived context with this id, or None."""
         return self._one(Archive, "chat_context", chat_key=chat_key, context_id=context_id)
 
     def get(self, chat_key: str, wanted: str) -> Archive:
-        """Return the archived context for an id, or for a unique beginning or end of one.
-
-        Raises NotFound, AmbiguousId.
-        """
-        whole = self.find(chat_key, wanted)
-        if whole is not None:
-            return whole
-        found = self.find(chat_key, self._resolve(chat_key, wanted))
+        """Return the archived context for an id, or a unique part of one. Raises NotFound, AmbiguousId."""
+        archive = self.find(chat_key, wanted) or self.find(chat_key, self._resolve(chat_key, wanted))
         # Rows of this table are never deleted.
-        assert found is not None
-        return found
+        assert archive is not None
+        return archive
 
     def newest(self, chat_key: str, *, limit: int | None = None) -> Iterator[Archive]:
         """Yield the archived contexts of a chat, newest first, reading page by page."""
@@ -232,7 +214,7 @@ class ArchiveStore(ProjectStore):
 
     def count(self, chat_key: str) -> int:
         """Return how many archived contexts a chat has. Counts up to 10,000."""
-        return int(self._value("count_chat_contexts", chat_key=chat_key, limit=_MAX_COUNTED))
+        return int(self._value("count_chat_contexts", chat_key=chat_key, limit=MAX_COUNTED))
 
     def find_by_terms(self, chat_key: str, terms: Sequence[int], limit: int) -> list[str]:
         """Return the ids of the newest archived contexts that have all of these terms."""
@@ -240,24 +222,22 @@ class ArchiveStore(ProjectStore):
 
     def search_candidates(self, chat_key: str, context_ids: Sequence[str]) -> list[SearchCandidate]:
         """Return the data by which a search ranks these archived contexts, newest first."""
-        asked = list(context_ids)
-        return self._all(SearchCandidate, "findable_chat_contexts", chat_key=chat_key, context_ids=asked)
+        ids = list(context_ids)
+        return self._all(SearchCandidate, "findable_chat_contexts", chat_key=chat_key, context_ids=ids)
 
     def _resolve(self, chat_key: str, wanted: str) -> str:
-        piece = like_escape(wanted)
-        begins = piece if wanted.startswith("ctx_") else f"ctx\\_{piece}"
-        patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
-        found = self._column("find_chat_contexts", chat_key=chat_key, **patterns)
-        if not found:
-            raise NotFound(
-                f"chat {chat_key!r} has no archived context {wanted!r}",
-                hint=f"`cbx chat list {quote_argument(chat_key)}` lists them",
-            )
-        return require_single("chat context", wanted, found, self.project_id)
+        part = like_escape(wanted)
+        begins = part if wanted.startswith("ctx_") else f"ctx\\_{part}"
+        patterns = {"beginning": f"{begins}%", "ending": f"%{part}"}
+        candidates = self._column("find_chat_contexts", chat_key=chat_key, **patterns)
+        if not candidates:
+            hint = f"`cbx chat list {quote_argument(chat_key)}` lists them"
+            raise NotFound(f"chat {chat_key!r} has no archived context {wanted!r}", hint=hint)
+        return require_single("chat context", wanted, candidates, self.project_id)
 
     def _page(self, chat_key: str, after: Archive | None, size: int) -> list[Archive]:
-        asked = page_parameters(DateFilter(), after, size, **_BY_AGE)
-        return self._all(Archive, "list_chat_contexts", chat_key=chat_key, **asked)
+        place = page_parameters(DateFilter(), after, size, **_BY_AGE)
+        return self._all(Archive, "list_chat_contexts", chat_key=chat_key, **place)
 
 
 # --- runs of chats, and their steps
@@ -267,28 +247,21 @@ _ANY_TIME = DateFilter()
 
 
 class ChatRunStore(ProjectStore):
-    """The runs of the chats of one project."""
-
     def begin(self, run: ChatRun) -> None:
-        """Insert a run."""
         self._run("insert_chat_run", **_columns(run))
 
     def write(self, run: ChatRun) -> None:
-        """Write the new state of a run."""
         self._run("write_chat_run", **_columns(run))
 
     def find(self, chat_key: str, run_id: str) -> ChatRun | None:
-        """Return the run with this id, or None."""
         return self._one(ChatRun, "chat_run", chat_key=chat_key, run_id=run_id)
 
     def get(self, chat_key: str, run_id: str) -> ChatRun:
         """Return the run with this id. Raises NotFound."""
         run = self.find(chat_key, run_id)
         if run is None:
-            raise NotFound(
-                f"chat {chat_key!r} refers to an unknown run {run_id[:80]!r}",
-                hint="another program has changed its rows; the next `cbx chat run` continues without it",
-            )
+            hint = "another program has changed its rows; the next `cbx chat run` continues without it"
+            raise NotFound(f"chat {chat_key!r} refers to an unknown run {run_id[:80]!r}", hint=hint)
         return run
 
     def last(self, chat_key: str, limit: int | None, where: DateFilter = _ANY_TIME) -> list[ChatRun]:
@@ -299,20 +272,9 @@ class ChatRunStore(ProjectStore):
     def begin_step(
         self, run: ChatRun, step_id: str, *, request_box_id: str, metadata: dict[str, Any], now: datetime
     ) -> None:
-        """Insert a step of a run, with the run's boxes."""
-        self._run(
-            "insert_chat_step",
-            chat_key=run.chat_key,
-            run_id=run.run_id,
-            step_id=step_id,
-            status="llm_ready",
-            profile_box_id=run.profile_box_id,
-            context_box_id=run.context_box_id,
-            output_box_id=run.output_box_id,
-            request_box_id=request_box_id,
-            metadata=jsonb(metadata),
-            now=now,
-        )
+        step = {"step_id": step_id, "status": "llm_ready", "request_box_id": request_box_id, "now": now}
+        values = {**msgspec.structs.asdict(run), **step, "metadata": jsonb(metadata)}
+        self._run("insert_chat_step", **values)
 
     def move_step(
         self,
@@ -325,18 +287,12 @@ class ChatRunStore(ProjectStore):
         metadata: dict[str, Any] | None = None,
     ) -> None:
         """Write the next state of a step; `completed` ends it."""
-        self._run(
-            "move_chat_step",
-            chat_key=chat_key,
-            step_id=step_id,
-            status=status,
-            tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
-            metadata=jsonb(metadata or {}),
-            ended_at=now if status == COMPLETED else None,
-        )
+        ended_at = now if status == COMPLETED else None
+        step = {"chat_key": chat_key, "step_id": step_id, "status": status, "ended_at": ended_at}
+        calls = None if tool_call_ids is None else jsonb(list(tool_call_ids))
+        self._run("move_chat_step", **step, tool_call_ids=calls, metadata=jsonb(metadata or {}))
 
     def close_steps(self, run: ChatRun, status: str, error: str | None, now: datetime) -> None:
-        """End the open steps of a run."""
         of_run = {"chat_key": run.chat_key, "run_id": run.run_id}
         self._run("close_chat_steps", **of_run, status=status, error=error, now=now)
 
@@ -346,9 +302,9 @@ class ChatRunStore(ProjectStore):
 
     def steps_like(self, chat_key: str, wanted: str) -> list[Step]:
         """Return up to six steps of a chat whose ids begin or end with `wanted`, newest first."""
-        piece = like_escape(wanted)
-        begins = piece if wanted.startswith("step_") else f"step\\_{piece}"
-        patterns = {"beginning": f"{begins}%", "ending": f"%{piece}"}
+        part = like_escape(wanted)
+        begins = part if wanted.startswith("step_") else f"step\\_{part}"
+        patterns = {"beginning": f"{begins}%", "ending": f"%{part}"}
         return self._all(Step, "find_chat_steps", chat_key=chat_key, **patterns)
 
 

@@ -14,11 +14,10 @@ import msgspec
 
 from cardbox_cli.limits import LOG_AGE, MAX_BOXES_SEARCHED
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.project_store import NO_BOX, ProjectStore
 from cardbox_cli.store.execution.turn_store import LogStore
 
 BATCH_SIZE = 1000
-_NIL = "00000000-0000-0000-0000-000000000000"
 
 Advance = Callable[[int], None]
 
@@ -37,7 +36,6 @@ class PurgeCounts(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Return the sum of all rows."""
         return sum(msgspec.structs.astuple(self))
 
 
@@ -75,10 +73,12 @@ class GarbageCollector(ProjectStore):
         """
         purge = partial(_purge, limit=batch_size, advance=advance)
         return PurgeCounts(
-            expired=purge(partial(self._cards, "purge_expired"), "-infinity"),
-            deleted=purge(partial(self._cards, "purge_deleted"), "") if deleted else 0,
-            box_info=purge(self._box_info, _NIL) if self.database.keeps_box_info else 0,
-            logs=purge(partial(self._purge_logs, self._oldest()), "") if self._logs.writable else 0,
+            expired=purge(partial(self._purge, "purge_expired"), "-infinity"),
+            deleted=purge(partial(self._purge, "purge_deleted"), "") if deleted else 0,
+            box_info=purge(self._box_info, NO_BOX) if self.database.keeps_box_info else 0,
+            logs=purge(partial(self._purge, "purge_old_logs", before=self._oldest()), "")
+            if self._logs.writable
+            else 0,
         )
 
     def dangling(
@@ -92,16 +92,12 @@ class GarbageCollector(ProjectStore):
 
         Searches the `latest` boxes that changed last; None for all.
         """
-        rows = self._rows(
-            "dangling_references",
-            latest=latest,
-            without_expired=without_expired,
-            without_deleted=without_deleted,
-        )
+        visible = {"without_expired": without_expired, "without_deleted": without_deleted}
+        rows = self._rows("dangling_references", latest=latest, **visible)
         return [DanglingBox(self.project_id, box_id, count) for box_id, count in rows]
 
-    def _cards(self, query: str, after: str, limit: int) -> tuple[Any, ...]:
-        row = self._row(query, after=after, limit=limit)
+    def _purge(self, query: str, after: str, limit: int, **where: datetime) -> tuple[Any, ...]:
+        row = self._row(query, after=after, limit=limit, **where)
         assert row is not None
         return row
 
@@ -110,13 +106,7 @@ class GarbageCollector(ProjectStore):
         return LogStore(self.database, self.project_id)
 
     def _oldest(self) -> datetime:
-        """Return the time before which logs are purged."""
         return self.database.now() - timedelta(days=LOG_AGE.value)
-
-    def _purge_logs(self, before: datetime, after: str, limit: int) -> tuple[Any, ...]:
-        row = self._row("purge_old_logs", before=before, after=after, limit=limit)
-        assert row is not None
-        return row
 
     def _box_info(self, after: str, limit: int) -> tuple[int, str | None]:
         with self.database.transaction():
@@ -138,8 +128,7 @@ def _purge(batch: Callable[[str, int], tuple[Any, ...]], after: str, *, limit: i
 
 
 def projects_with_rows(database: Database) -> list[str]:
-    """Return every project that has rows in the database."""
-    found = database.column("projects_with_rows")
+    projects = database.column("projects_with_rows")
     if database.keeps_box_info:
-        found += database.column("projects_with_box_info")
-    return sorted(set(found))
+        projects += database.column("projects_with_box_info")
+    return sorted(set(projects))

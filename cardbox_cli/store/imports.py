@@ -114,9 +114,9 @@ class ImportStore(ProjectStore):
         """Return the last of these boxes that exists, if any."""
         newest: list[str] = []
         for first in count(1, _VERSIONS_PER_QUERY):
-            asked = [versions(number) for number in range(first, first + _VERSIONS_PER_QUERY)]
-            there = self._boxes.filter_existing(asked)
-            known = list(takewhile(there.__contains__, asked))
+            ids = [versions(number) for number in range(first, first + _VERSIONS_PER_QUERY)]
+            existing = self._boxes.filter_existing(ids)
+            known = list(takewhile(existing.__contains__, ids))
             newest = known[-1:] or newest
             if len(known) < _VERSIONS_PER_QUERY:
                 break
@@ -124,16 +124,12 @@ class ImportStore(ProjectStore):
 
 
 class _Attempt(NamedTuple):
-    """A conversation and the version of its box to try."""
-
     conversation: ImportedConversation
     version: int
 
 
 class _BoxQueues:
-    """Queues of conversations, one for each box. A conversation that does not fit joins the queue of the next
-    version.
-    """
+    """Queues of conversations, one for each box. One that does not fit joins that of the next version."""
 
     def __init__(self, conversations: Iterable[ImportedConversation]) -> None:
         self._lines: dict[str, deque[_Attempt]] = {}
@@ -141,7 +137,6 @@ class _BoxQueues:
             self.join(each, 1)
 
     def join(self, conversation: ImportedConversation, version: int) -> None:
-        """Join the queue for this version of the conversation's box."""
         self._lines.setdefault(conversation.versions(version), deque()).append(
             _Attempt(conversation, version)
         )

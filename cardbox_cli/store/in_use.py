@@ -18,7 +18,7 @@ from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.tables import CHATS
 
-_BOX_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
+_TURN_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 _AGENTS = frozenset({"state.agent_state_pointers", "resource.project_agents"})
 # Inbox rows searched for turns that have ended.
 _MAX_INBOX_ROWS = 10_000
@@ -30,19 +30,17 @@ class BoxUseStore(ProjectStore):
     def refuse_change(self, box_ids: Sequence[str]) -> None:
         """Raise BoxConflict if an unfinished turn reads one of these boxes, or an active one writes it."""
         for box_id, use, turn_id, agent_id, active in self._turns(box_ids):
-            if use in ("context", "profile"):
-                raise _in_use_error(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
-            if use == "output" and active:
-                raise _in_use_error(box_id, f"the output box of turn {turn_id}", agent_id, active=True)
+            if use in ("context", "profile") or (use == "output" and active):
+                raise _box_in_use_error(box_id, use, turn_id, agent_id, active=active)
         for box_id in box_ids:
             self._refuse_chat(box_id)
 
     def refuse_delete(self, box_id: str) -> None:
         """Raise BoxConflict if an unfinished turn or an agent refers to the box."""
         for _, use, turn_id, agent_id, active in self._turns([box_id]):
-            raise _in_use_error(box_id, f"the {use} box of turn {turn_id}", agent_id, active=active)
+            raise _box_in_use_error(box_id, use, turn_id, agent_id, active=active)
         self._refuse_chat(box_id)
-        if not self.database.tables.issuperset(_BOX_TABLES | _AGENTS):
+        if not self.database.tables.issuperset(_TURN_TABLES | _AGENTS):
             return
         row = self._row("agents_using_box", box_id=box_id)
         if row is not None:
@@ -77,34 +75,32 @@ class BoxUseStore(ProjectStore):
 
         Includes all unfinished turns, and ended ones among the last 10,000 inbox rows.
         """
-        if not box_ids or not self.database.tables.issuperset(_BOX_TABLES):
+        if not box_ids or not self.database.tables.issuperset(_TURN_TABLES):
             return {}
-        found: dict[str, list[BoxTurn]] = {}
+        turns: dict[str, list[BoxTurn]] = {}
         rows = self._rows("turns_of_boxes", box_ids=list(box_ids), latest=_MAX_INBOX_ROWS)
         for box_id, use, turn_id, agent_id in rows:
-            found.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
-        return found
+            turns.setdefault(box_id, []).append(BoxTurn(turn_id, agent_id, use))
+        return turns
 
     def active_turns(self, box_ids: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return the active turns that refer to one of the boxes, each as use, turn and agent."""
         return [(use, turn, agent) for _, use, turn, agent, active in self._turns(box_ids) if active]
 
     def _turns(self, box_ids: Sequence[str]) -> list[tuple[Any, ...]]:
-        if not box_ids or not self.database.tables.issuperset(_BOX_TABLES):
+        if not box_ids or not self.database.tables.issuperset(_TURN_TABLES):
             return []
         return self._rows("turns_using_boxes", box_ids=list(box_ids))
 
 
-def _in_use_error(box_id: str, what: str, agent_id: str, *, active: bool) -> BoxConflict:
+def _box_in_use_error(box_id: str, use: str, turn_id: str, agent_id: str, *, active: bool) -> BoxConflict:
     state = "is active" if active else "waits to run"
     return BoxConflict(
-        f"box {box_id} is {what} of agent {agent_id!r}, which {state}",
+        f"box {box_id} is the {use} box of turn {turn_id} of agent {agent_id!r}, which {state}",
         hint=f"wait for the turn to end, or change a copy: `cbx box fork {box_id}`",
         details={"box_id": box_id, "agent_id": agent_id},
     )
 
-
-_CARD_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 
 Change = Literal["delete", "repair"]
 
@@ -128,18 +124,14 @@ class CardUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """Describe where the turn sees the card."""
         where = f"in the {self.use} box {self.box_id}" if self.box_id else "the reported result of a call"
         state = "is active" if self.active else "waits to run"
         return f"{where} of turn {self.agent_turn_id} of agent {self.agent_id!r}, which {state}"
 
 
 class CardUseStore(ProjectStore):
-    """The use of one project's cards."""
-
     def check_change(self, card_ids: Sequence[str], change: Change, force: ForcedBy | None) -> None:
-        """Raise CardConflict if an unfinished turn sees one of these cards; with `force`, write the audit
-        instead.
+        """Raise CardConflict if an unfinished turn sees one of these cards; audit that if `force` is given.
 
         Call it after the change: until then a turn may have been dispatched.
         """
@@ -151,7 +143,7 @@ class CardUseStore(ProjectStore):
 
     def uses(self, card_ids: Sequence[str]) -> list[CardUse]:
         """Return the unfinished turns that see these cards, active ones first."""
-        if not card_ids or not self.database.tables.issuperset(_CARD_TABLES):
+        if not card_ids or not self.database.tables.issuperset(_TURN_TABLES):
             return []
         rows = self._rows("turns_seeing_cards", card_ids=list(card_ids))
         names = CardUse.__struct_fields__
@@ -163,16 +155,12 @@ class CardUseStore(ProjectStore):
         for use in uses:
             fence = Fence(use.agent_id, use.agent_turn_id, use.turn_epoch)
             by_turn.setdefault(fence, []).append(use)
-        audit = AuditStore(self.database, self.project_id)
+        audit, action = AuditStore(self.database, self.project_id), f"card {change}"
         for fence, seen in by_turn.items():
             cards = [{"card_id": use.card_id, "box_id": use.box_id, "use": use.use} for use in seen]
+            detail = {"cards": cards}
             audit.write_of_turn(
-                fence,
-                action=f"card {change}",
-                actor=force.actor,
-                reason=None,
-                epoch_after=None,
-                detail={"cards": cards},
+                fence, action=action, actor=force.actor, reason=None, epoch_after=None, detail=detail
             )
 
 
@@ -181,10 +169,5 @@ def _visible_card(use: CardUse, change: Change) -> CardConflict:
     return CardConflict(
         f"card {use.card_id!r} is {use.description}",
         hint=f"{better}, or pass --force to {change} it now, which the audit records",
-        details={
-            "card_id": use.card_id,
-            "box_id": use.box_id,
-            "agent_turn_id": use.agent_turn_id,
-            "agent_id": use.agent_id,
-        },
+        details={name: getattr(use, name) for name in ("card_id", "box_id", "agent_turn_id", "agent_id")},
     )

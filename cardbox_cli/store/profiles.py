@@ -41,31 +41,22 @@ class ProfileStore(ProjectStore):
         Does nothing if the name already refers to an equal profile.
         """
         self.database.require("resource.profiles")
-        card = draft_card(
-            PROFILE,
-            JsonContent(profile),
-            author_id=author_id,
-            metadata={name: profile[name] for name in _LABELS},
-        )
+        labels = {label: profile[label] for label in _LABELS}
+        card = draft_card(PROFILE, JsonContent(profile), author_id=author_id, metadata=labels)
         name = profile["name"]
         with self.database.transaction():
             ensure_project(self.database, self.project_id, author_id)
             self._run("lock_profile_name", name=name)
-            known = self.find(name)
-            if known is not None and self._holds(known, card):
-                return known
+            existing = self.find(name)
+            if existing is not None and self._holds(existing, card):
+                return existing
             CardStore(self.database, self.project_id).add(card)
             boxes = BoxStore(self.database, self.project_id)
             box = boxes.create([card.card_id], title=f"profile {name}")
             self._run("drop_profile_name", name=name)
-            self._run(
-                "save_profile",
-                profile_box_id=box.box_id,
-                name=name,
-                worker_target=profile["worker_target"],
-                tags=jsonb(profile["tags"]),
-                system_prompt=profile.get("system_prompt", profile.get("system_prompt_template")),
-            )
+            columns = {**labels, "tags": jsonb(profile["tags"]), "profile_box_id": box.box_id}
+            prompt = profile.get("system_prompt", profile.get("system_prompt_template"))
+            self._run("save_profile", **columns, system_prompt=prompt)
             return self.get(name)
 
     def _holds(self, entry: ProfileEntry, draft: CardDraft) -> bool:
@@ -114,7 +105,6 @@ class ProfileStore(ProjectStore):
         )
 
     def refuse_lost_box(self, entry: ProfileEntry) -> None:
-        """Raise NotFound if the box of a profile is gone."""
         boxes = BoxStore(self.database, self.project_id)
         if not boxes.filter_existing([entry.profile_box_id]):
             hint = "import the profile again"

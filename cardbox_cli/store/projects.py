@@ -57,8 +57,6 @@ def require_known(database: Database, project_id: str) -> None:
 
 
 class ProjectsStore:
-    """All projects of a database."""
-
     def __init__(self, database: Database) -> None:
         self.database = database
 
@@ -101,7 +99,6 @@ class ProjectsStore:
         return self.get(project_id)
 
     def find(self, project_id: str) -> Project | None:
-        """Return the project with this id, or None."""
         self.database.require(_TABLE)
         row = self.database.value("project_by_id", project_id=project_id)
         return decode_optional_row(Project, row)
@@ -123,18 +120,10 @@ class ProjectsStore:
             before = self.settings(project_id)
             after = msgspec.structs.replace(before, **changes)
             if after != before:
-                self._save(project_id, after)
+                layers = jsonb(after.reproducible_layers)
+                values = {**msgspec.structs.asdict(after), "reproducible_layers": layers}
+                self.database.run("save_project_settings", project_id=project_id, **values)
         return after != before
-
-    def _save(self, project_id: str, settings: ProjectSettings) -> None:
-        self.database.run(
-            "save_project_settings",
-            project_id=project_id,
-            enable_share_context=settings.enable_share_context,
-            reproducible_layers=jsonb(settings.reproducible_layers),
-            allow_incomplete_context=settings.allow_incomplete_context,
-            knowledge_scope=settings.knowledge_scope,
-        )
 
     def list(self, *, limit: int | None = None) -> Iterator[Project]:
         """Yield the projects by id, reading page by page."""
@@ -147,13 +136,9 @@ class ProjectsStore:
         return read_pages(read, limit=limit)
 
     def further(self, last: Project) -> FurtherCount:
-        """Return how many projects `list` would yield after `last`. Counts up to 10,000."""
-        found = self.database.value("count_further_projects", after=last.project_id, limit=MAX_COUNTED + 1)
-        return FurtherCount.from_counts(found, found)
+        count = self.database.value("count_further_projects", after=last.project_id, limit=MAX_COUNTED + 1)
+        return FurtherCount.cap(count, count)
 
 
 def _no_project(project_id: str) -> NoReturn:
-    raise NotFound(
-        f"no project {project_id!r}",
-        hint="`cbx project list` shows the projects",
-    )
+    raise NotFound(f"no project {project_id!r}", hint="`cbx project list` shows the projects")

@@ -13,7 +13,13 @@ from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.identity import Agent, RosterEntry
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import FurtherCount, NameQuery, ProjectStore, read_pages
+from cardbox_cli.store.connection.project_store import (
+    MAX_COUNTED,
+    FurtherCount,
+    NameQuery,
+    ProjectStore,
+    read_pages,
+)
 from cardbox_cli.store.connection.queries import decode_row
 
 _TABLE = "resource.project_agents"
@@ -50,20 +56,17 @@ class AgentBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def box_ids(self) -> frozenset[str]:
-        """Return all boxes of the agent."""
-        named = (
+        boxes = (
             self.profile_box_id,
             self.context_box_id,
             self.output_box_id,
             self.memory_context_box_id,
             self.last_output_box_id,
         )
-        return frozenset(filter(None, named))
+        return frozenset(filter(None, boxes))
 
 
 class AgentStore(ProjectStore):
-    """The agents of one project."""
-
     def get(self, agent_id: str) -> Agent:
         """Return the agent with this id. Raises NotFound."""
         return self._require_item(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
@@ -77,14 +80,11 @@ class AgentStore(ProjectStore):
         return _TABLE in self.database.tables and self.find(agent_id) is None
 
     def find(self, agent_id: str) -> Agent | None:
-        """Return the agent with this id, or None."""
         return self._agent("agent_by_id", agent_id)
 
-    def lock(self, agent_id: str, *, share: bool = False) -> Agent | None:
-        """Return the agent, or None, locked until the end of the transaction: to change it, or (`share`)
-        against changes.
-        """
-        return self._agent("share_agent" if share else "lock_agent", agent_id)
+    def lock(self, agent_id: str) -> Agent | None:
+        """Return the agent, or None, locked until the end of the transaction."""
+        return self._agent("lock_agent", agent_id)
 
     def entry(self, agent_id: str) -> RosterEntry:
         """Return the agent with this id and its head. Raises NotFound."""
@@ -100,15 +100,14 @@ class AgentStore(ProjectStore):
     def list(self, where: AgentFilter, *, limit: int | None = None) -> Iterator[RosterEntry]:
         """Yield agents and their heads by id, reading page by page."""
         self._require(_TABLE, _HEADS)
-
-        def read(after: RosterEntry | None, size: int) -> "list[RosterEntry]":
-            return self._all(RosterEntry, "list_agents", **_query(where, after), limit=size)
-
-        return read_pages(read, limit=limit)
+        return read_pages(
+            lambda after, size: self._all(RosterEntry, "list_agents", **_query(where, after), limit=size),
+            limit=limit,
+        )
 
     def further(self, where: AgentFilter, last: Agent) -> FurtherCount:
-        """Return how many agents `list` would yield after `last`. Counts up to 10,000."""
-        return self._further("count_further_agents", **_query(where, last))
+        count = self._value("count_further_agents", **_query(where, last), limit=MAX_COUNTED + 1)
+        return FurtherCount.cap(count, count)
 
     def add(self, agent: Agent) -> Agent | None:
         """Insert a new, active agent; return the stored one, or None if its id is taken.
@@ -136,14 +135,9 @@ class AgentStore(ProjectStore):
         """Write the identity edge: the change that `source_agent_id` made to the agent."""
         self._require("state.identity_edges")
         values = {name: getattr(agent, name) for name in _RECORDED}
-        self._run(
-            "insert_identity_edge",
-            edge_id=new_id("edge"),
-            action=action,
-            source_agent_id=source_agent_id,
-            agent_id=agent.agent_id,
-            metadata=jsonb({**agent.metadata, **values}),
-        )
+        edge = {"edge_id": new_id("edge"), "action": action, "source_agent_id": source_agent_id}
+        metadata = jsonb({**agent.metadata, **values})
+        self._run("insert_identity_edge", **edge, agent_id=agent.agent_id, metadata=metadata)
 
     def _agent(self, query: str, agent_id: str) -> Agent | None:
         self._require(_TABLE)

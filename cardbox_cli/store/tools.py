@@ -35,11 +35,9 @@ class ToolStore(ProjectStore):
     """The tools of one project. Names are exact."""
 
     def add(self, tool: Tool, *, actor: str, replace: bool = False) -> ToolRegistration:
-        """Register a tool. An equal one is unchanged; a different one with its name is replaced only with
-        `replace`.
+        """Register a tool. An equal one is unchanged; `replace` replaces a different one with its name.
 
-        Raises InvalidInput for a tool that providers would refuse, Conflict for a taken name; nothing is
-        written.
+        Raises InvalidInput for a tool that providers would refuse, Conflict for a taken name.
         """
         check_tool(tool)
         self.database.require(_TABLE)
@@ -50,23 +48,21 @@ class ToolStore(ProjectStore):
                 return ToolRegistration(made, "added")
             stored = self._one(Tool, "lock_tool", tool_name=tool.tool_name)
             if stored is None:
-                raise Conflict(
-                    f"tool {tool.tool_name!r} was removed at the same time", hint="run the command again"
-                )
+                what = f"tool {tool.tool_name!r} was removed at the same time"
+                raise Conflict(what, hint="run the command again")
             return self._replace(stored, tool, replace=replace)
 
     def _replace(self, stored: Tool, tool: Tool, *, replace: bool) -> ToolRegistration:
-        changed = _preserve_foreign_options(tool, stored)
+        foreign = {name: value for name, value in stored.options.items() if name not in _OWN_OPTIONS}
+        subject = tool.target_subject or stored.target_subject
+        changed = msgspec.structs.replace(tool, target_subject=subject, options={**foreign, **tool.options})
         if changed == stored:
             return ToolRegistration(stored, "unchanged")
         if not replace:
-            raise Conflict(
-                f"a different tool {tool.tool_name!r} exists in project {self.project_id!r}",
-                hint="pass --replace to replace it",
-            )
-        return ToolRegistration(
-            decode_row(Tool, self._value("update_tool", **_columns(changed))), "replaced", stored
-        )
+            what = f"a different tool {tool.tool_name!r} exists in project {self.project_id!r}"
+            raise Conflict(what, hint="pass --replace to replace it")
+        row = self._value("update_tool", **_columns(changed))
+        return ToolRegistration(decode_row(Tool, row), "replaced", stored)
 
     def remove(self, tool_name: str) -> None:
         """Remove a tool. Raises NotFound."""
@@ -79,13 +75,12 @@ class ToolStore(ProjectStore):
         return self._require_item(self.find(tool_name), "tool", tool_name, _NO_TOOL, names=_NAMES)
 
     def find(self, tool_name: str) -> Tool | None:
-        """Return the tool with this name, or None."""
         self.database.require(_TABLE)
         return self._one(Tool, "tool_by_name", tool_name=tool_name)
 
     def all(self) -> list[Tool]:
         """Return all tools of the project by name."""
-        return self._list(None)
+        return self._select(None)
 
     def names(self) -> set[str]:
         """Return the names of all tools of the project; empty if the database has no table for tools."""
@@ -93,17 +88,11 @@ class ToolStore(ProjectStore):
 
     def get_many(self, tool_names: Iterable[str]) -> list[Tool]:
         """Return the tools with these names that exist, by name."""
-        return self._list(list(tool_names))
+        return self._select(list(tool_names))
 
-    def _list(self, names: list[str] | None) -> list[Tool]:
+    def _select(self, names: list[str] | None) -> list[Tool]:
         self.database.require(_TABLE)
         return self._all(Tool, "list_tools", names=names)
-
-
-def _preserve_foreign_options(tool: Tool, stored: Tool) -> Tool:
-    theirs = {name: value for name, value in stored.options.items() if name not in _OWN_OPTIONS}
-    subject = tool.target_subject or stored.target_subject
-    return msgspec.structs.replace(tool, target_subject=subject, options={**theirs, **tool.options})
 
 
 def _columns(tool: Tool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tests.replication.standby import NAME, Standby
 _SCALE = Scale(workers=2, concurrency=2, agents=8, turns=30, dispatchers=2, troubles=0, seconds=600)
 
 
-def test_nothing_is_lost_that_a_synchronous_standby_was_told_and_nothing_doubled(
+def test_a_synchronous_standby_loses_and_doubles_nothing(
     primary: Databases, standby: Standby, seed: str, tmp_path: Path
 ) -> None:
     name = primary.make()

@@ -127,7 +127,7 @@ def test_a_verb_that_writes_does_not(away: Callable[..., Result], known: dict[st
 
 
 @pytest.mark.parametrize("command", ["why", "turn show"])
-def test_how_old_the_answer_is(command: str, away: Callable[..., Result], known: dict[str, str]) -> None:
+def test_an_answer_has_its_age(command: str, away: Callable[..., Result], known: dict[str, str]) -> None:
     asked = away(*command.split(), known["turn"], "-o", "json")
     assert "note: read from a replica that has all it received" in asked.err
     assert asked.json()
@@ -142,7 +142,7 @@ def test_the_last_thing_is_the_same_on_both(
     assert succeed(shown).strip() == known["turn"]
 
 
-def test_what_is_not_there_may_not_have_come_yet(away: Callable[..., Result]) -> None:
+def test_a_missing_row_may_not_have_arrived_yet(away: Callable[..., Result]) -> None:
     refused = away("turn", "show", "0000")
     assert refused.code == 3
     assert "; a replica that has all it received was asked" in refused.err

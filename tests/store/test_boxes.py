@@ -28,7 +28,7 @@ def test_a_box_keeps_order_and_repetitions(boxes: BoxStore, ids: list[str]) -> N
     assert [card.card_id for card in boxes.view(box.box_id).cards] == box.card_ids
 
 
-def test_ids_that_are_no_cards_are_refused_unless_allowed(
+def test_ids_without_a_card_are_refused_unless_allowed(
     boxes: BoxStore, ids: list[str], database: Database
 ) -> None:
     theirs = CardStore(database, "q").add(draft_card("x", "theirs")).card.card_id
@@ -125,7 +125,7 @@ def test_a_batch_answers_in_request_order(boxes: BoxStore) -> None:
     assert (found.boxes, found.missing_box_ids) == ([b, a], ["zz"])
 
 
-def test_every_reference_that_leads_nowhere_has_its_place(
+def test_every_dangling_reference_keeps_its_position(
     boxes: BoxStore, cards: CardStore, ids: list[str], database: Database
 ) -> None:
     mortal = cards.add(draft_card("x", "soon gone", ttl_seconds=0)).card.card_id
@@ -291,7 +291,7 @@ class TestShortIds:
         assert boxes.resolve(typed) == self.ONE
 
     @pytest.mark.parametrize("typed", ["12e%", "____", "%%%%", "wxyz", "", "2ef", "0" * 33])
-    def test_what_is_no_piece_finds_nothing(self, boxes: BoxStore, typed: str) -> None:
+    def test_a_text_that_is_not_part_of_an_id_finds_nothing(self, boxes: BoxStore, typed: str) -> None:
         with pytest.raises(NotFound):
             boxes.resolve(typed)
 

@@ -36,7 +36,7 @@ def test_a_service_that_changed_leads_elsewhere(
     databases.drop(psycopg.conninfo.conninfo_to_dict(other.conninfo or "")["dbname"])
 
 
-def test_what_is_given_back_is_of_the_surroundings_that_it_was_made_in(
+def test_a_returned_connection_belongs_to_its_environment(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cached = CachedDatabase()

@@ -183,7 +183,7 @@ class TestAddMany:
             cards.add_many(stream())
         assert list(cards.newest()) == []
 
-    def test_texts_that_copy_would_read_as_its_own_signs(self, cards: CardStore) -> None:
+    def test_control_characters_of_copy_are_stored(self, cards: CardStore) -> None:
         nasty = 'tab\t newline\n backslash\\ \\N \\. \r quote" \u2028'
         draft = text(nasty, card_id="id with \\ and 'quotes'", tool_call_id="\\N")
         cards.add_many([draft])
@@ -297,7 +297,7 @@ class TestSearch:
             ("customer_name", True),
         ],
     )
-    def test_words_and_pieces(self, cards: CardStore, query: str, found: bool) -> None:
+    def test_a_search_finds_words_and_substrings(self, cards: CardStore, query: str, found: bool) -> None:
         call = {"id": "c", "function": {"name": "f", "arguments": '{"customer_name": "Ann"}'}}
         words = "The payment timeout at 100%_\\. 支付超时了 タイムアウト 시간 초과"
         cards.add(draft_card("agent.thought", words, tool_calls=[call]))
@@ -307,7 +307,7 @@ class TestSearch:
     @pytest.mark.parametrize(
         "piece", ['引"用', "反\\斜", "反\\\\", "\x01控", "大\x7f小", "/超时/", "ä大Ö", "é时", "🎉大"]
     )
-    def test_a_piece_that_json_writes_otherwise(self, cards: CardStore, piece: str) -> None:
+    def test_a_substring_that_json_escapes_is_found(self, cards: CardStore, piece: str) -> None:
         wanted = cards.add(text(f"前{piece}后")).card
         cards.add(draft_card("x", JsonContent({piece: 1, "list": [f"{piece}"]}), card_id="in a list"))
         cards.add(draft_card("x", JsonContent({f"前{piece}后": "大"}), card_id="in a key"))
@@ -336,7 +336,7 @@ class TestFewCards:
             CardFilter(tool_call_id="c"),
         ],
     )
-    def test_however_many_they_are(
+    def test_a_list_is_complete_for_any_number_of_matches(
         self, cards: CardStore, where: CardFilter, few: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         index_text(cards.database)

@@ -48,7 +48,7 @@ class TestDerive:
         assert boxes.get(box.box_id) == box
         assert boxes.provenance(box.box_id) == packed
 
-    def test_it_takes_no_id_that_is_no_card_unless_the_old_one_has_it(
+    def test_an_id_without_a_card_is_refused_unless_the_parent_has_it(
         self, boxes: BoxStore, cards: CardStore, ids: list[str]
     ) -> None:
         box = boxes.create(ids[:1])
@@ -81,7 +81,7 @@ class TestRewrite:
 
 
 class TestDiff:
-    def test_it_says_what_became_of_the_cards_that_differ(
+    def test_a_diff_has_the_states_of_the_differing_cards(
         self, boxes: BoxStore, cards: CardStore, ids: list[str]
     ) -> None:
         mortal = cards.add(draft_card("x", "soon gone", ttl_seconds=0)).card.card_id
@@ -154,7 +154,7 @@ class TestRefs:
         assert (list(boxes.refs("other")), boxes.count_refs("other")) == ([], 0)
 
     @pytest.mark.parametrize("stored", ["null", '"x"', '{"x": 1}', '[["x"]]', "5"])
-    def test_a_foreign_list_that_is_none_holds_nothing(
+    def test_a_foreign_value_that_is_not_a_list_has_no_cards(
         self, stored: str, boxes: BoxStore, database: Database
     ) -> None:
         box = boxes.create([])

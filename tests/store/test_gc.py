@@ -164,7 +164,7 @@ def test_two_at_once_purge_everything_once(cards: CardStore, target: Target, wri
 
 
 class TestDanglingReferences:
-    def test_each_box_says_how_many_places_lead_nowhere(
+    def test_each_box_has_its_number_of_dangling_references(
         self, cards: CardStore, boxes: BoxStore, collector: GarbageCollector, write: Write
     ) -> None:
         write("e", ttl=0)
@@ -186,14 +186,12 @@ class TestDanglingReferences:
         assert collector.dangling() == [DanglingBox(PROJECT, many, 3), DanglingBox(PROJECT, few, 2)]
         assert boxes.get(few).card_ids == ["kept", "e", "deleted"]
 
-    def test_no_more_boxes_are_looked_into_than_is_said(
-        self, boxes: BoxStore, collector: GarbageCollector
-    ) -> None:
+    def test_only_the_latest_boxes_are_searched(self, boxes: BoxStore, collector: GarbageCollector) -> None:
         old, new = (boxes.create(["lost"], allow_dangling=True).box_id for _ in range(2))
         assert [box.box_id for box in collector.dangling(latest=1)] == [new]
         assert {box.box_id for box in collector.dangling(latest=None)} == {old, new}
 
-    def test_lists_that_are_none_have_no_references(
+    def test_values_that_are_not_lists_have_no_references(
         self, boxes: BoxStore, collector: GarbageCollector, database: Database
     ) -> None:
         box_id = boxes.create([]).box_id

@@ -48,13 +48,15 @@ class TestProjects:
         assert (made.title, made.status, made.owner_id) == (PROJECT, "active", "sys.one")
         assert is_known(database, PROJECT)
 
-    def test_where_there_is_no_such_table_nothing_is_kept(self, database: Database) -> None:
+    def test_a_database_without_the_table_stores_nothing(self, database: Database) -> None:
         database.script("DROP TABLE public.projects")
         database.clear_table_cache()
         ensure_project(database, PROJECT, "sys.one")
         assert not is_known(database, PROJECT)
 
-    def test_an_update_changes_what_is_given_and_tells_whether_that_is_new(self, database: Database) -> None:
+    def test_an_update_sets_the_given_fields_and_returns_whether_any_changed(
+        self, database: Database
+    ) -> None:
         projects = ProjectsStore(database)
         made = projects.create(PROJECT, title="One", owner_id="me")
         database.connection.execute("SELECT set_config('cbx.clock_offset', '1 hour', false)")
@@ -166,7 +168,7 @@ class TestTools:
         assert tools.get("weather") == other
         assert ProjectsStore(database).get(PROJECT).owner_id == "me"
 
-    def test_what_other_programs_keep_survives_a_replacement(self, database: Database) -> None:
+    def test_a_replacement_preserves_the_options_of_other_programs(self, database: Database) -> None:
         database.script(
             "INSERT INTO resource.tools VALUES ('p', 'weather', NULL, '[]', 'cg.{project_id}.cmd.tool.x', NULL,"
             ' \'{"args.fixed": {"a": 1.10}, "exec": "old", "timeout_seconds": 9}\')'

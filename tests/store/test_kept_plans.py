@@ -19,7 +19,7 @@ def plans_kept(database: Database) -> int:
     return len(found)
 
 
-def test_a_program_that_stays_keeps_plans(target: Target) -> None:
+def test_a_long_running_program_prepares_statements(target: Target) -> None:
     with Database.open(target.conninfo) as database:
         assert plans_kept(database) == 1
 

@@ -56,13 +56,13 @@ def listen(target: Target, announced: list[str]) -> Iterator[Listen]:
 
 
 class TestRinging:
-    def test_a_ring_is_heard(self, database: Database, listen: Listen) -> None:
+    def test_a_notification_is_received(self, database: Database, listen: Listen) -> None:
         listener = listen()
         notify(database, (PROJECT, "writers"))
         assert listener.wait(PATIENCE)
         assert not listener.wait(AT_ONCE)
 
-    def test_what_rang_before_the_wait_is_heard(self, database: Database, listen: Listen) -> None:
+    def test_a_notification_before_the_wait_is_received(self, database: Database, listen: Listen) -> None:
         listener = listen()
         notify(database, (PROJECT, "writers"))
         notify(database, (PROJECT, "others"))
@@ -72,7 +72,7 @@ class TestRinging:
         assert done.wait(PATIENCE)
         assert listener.wait(AT_ONCE)
 
-    def test_it_refuses_to_ring_within_a_transaction(self, database: Database, listen: Listen) -> None:
+    def test_notifying_within_a_transaction_is_refused(self, database: Database, listen: Listen) -> None:
         listener = listen()
         with database.transaction(), pytest.raises(Conflict) as refused:
             notify(database, (PROJECT, "writers"))
@@ -82,7 +82,7 @@ class TestRinging:
         assert refused.value.exit_code == 5
         assert not listener.wait(AT_ONCE)
 
-    def test_it_refuses_to_ring_for_a_callers_transaction(self, target: Target) -> None:
+    def test_notifying_in_a_callers_transaction_is_refused(self, target: Target) -> None:
         with psycopg.connect(target.conninfo or "") as connection, pytest.raises(Conflict):
             notify(Database.adopt(connection), (PROJECT, "writers"))
 
@@ -90,16 +90,14 @@ class TestRinging:
         notify(database, (PROJECT, "writers"))
         assert database.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
-    def test_many_doors_are_one_statement_and_each_rings_once(
-        self, database: Database, target: Target
-    ) -> None:
+    def test_one_statement_notifies_many_receivers_once(self, database: Database, target: Target) -> None:
         with psycopg.connect(target.conninfo or "", autocommit=True) as other:
             other.execute("LISTEN cbx_wakeup")
             notify(database, ("p", "b"), ("p", "a"), ("p", "b"), ("q", "a"))
             heard = [notice.payload for notice in other.notifies(timeout=PATIENCE, stop_after=3)]
         assert heard == ["p/a", "p/b", "q/a"]
 
-    def test_a_connection_that_broke_is_said_to_be_so(self, database: Database) -> None:
+    def test_a_broken_connection_is_reported(self, database: Database) -> None:
         database.close()
         with pytest.raises(DatabaseUnavailable):
             notify(database, ("p", "a"))
@@ -118,17 +116,19 @@ class TestWhoHears:
         assert theirs.wait(PATIENCE)
         assert not ours.wait(AT_ONCE)
 
-    def test_who_serves_all_projects_hears_them(self, database: Database, listen: Listen) -> None:
+    def test_a_listener_to_all_projects_receives_them(self, database: Database, listen: Listen) -> None:
         listener = listen(None)
         notify(database, ("any", "writers"))
         assert listener.wait(PATIENCE)
 
-    def test_who_serves_all_targets_of_a_project_hears_them(self, database: Database, listen: Listen) -> None:
+    def test_a_listener_to_all_targets_of_a_project_receives_them(
+        self, database: Database, listen: Listen
+    ) -> None:
         listener = listen(PROJECT, None)
         notify(database, (PROJECT, "any"))
         assert listener.wait(PATIENCE)
 
-    def test_a_name_longer_than_a_payload_is_heard(self, database: Database, listen: Listen) -> None:
+    def test_a_name_longer_than_a_payload_is_received(self, database: Database, listen: Listen) -> None:
         name = "n" * 8000  # more than NOTIFY takes
         listener, everybody = listen(PROJECT, (name,)), listen(None, ("writers",))
         notify(database, (PROJECT, name))
@@ -148,7 +148,7 @@ class TestPayload:
         assert format_payload("p", target + "w").startswith("sha256:")
 
     @given(st.text(), st.text() | st.text(min_size=MAX_PAYLOAD_BYTES), st.text())
-    def test_whoever_is_meant_wants_it_and_it_is_short(self, project: str, target: str, more: str) -> None:
+    def test_a_payload_is_short_and_matches_its_receivers(self, project: str, target: str, more: str) -> None:
         said = format_payload(project, target)
         assert len(said.encode()) <= MAX_PAYLOAD_BYTES
         for projects in (project, None):
@@ -163,7 +163,7 @@ class TestPayload:
 
 
 class TestALostConnection:
-    def test_it_counts_as_a_ring_and_listens_again(
+    def test_it_counts_as_a_notification_and_listens_again(
         self, database: Database, listen: Listen, announced: list[str]
     ) -> None:
         listener = listen()
@@ -206,7 +206,7 @@ class TestWhereToListen:
 
 
 class TestWaker:
-    def test_what_was_woken_stays_woken_until_somebody_waits(self) -> None:
+    def test_a_wake_lasts_until_the_next_wait(self) -> None:
         waker = Waker()
         for _ in range(100_000):
             waker.wake()

@@ -9,7 +9,7 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
 
-def test_a_transaction_that_lies_idle_loses_its_locks(database: Database, target: Target) -> None:
+def test_an_idle_transaction_loses_its_locks(database: Database, target: Target) -> None:
     database.connection.execute("CREATE TABLE public.held AS SELECT 1 AS number")
     lock = b"SELECT number FROM public.held FOR UPDATE"
     database.limit_pauses(timedelta(milliseconds=200))

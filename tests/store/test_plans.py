@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from cardbox_cli.errors import AmbiguousId
-from cardbox_cli.store.boxes import BoxFilter, BoxStore
+from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardFilter, CardStore, index_text
 from cardbox_cli.store.connection.database import Database
+from cardbox_cli.store.connection.project_store import DateFilter
 from cardbox_cli.store.gc import GarbageCollector
 from cardbox_cli.store.views import completion
 from tests.conftest import PROJECT
@@ -125,7 +126,7 @@ HOT = {
     "a rare word": (listed(text="heliotrope"), "list_few_cards", {"idx_cards_text"}),
     "no such word": (listed(text="nowhere"), "list_few_cards", {"idx_cards_text"}),
     "the newest boxes": (
-        of_boxes(lambda boxes: list(boxes.newest(BoxFilter(), limit=20))),
+        of_boxes(lambda boxes: list(boxes.newest(DateFilter(), limit=20))),
         "list_boxes",
         {"idx_boxes_updated"},
     ),

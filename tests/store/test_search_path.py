@@ -40,7 +40,7 @@ def caught(connection: psycopg.Connection[tuple[int]]) -> int:
     return row[0]
 
 
-def test_what_others_made_in_public_is_not_run(trapped: psycopg.Connection[tuple[int]], cbx: Cbx) -> None:
+def test_functions_of_others_in_public_are_not_run(trapped: psycopg.Connection[tuple[int]], cbx: Cbx) -> None:
     trapped.execute("SELECT nspname || '.'::text FROM pg_namespace")
     before = caught(trapped)
     assert before > 0, "whoever has `public` in the path is caught"
@@ -55,7 +55,7 @@ def test_what_others_made_in_public_is_not_run(trapped: psycopg.Connection[tuple
     assert caught(trapped) == before
 
 
-def test_a_trigger_that_names_no_schema_is_told_with_what_mends_it(target: Target, cbx: Cbx) -> None:
+def test_a_trigger_without_schemas_is_reported_with_a_fix(target: Target, cbx: Cbx) -> None:
     with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
         connection.execute(
             "CREATE TABLE public.seen (id text);"

@@ -359,7 +359,7 @@ def _write(
     card_id: str,
 ) -> InboxRow | None:
     """Write the rows of a report; return None if the call has one. Raises CardConflict."""
-    row = row_of(runtime.project_id, report).as_inbox_row(runtime.project_id, found.now)
+    row = row_of(runtime.project_id, report).build_row(runtime.project_id, found.now)
     edge = edge_of(report, row, Sender(source_agent_id), {})
     while True:
         written = runtime.reports.write(row, edge, cards, card_id)

@@ -48,8 +48,8 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
                 hint=f"run `cbx agent show {quote_argument(agent_id)}` to see its state",
             )
         epoch = runtime.heads.highest_epoch(agent_id) + 1
-        rows = runtime.inbox.open_of_agent(agent_id)
-        waiting = runtime.turns.open_waiting_of(agent_id)
+        rows = runtime.inbox.open_rows(agent_id)
+        waiting = runtime.turns.open_calls(agent_id)
         certain, guessed = [f"the highest recorded epoch is {epoch - 1}"], []
         row = next((each for each in rows if is_turn(each) and each.status != QUEUED), None)
         carrier = row or _resuming_report(runtime, rows, waiting)

@@ -14,16 +14,17 @@ from cardbox_cli.errors import CbxError, ConnectionsBusy
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
+# The time that a borrower waits if all connections are in use.
+_TIMEOUT_SECONDS = 10
+
 
 class ConnectionPool:
     """A pool of at most `most` connections to `target`, whose statements end after `longest`."""
 
-    def __init__(self, target: Target, *, most: int, longest: timedelta, patience: float = 10) -> None:
-        """If all connections are in use, a borrower waits `patience` seconds."""
+    def __init__(self, target: Target, *, most: int, longest: timedelta) -> None:
         self._target = target
         self._was_connected = False
         self._max_statement_time = longest
-        self._timeout_seconds = patience
         self._slots = BoundedSemaphore(most)
         self._lock = Lock()
         self._idle: list[Database] = []
@@ -33,7 +34,7 @@ class ConnectionPool:
     def snapshot(self) -> Iterator[Database]:
         """Yield a connection within one snapshot of its database. Replaces a broken connection first.
 
-        Raises DatabaseUnavailable if it cannot connect, AllAtWork if all connections stay in use.
+        Raises DatabaseUnavailable if it cannot connect, ConnectionsBusy if all connections stay in use.
         """
         with self._borrowed() as database, self._snapshot_of(database):
             yield database
@@ -42,8 +43,7 @@ class ConnectionPool:
     def autocommit(self) -> Iterator[Database]:
         """Yield a connection for a single statement without a transaction; for more, open a snapshot.
 
-        Raises as `snapshot` does. Behind a pooler it is within a snapshot, because the session is not ours
-        there.
+        Raises as `snapshot` does. Behind a pooler, whose session is not ours, it is within a snapshot.
         """
         with self._borrowed() as database:
             if database.direct:
@@ -61,7 +61,7 @@ class ConnectionPool:
 
     @contextmanager
     def _borrowed(self) -> Iterator[Database]:
-        if not self._slots.acquire(timeout=self._timeout_seconds):
+        if not self._slots.acquire(timeout=_TIMEOUT_SECONDS):
             raise ConnectionsBusy("all database connections of the server are in use", hint="try again later")
         try:
             database = self._borrow()
@@ -118,9 +118,7 @@ class CachedDatabase:
 
     @contextmanager
     def borrow(self, target: Target) -> Iterator[Database]:
-        """Yield the database of `target`, with its tables checked. While it is lent, other callers get a new
-        one.
-        """
+        """Yield the database of `target`, with its tables checked. Meanwhile, other callers get a new one."""
         libpq = _libpq_environment()
         database = self._take(target, libpq)
         try:
@@ -132,7 +130,6 @@ class CachedDatabase:
                 database.close()
 
     def close(self) -> None:
-        """Close the cached connection, if any."""
         cached, self._cached = self._cached, None
         if cached is not None:
             cached.close()
@@ -162,6 +159,6 @@ def _libpq_environment() -> tuple[object, ...]:
 def _state(path: str) -> tuple[int, ...] | None:
     """Return values that change with a file; None if there is no file."""
     with suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        status = os.stat(path)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
     return None

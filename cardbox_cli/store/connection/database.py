@@ -6,7 +6,7 @@ shards, and expressions on a single server. Knows nothing about cards and boxes.
 """
 
 import select
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -37,7 +37,7 @@ from cardbox_cli.store.connection.tables import (
     SHARDING,
     read_grant,
 )
-from cardbox_cli.store.connection.target import Target, check_address, discard, find_target, hide_password
+from cardbox_cli.store.connection.target import Target, check_address, find_target, hide_password
 from cardbox_cli.store.migrations import files
 
 
@@ -45,7 +45,6 @@ class BoundedInstants(TimestamptzLoader):
     """Loader of timestamptz. `infinity` and years that a datetime cannot have become EARLIEST or LATEST."""
 
     def load(self, data: Buffer) -> datetime:
-        """Return the instant, or the end of time that it is at or beyond."""
         try:
             return super().load(data)
         except psycopg.DataError:
@@ -63,7 +62,6 @@ _cursor_numbers = count(1)
 
 
 def jsonb(value: Any) -> Jsonb:
-    """Return `value` as a JSONB parameter with exact numbers."""
     return Jsonb(value, dumps=exact_json.encode)
 
 
@@ -84,14 +82,13 @@ class Database(AbstractContextManager["Database"]):
         self._transaction_time: datetime | None = None
 
     @classmethod
-    def open(cls, url: str | None = None, *, announce: Callable[[str], None] | None = None) -> "Database":
-        """Connect to `url`, the database of the environment, or the embedded server, which is started if
-        necessary.
+    def open(cls, url: str | None = None) -> "Database":
+        """Connect to `url`, the database of the environment, or the embedded server, which it may start.
 
         For long-running programs: uses prepared statements. Raises DatabaseUnavailable if it cannot be
         reached, SchemaMissing if it has no tables for cards.
         """
-        database = cls.open_target(find_target(url, announce=announce or discard))
+        database = cls.open_target(find_target(url))
         try:
             database.enable_prepared_statements()
         except BaseException:
@@ -123,7 +120,7 @@ class Database(AbstractContextManager["Database"]):
         `again` as in `open_target`.
         """
         # No prepared statements by default: they break behind a transaction pooler, and a command runs a
-        # query once. Long-running callers turn them on with `keep_plans`.
+        # query once. Long-running callers turn them on with `enable_prepared_statements`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
         options |= {"connect_timeout": timeout, "client_encoding": "UTF8", **more}
         if target.conninfo is None:
@@ -133,10 +130,10 @@ class Database(AbstractContextManager["Database"]):
         else:
             connection = _connect_server(target, options)
         if connection.info.server_version < OLDEST_SERVER:
-            found = connection.info.server_version // 10000
+            major = connection.info.server_version // 10000
             connection.close()
             hint = "upgrade it to PostgreSQL 15 or later"
-            raise DatabaseUnavailable(f"the server is PostgreSQL {found}", hint=hint)
+            raise DatabaseUnavailable(f"the server is PostgreSQL {major}", hint=hint)
         connection.adapters.register_loader("timestamptz", BoundedInstants)
         connection.adapters.register_loader("jsonb", ExactJson)
         return cls(connection, target)
@@ -149,16 +146,12 @@ class Database(AbstractContextManager["Database"]):
         return adopted
 
     def enable_prepared_statements(self) -> None:
-        """Prepare queries that are executed repeatedly, if `keeps_plans`.
-
-        For long-running callers: planning is most of the cost of a small claim.
-        """
+        """Prepare repeated queries, if `can_prepare`: planning is most of the cost of a small claim."""
         if self.can_prepare:
             self.run("keep_plans")
             self.connection.prepare_threshold = _PREPARE_THRESHOLD
 
     def close(self) -> None:
-        """Close the connection; harmless if it is closed."""
         self.connection.close()
 
     def __exit__(self, *_: object) -> None:
@@ -192,8 +185,7 @@ class Database(AbstractContextManager["Database"]):
     def limit_pauses(self, longest: timedelta) -> None:
         """Let the server end this connection if one of its transactions is idle for longer than `longest`.
 
-        A stopped or disconnected process then holds its locks no longer than that. Call it outside of
-        transactions.
+        A stopped or lost process then holds no locks longer than that. Call it outside of transactions.
         """
         if self.direct:
             self.run("limit_pause", pause=longest, once=False)
@@ -214,9 +206,7 @@ class Database(AbstractContextManager["Database"]):
             self._in_transaction, self._transaction_time = False, None
 
     def limit_statements(self, longest: timedelta, *, once: bool) -> None:
-        """Cancel every statement that takes longer: in this transaction (`once`), or on this connection from
-        now on.
-        """
+        """Cancel each longer statement: in this transaction (`once`), or on this connection from now on."""
         self.run("limit_statement", longest=longest, once=once)
 
     def is_connected(self) -> bool:
@@ -266,7 +256,6 @@ class Database(AbstractContextManager["Database"]):
                 yield
 
     def rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Return all rows of the query `name`."""
         with driver_errors.translate_errors():
             return self._execute(name, parameters).fetchall()
 
@@ -282,7 +271,6 @@ class Database(AbstractContextManager["Database"]):
             yield from cursor.execute(*self._compile(name, parameters))
 
     def row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
-        """Return the first row of the query `name`, or None."""
         with driver_errors.translate_errors():
             return self._execute(name, parameters).fetchone()
 
@@ -292,7 +280,6 @@ class Database(AbstractContextManager["Database"]):
         return None if row is None else row[0]
 
     def column(self, name: str, /, **parameters: Any) -> list[Any]:
-        """Return the first column of all rows of the query `name`."""
         return [row[0] for row in self.rows(name, **parameters)]
 
     def run(self, name: str, /, **parameters: Any) -> int:
@@ -301,7 +288,6 @@ class Database(AbstractContextManager["Database"]):
             return self._execute(name, parameters).rowcount
 
     def script(self, text: str) -> None:
-        """Execute a SQL script of cbx, which takes no parameters."""
         fault_point("script")
         with driver_errors.translate_errors():
             self.connection.execute(text.encode())
@@ -323,11 +309,11 @@ class Database(AbstractContextManager["Database"]):
 
     def _compile(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, list[Any]]:
         """Return the query `name` and its parameters, with the times that it needs and that are not given."""
-        wanted = clocks(name).difference(parameters)
-        if wanted and self.sharded:
-            times = {clock: self._clock_value(clock, parameters.get("delay")) for clock in wanted}
-            wanted, parameters = frozenset(), {**parameters, **times}
-        text, names = numbered_query(name, wanted)
+        times = clocks(name).difference(parameters)
+        if times and self.sharded:
+            values = {time: self._clock_value(time, parameters.get("delay")) for time in times}
+            times, parameters = frozenset(), {**parameters, **values}
+        text, names = numbered_query(name, times)
         return text, [parameters[name] for name in names]
 
     def _clock_value(self, clock: str, delay: timedelta | None) -> datetime | None:
@@ -342,9 +328,7 @@ class Database(AbstractContextManager["Database"]):
         return psycopg.RawCursor(self.connection, row_factory=tuple_row)
 
     def now(self) -> datetime:
-        """Return the database's time, which is the time of all writes. It does not advance within a
-        transaction.
-        """
+        """Return the database's time, that of all writes. It does not advance within a transaction."""
         if self._transaction_time is not None:
             return self._transaction_time
         now: datetime = self.value("clock")
@@ -369,9 +353,7 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def is_autocommitting(self) -> bool:
-        """Return whether the next statement would be its own transaction, or fail because the connection is
-        lost.
-        """
+        """Return whether the next statement would be its own transaction, or fail on a lost connection."""
         in_none = (psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.UNKNOWN)
         return self.connection.autocommit and self.connection.info.transaction_status in in_none
 
@@ -400,16 +382,14 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def can_prepare(self) -> bool:
-        """Return whether plans may be cached. Behind a pooler they are another client's, and shards need the
-        project.
+        """Return whether plans may be cached: not behind a pooler, where they are another client's.
 
-        A plan that was forced to be generic crashed the coordinator of a cluster.
+        Shards need the project: a plan that was forced to be generic crashed the coordinator of a cluster.
         """
         return self.direct and not self.sharded
 
     @property
     def is_replica(self) -> bool:
-        """Return whether the server is a replica, which takes no writes."""
         return bool(self.value("is_replica"))
 
     @cached_property
@@ -424,7 +404,6 @@ class Database(AbstractContextManager["Database"]):
 
     @cached_property
     def role(self) -> str:
-        """Return the role whose rights we have."""
         return str(self.value("our_role"))
 
     @cached_property
@@ -439,7 +418,6 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def keeps_box_info(self) -> bool:
-        """Return whether this database stores titles and provenance."""
         return "cbx.box_info" in self.tables
 
     @property
@@ -460,10 +438,8 @@ class Database(AbstractContextManager["Database"]):
     def require_worker(self) -> None:
         """Raise DatabaseUnavailable unless workers can run here: on a primary with up-to-date tables."""
         if self.is_replica:
-            raise DatabaseUnavailable(
-                "workers cannot run on a replica, which is read-only",
-                hint="pass the primary's address as --database-url",
-            )
+            hint = "pass the primary's address as --database-url"
+            raise DatabaseUnavailable("workers cannot run on a replica, which is read-only", hint=hint)
         self.require_execution()
         if self.sharded:
             from cardbox_cli.store.migrations.distribution import check_distributed
@@ -491,15 +467,9 @@ class Database(AbstractContextManager["Database"]):
 
     def clear_table_cache(self) -> None:
         """Clear the cached names of tables, after tables were created."""
-        for known in (
-            "tables",
-            "_existing",
-            "closed_tables",
-            "keeps_batches",
-            "unique_tool_results",
-            "sharded",
-        ):
-            self.__dict__.pop(known, None)
+        names = ("tables", "_existing", "closed_tables", "keeps_batches", "unique_tool_results", "sharded")
+        for name in names:
+            self.__dict__.pop(name, None)
 
     def refresh_schema(self) -> None:
         """Check the tables again. Raises as `open_target` does, also if the connection is broken.

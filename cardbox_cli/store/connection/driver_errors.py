@@ -41,11 +41,8 @@ def translate_error(exc: psycopg.Error) -> CbxError:
         what = f"the database lacks an object that this command needs: {text}"
         return errors.SchemaMissing(what, hint=_SCHEMA_HINT)
     if state == "42501":
-        what, hint = (
-            f"the database role may not do this: {text}",
-            "GRANT the right, or connect as another role",
-        )
-        return errors.MissingRight(what, hint=hint)
+        hint = "GRANT the right, or connect as another role"
+        return errors.MissingRight(f"the database role may not do this: {text}", hint=hint)
     if state == "25006":
         hint = "pass the primary's address as --database-url"
         return DatabaseUnavailable("the database is read-only (a replica?)", hint=hint)
@@ -107,8 +104,8 @@ _CONTEXT = re.compile(r'^(?:PL/pgSQL function (.+\)) line \d+|SQL function "([^"
 
 def _routine(exc: psycopg.Error) -> str | None:
     """Return the function, always of another program, in which our statement failed."""
-    found = _CONTEXT.search(exc.diag.context or "")
-    return None if found is None else found[1] or found[2]
+    match = _CONTEXT.search(exc.diag.context or "")
+    return None if match is None else match[1] or match[2]
 
 
 def _first_line(exc: psycopg.Error) -> str:

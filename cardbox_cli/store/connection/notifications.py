@@ -36,9 +36,7 @@ class Waker:
             self._sender.send(b"!")
 
     def wait(self, seconds: float, *others: int) -> bool:
-        """Block until woken, or until a file descriptor of `others` is readable; return False after
-        `seconds`.
-        """
+        """Block until woken, or until a descriptor of `others` is readable; return False after `seconds`."""
         with selectors.DefaultSelector() as selector:
             for source in (self._receiver.fileno(), *others):
                 selector.register(source, selectors.EVENT_READ)
@@ -70,7 +68,7 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.1, 10.0
 
 
 def format_payload(project_id: str, worker_target: str) -> str:
-    """Return the notification for the workers of `worker_target`, at most LONGEST bytes long."""
+    """Return the notification for the workers of `worker_target`, at most MAX_PAYLOAD_BYTES long."""
     text = f"{project_id}/{worker_target}"
     encoded = text.encode()
     return text if len(encoded) <= MAX_PAYLOAD_BYTES else _DIGEST + hashlib.sha256(encoded).hexdigest()
@@ -83,19 +81,15 @@ def notify(database: Database, *receivers: tuple[str, str]) -> None:
     failure must not undo the work. Raises Conflict if a transaction is still open.
     """
     if not database.is_autocommitting:
-        raise Conflict(
-            "cannot notify workers within a transaction, because they would not see its rows",
-            hint="call `notify` after the commit",
-        )
+        what = "cannot notify workers within a transaction, because they would not see its rows"
+        raise Conflict(what, hint="call `notify` after the commit")
     payloads = sorted({format_payload(*receiver) for receiver in receivers})
     if payloads:
         database.run("notify", payloads=payloads)
 
 
 def payload_filter(project_id: str | None, worker_targets: Collection[str] | None) -> PayloadFilter:
-    """Return a predicate of the payloads for a listener to one project (None: any) and to some targets (None:
-    all).
-    """
+    """Return a predicate of payloads: of one project (None: any), and of some targets (None: all)."""
     if project_id is not None and worker_targets is not None:
         return frozenset(format_payload(project_id, target) for target in worker_targets).__contains__
     beginning = "" if project_id is None else f"{project_id}/"
@@ -182,9 +176,7 @@ class Listener:
             )
 
     def _drain(self) -> bool:
-        """Read all received notifications. Return True if a wanted one is among them, or the connection
-        broke.
-        """
+        """Read all notifications; return True if one of them is wanted, or if the connection broke."""
         if self._database is None:
             return False
         try:

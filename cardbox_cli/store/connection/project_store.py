@@ -9,12 +9,15 @@ import msgspec
 from cardbox_cli.errors import AmbiguousId, NotFound
 from cardbox_cli.model.ids import MIN_SHORT, SHORT
 from cardbox_cli.store.connection.database import Database
-from cardbox_cli.store.connection.queries import decode_optional_row, decode_rows
+from cardbox_cli.store.connection.queries import decode_optional_row, decode_row, decode_rows
 from cardbox_cli.text.error_messages import ambiguous_message, did_you_mean
 from cardbox_cli.text.times import format_infinity
 
 # A point in time, or an age on the database's clock.
 Moment = datetime | timedelta
+
+# A box that cannot exist; queries get it for an invalid id.
+NO_BOX = "00000000-0000-0000-0000-000000000000"
 
 PAGE_SIZE = 200
 MAX_COUNTED = 10_000
@@ -51,19 +54,19 @@ class DateFilter(PageFilter, frozen=True, kw_only=True):
 
 
 _Item = TypeVar("_Item")
-_Filter = TypeVar("_Filter", bound=DateFilter)
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class FurtherCount(msgspec.Struct, frozen=True):
-    """Number of items in a list after a position; a minimum unless `all_seen`."""
+    """Number of items that a list has after a given one, up to a limit; a minimum unless `all_seen`."""
 
     count: int
     all_seen: bool
 
     @classmethod
-    def from_counts(cls, matching: int, looked_at: int, *, limit: int = MAX_COUNTED) -> "FurtherCount":
-        """Build it from the number of matches in up to `limit` + 1 examined rows."""
-        return cls(min(matching, limit), looked_at <= limit)
+    def cap(cls, matching: int, examined: int, *, limit: int = MAX_COUNTED) -> "FurtherCount":
+        """Return the number of matches in up to `limit` + 1 examined rows, capped at `limit`."""
+        return cls(min(matching, limit), examined <= limit)
 
 
 class ProjectStore:
@@ -74,16 +77,16 @@ class ProjectStore:
         self.project_id = project_id
 
     def _rows(self, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
-        return self.database.rows(name, project_id=self.project_id, **parameters)
+        return self.database.rows(name, **{**parameters, "project_id": self.project_id})
 
     def _stream(self, name: str, /, **parameters: Any) -> Iterator[tuple[Any, ...]]:
         return self.database.stream(name, project_id=self.project_id, **parameters)
 
     def _row(self, name: str, /, **parameters: Any) -> tuple[Any, ...] | None:
-        return self.database.row(name, project_id=self.project_id, **parameters)
+        return self.database.row(name, **{**parameters, "project_id": self.project_id})
 
     def _value(self, name: str, /, **parameters: Any) -> Any:
-        return self.database.value(name, project_id=self.project_id, **parameters)
+        return self.database.value(name, **{**parameters, "project_id": self.project_id})
 
     def _run(self, name: str, /, **parameters: Any) -> int:
         return self.database.run(name, project_id=self.project_id, **parameters)
@@ -92,27 +95,53 @@ class ProjectStore:
         return self.database.column(name, project_id=self.project_id, **parameters)
 
     def _one(self, kind: type[_Item], name: str, /, **parameters: Any) -> _Item | None:
-        """Return the value that the query `name` returns as JSON, or None."""
         return decode_optional_row(kind, self._value(name, **parameters))
 
     def _all(self, kind: type[_Item], name: str, /, **parameters: Any) -> list[_Item]:
-        """Return the values that the query `name` returns as JSON."""
         return decode_rows(kind, self._rows(name, **parameters))
 
-    def _resolve_dates(self, where: _Filter) -> _Filter:
-        """Return `where` with ages replaced by instants on the database's clock."""
-        since, until = (
-            self.database.now() - moment if isinstance(moment, timedelta) else moment
-            for moment in (where.since, where.until)
-        )
-        return msgspec.structs.replace(where, since=since, until=until)
+    def _facts(self, kind: type[_Struct], name: str, /, **parameters: Any) -> _Struct | None:
+        """Return the value that the query `name` returns as JSON after its time `now`, or None."""
+        row = self._row(name, **parameters)
+        return None if row is None else msgspec.structs.replace(decode_row(kind, row[1]), now=row[0])
 
-    def _further(self, name: str, /, **place: Any) -> FurtherCount:
-        """Return what the query `name` counts after a position; zero if the position has no time."""
-        if place.get("after_time", ...) is None:
+    def _list(
+        self, kind: type[_Item], name: str, where: msgspec.Struct, limit: int | None, **order: str
+    ) -> Iterator[_Item]:
+        """Yield up to `limit` values that the query `name` lists, reading page by page."""
+        where = self._resolve_dates(where)
+        return read_pages(
+            lambda after, size: self._all(kind, name, **page_parameters(where, after, size, **order)),
+            limit=limit,
+        )
+
+    def _resolve_dates(self, where: _Struct) -> _Struct:
+        """Return `where` with ages replaced by instants on the database's clock."""
+        if not isinstance(where, DateFilter):
+            return where
+        moments = {"since": where.since, "until": where.until}
+        ages = {name: age for name, age in moments.items() if isinstance(age, timedelta)}
+        return msgspec.structs.replace(where, **{name: self.database.now() - ages[name] for name in ages})
+
+    def _further(self, name: str, where: msgspec.Struct, last: object, **order: str) -> FurtherCount:
+        """Return what the query `name` counts after the item `last`; zero if `last` has no time."""
+        place = page_parameters(self._resolve_dates(where), last, MAX_COUNTED + 1, **order)
+        if place["after_time"] is None:
             return FurtherCount(0, False)
-        found = self._value(name, **{**place, "limit": MAX_COUNTED + 1})
-        return FurtherCount.from_counts(found, found)
+        count = self._value(name, **place)
+        return FurtherCount.cap(count, count)
+
+    def _search_ids(self, part: str, *queries: str, index: str | None = None) -> list[str]:
+        """Return the ids that begin or end with `part`, by the first of the queries that finds any.
+
+        With the `index` of short ids, also those whose short id begins with `part`.
+        """
+        if len(part) < MIN_SHORT:
+            return []
+        patterns = {"beginning": f"{like_escape(part)}%", "reversed_end": f"{like_escape(part[::-1])}%"}
+        shown = None if index is None else short_id_pattern(self.database, part, index)
+        results = (self._column(query, **patterns, shown=shown) for query in queries)
+        return next(filter(None, results), [])
 
     def _require(self, *tables: str) -> None:
         for table in tables:
@@ -121,55 +150,44 @@ class ProjectStore:
     def _require_item(
         self, item: _Item | None, what: str, name: str, hint: str, *, names: NameQuery | None = None
     ) -> _Item:
-        """Return `item`, or raise the NotFound of `_absent` for None."""
+        """Return `item`, or raise the error of `_not_found` for None."""
         if item is None:
             raise self._not_found(what, name, hint, names=names)
         return item
 
     def _not_found(self, what: str, name: str, hint: str, *, names: NameQuery | None = None) -> NotFound:
-        """Return NotFound for an unknown name, with a suggestion if people choose these names and our role
-        may read them.
-        """
-        may_read = names is not None and names.table in self.database.tables
-        known = self._column(names.query, name=name, limit=MAX_NAMES_COMPARED) if names and may_read else []
-        return NotFound(
-            f"no {what} {name!r} in project {self.project_id!r}{did_you_mean(name, known)}", hint=hint
-        )
+        """Return NotFound for an unknown name, with a suggestion if our role may read the `names`."""
+        candidates: list[str] = []
+        if names is not None and names.table in self.database.tables:
+            candidates = self._column(names.query, name=name, limit=MAX_NAMES_COMPARED)
+        suggestion = did_you_mean(name, candidates)
+        return NotFound(f"no {what} {name!r} in project {self.project_id!r}{suggestion}", hint=hint)
 
 
 def page_parameters(
     where: msgspec.Struct, after: object, limit: int, *, key: str, time: str = "created_at"
 ) -> dict[str, Any]:
-    """Return the parameters of a list's next page: the filter, and the position after the item `after`, if
-    any.
-    """
-    mark = _mark(where, after, key, time)
-    at = None if mark is None else mark.at
-    last = {"after_time": at and (format_infinity(at) or at), "after_id": None if mark is None else mark.id}
-    return {**msgspec.structs.asdict(where), **last, "limit": limit}
-
-
-def _mark(where: msgspec.Struct, after: object, key: str, time: str) -> ListPosition | None:
-    if after is not None:
-        return ListPosition(getattr(after, time), getattr(after, key))
-    return where.behind if isinstance(where, PageFilter) else None
+    """Return the parameters of a list's next page: its filter, and the position of the item `after`."""
+    behind = where.behind if isinstance(where, PageFilter) else None
+    last = behind if after is None else ListPosition(getattr(after, time), getattr(after, key))
+    at = last and last.at
+    place = {"after_time": at and (format_infinity(at) or at), "after_id": last and last.id}
+    return {**msgspec.structs.asdict(where), **place, "limit": limit}
 
 
 def read_pages(
-    read: Callable[[_Item | None, int], list[_Item]], *, limit: int | None, page: int | None = None
+    read: Callable[[_Item | None, int], list[_Item]], *, limit: int | None, page: int = PAGE_SIZE
 ) -> Iterator[_Item]:
     """Yield up to `limit` items of `read(after, size)`, which returns at most `size` items after `after`."""
-    page = page or PAGE_SIZE
     after: _Item | None = None
-    left = limit
-    while left is None or left > 0:
-        size = page if left is None else min(page, left)
+    while limit is None or limit > 0:
+        size = page if limit is None else min(page, limit)
         items = read(after, size)
         yield from items
         if len(items) < size:
             return
         after = items[-1]
-        left = None if left is None else left - len(items)
+        limit = None if limit is None else limit - len(items)
 
 
 # --- from a part of an id to the id
@@ -183,8 +201,7 @@ def like_escape(text: str) -> str:
 def short_id_pattern(database: "Database", wanted: str, index: str) -> str | None:
     """Return the LIKE pattern of short ids that begin with `wanted`; None if it cannot be one.
 
-    A complete short id is the end of an id. Without the `index`, the search reads all ids, which is
-    announced.
+    A complete short id is the end of an id. Without the `index`, announces that the search reads all ids.
     """
     if not MIN_SHORT <= len(wanted) < SHORT:
         return None
@@ -200,14 +217,11 @@ def require_single(noun: str, wanted: str, candidates: Sequence[str], project_id
     """
     if len(candidates) == 1 and (len(wanted) >= MIN_SHORT or candidates[0] == wanted):
         return candidates[0]
-    if not candidates or len(wanted) < MIN_SHORT:
-        short = len(wanted) < MIN_SHORT
-        raise NotFound(
-            f"no {noun} {wanted!r} in project {project_id!r}",
-            hint=f"type at least {MIN_SHORT} characters of the id"
-            if short
-            else f"`cbx {noun.split()[0]} list` shows the newest",
-        )
+    is_short = len(wanted) < MIN_SHORT
+    if not candidates or is_short:
+        typing = f"type at least {MIN_SHORT} characters of the id"
+        hint = typing if is_short else f"`cbx {noun.split()[0]} list` shows the newest"
+        raise NotFound(f"no {noun} {wanted!r} in project {project_id!r}", hint=hint)
     shown = sorted(candidates)[:5]
     raise AmbiguousId(
         ambiguous_message(wanted, noun, shown, more=len(candidates) > len(shown)),

@@ -58,7 +58,7 @@ def _parts() -> dict[str, dict[str, str]]:
 def _part(kind: str, name: str) -> str:
     """Return the text of a part, with the fields of structs expanded."""
     text = _parts()[kind][name]
-    return _FIELDS.sub(lambda found: _pairs(found[1], found[2], without=_PAIR.findall(text)), text)
+    return _FIELDS.sub(lambda match: _pairs(match[1], match[2], without=_PAIR.findall(text)), text)
 
 
 def _pairs(struct: str, alias: str, *, without: list[str]) -> str:
@@ -74,15 +74,11 @@ def _value(column: str, kind: object) -> str:
 def _home(struct: str) -> ModuleType:
     """Return the module of a struct. Only a query that is used imports it, so that commands start fast."""
     match struct:
-        case "ApiToken":
-            from cardbox_cli.model import identity as api_tokens
-
-            return api_tokens
         case "Archive" | "Chat" | "ChatRun" | "SearchCandidate":
             from cardbox_cli.model import chats
 
             return chats
-        case "Agent" | "Project" | "Tool":
+        case "Agent" | "ApiToken" | "Project" | "Tool":
             from cardbox_cli.model import identity
 
             return identity
@@ -90,10 +86,6 @@ def _home(struct: str) -> ModuleType:
             from cardbox_cli.model.execution import batches
 
             return batches
-        case "CommandLog" | "LogTail":
-            from cardbox_cli.model.execution import turns as logs
-
-            return logs
         case _:
             from cardbox_cli.model.execution import turns
 
@@ -136,16 +128,16 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
 def numbered_query(name: str, times: frozenset[str] = frozenset()) -> NumberedQuery:
     """Return the query `name` with numbered parameters. The server computes these times itself."""
     text = query_by_server(name, times)
-    found = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
-    numbers = {parameter: f"${number}" for number, parameter in enumerate(found, 1)}
+    names = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
+    numbers = {parameter: f"${number}" for number, parameter in enumerate(names, 1)}
     return NumberedQuery(
-        _PARAMETER.sub(lambda match: numbers[match[1]] if match[1] else "%", text), tuple(found)
+        _PARAMETER.sub(lambda match: numbers[match[1]] if match[1] else "%", text), tuple(names)
     )
 
 
-def _included(found: re.Match[str]) -> str:
-    text = _part("fragment", found[1])
-    for number, sql in enumerate((found[2] or "").split(";"), 1):
+def _included(match: re.Match[str]) -> str:
+    text = _part("fragment", match[1])
+    for number, sql in enumerate((match[2] or "").split(";"), 1):
         text = text.replace(f"{{{number}}}", sql.strip())
     return text
 
@@ -157,17 +149,14 @@ _Value = TypeVar("_Value")
 
 
 def decode_row(kind: type[_Value], row: str) -> _Value:
-    """Decode a row."""
     return _decoder(kind).decode(row)
 
 
 def decode_optional_row(kind: type[_Value], row: str | None) -> _Value | None:
-    """Decode a row; return None for None."""
     return None if row is None else decode_row(kind, row)
 
 
 def decode_rows(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Value]:
-    """Decode rows of one column."""
     decoder = _decoder(kind)
     return [decoder.decode(row) for (row,) in rows]
 
@@ -176,7 +165,6 @@ class ExactJson(Loader):
     """Loader of JSON columns: the driver's own one fails for very long integers and very deep nesting."""
 
     def load(self, data: Buffer) -> Any:
-        """Return the value, its numbers exact."""
         return exact_json.decode_stored(bytes(data))
 
 

@@ -31,8 +31,7 @@ def discard(_: str) -> None:
 class Target:
     """A database to connect to. `conninfo` is None for the embedded server of `home`.
 
-    `named_by` is the source of the choice, for `cbx db status` and error messages. For a replica,
-    `stands_for` is the database that it follows.
+    `named_by` is the source of the choice, for messages. A replica follows the database `stands_for`.
     """
 
     conninfo: str | None
@@ -43,7 +42,6 @@ class Target:
 
     @property
     def embedded(self) -> bool:
-        """Return whether this is the embedded server."""
         return self.conninfo is None
 
     @property
@@ -60,12 +58,11 @@ class Target:
             return self.stands_for.address
         if self.conninfo is None:
             return f"embedded {self.home}"
-        named = {**_defaults(), **_parts(self.conninfo)}
-        host = named.get("host") or named.get("hostaddr") or named.get("service") or "local"
-        return f"{host}:{named.get('port') or 5432}/{named.get('dbname') or named.get('user')}"
+        parts = {**_defaults(), **_parts(self.conninfo)}
+        host = parts.get("host") or parts.get("hostaddr") or parts.get("service") or "local"
+        return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user')}"
 
     def server(self) -> "EmbeddedServer":
-        """Return the embedded server of this target's home."""
         from cardbox_cli.store.embedded import EmbeddedServer
 
         return EmbeddedServer(self.home, announce=self.announce)
@@ -80,7 +77,6 @@ _PASSWORD_IN_PS = (
 def find_target(
     url: str | None = None,
     *,
-    environ: Mapping[str, str] = os.environ,
     announce: Callable[[str], None] = discard,
     configured: tuple[str, str] | None = None,
 ) -> Target:
@@ -88,24 +84,24 @@ def find_target(
 
     `configured` is an address and its source.
     """
-    home = default_home(environ)
+    home = default_home(os.environ)
     _refuse_malformed("--database-url", url)
-    named = DATABASE_URL.text(environ)
-    _refuse_malformed(DATABASE_URL.name, named)
+    from_environment = DATABASE_URL.text()
+    _refuse_malformed(DATABASE_URL.name, from_environment)
     if url is not None:
         if not url.strip():
             raise UsageError("--database-url is empty", hint="omit it to use the embedded database")
         if has_password(url):
             announce(_PASSWORD_IN_PS)
         return Target(url, "--database-url", home, announce)
-    if named:
-        return Target(named, DATABASE_URL.name, home, announce)
+    if from_environment:
+        return Target(from_environment, DATABASE_URL.name, home, announce)
     for variable in _LIBPQ_VARIABLES:
-        if "://" in environ.get(variable, ""):
+        if "://" in os.environ.get(variable, ""):
             raise UsageError(f"{variable} is a URL", hint=f"set {DATABASE_URL.name} to the URL instead")
-        if environ.get(variable):
+        if os.environ.get(variable):
             return Target("", variable, home, announce)
-    _refuse_default_in_run(environ)
+    _refuse_default_in_run()
     if configured is not None:
         address, place = configured
         _refuse_malformed(place, address)
@@ -113,18 +109,18 @@ def find_target(
     return Target(None, "embedded", home, announce)
 
 
-def _refuse_default_in_run(environ: Mapping[str, str]) -> None:
+def _refuse_default_in_run() -> None:
     """Raise UsageError if a command of a turn or a chat's run would use the default database.
 
     Such a command uses the database of its turn or chat, or none.
     """
-    if HOME.text(environ):
+    if HOME.text():
         return
     hint = f"with --env {DATABASE_URL.name}, or --env {HOME.name} for the embedded database"
-    if TURN_ID.text(environ):
+    if TURN_ID.text():
         what = "this command runs for a turn, but its worker passes it no database"
         raise UsageError(what, hint=f"run the worker {hint}")
-    if CHAT_RUN.text(environ):
+    if CHAT_RUN.text():
         what = "this command runs for a chat, but the run passes it no database"
         raise UsageError(what, hint=f"run the chat {hint}")
 
@@ -133,18 +129,16 @@ def find_read_target(
     database: Target,
     url: str | None = None,
     *,
-    environ: Mapping[str, str] = os.environ,
     configured: tuple[str, str] | None = None,
     is_configured: bool = False,
 ) -> Target:
-    """Return where to read the data of `database`: `url`, the environment, `configured`, or `database`
-    itself.
+    """Return where to read the data of `database`: `url`, the environment, `configured`, or `database`.
 
     `configured` is an address and its source; `is_configured` means that the same file names the database. A
     replica follows one database: its setting is ignored if a stronger source names the database, or if the
     database is the embedded one.
     """
-    named, by_option = READ_URL.text(environ), database.named_by == "--database-url"
+    named, by_option = READ_URL.text(), database.named_by == "--database-url"
     if url is not None:
         address, place = url, "--read-url"
     elif named and not by_option:
@@ -167,9 +161,7 @@ def find_read_target(
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:
-    """Return where to LISTEN for the notifications of `target`: the target of CBX_LISTEN_URL, or `target`
-    itself.
-    """
+    """Return where to LISTEN for the notifications of `target`: at CBX_LISTEN_URL, or at `target` itself."""
     url = LISTEN_URL.text(environ)
     if not url:
         return target
@@ -219,7 +211,6 @@ def hide_password(conninfo: str) -> str:
 
 
 def has_password(conninfo: str) -> bool:
-    """Return whether `conninfo` contains a secret."""
     return any(secret in _parts(conninfo) for secret in _SECRETS)
 
 
@@ -285,8 +276,8 @@ def psql_environment(target: Target) -> dict[str, str]:
     from psycopg import pq
     from psycopg.conninfo import conninfo_to_dict
 
-    known = pq.Conninfo.get_defaults()
-    variables = {option.keyword.decode(): option.envvar.decode() for option in known if option.envvar}
+    options = pq.Conninfo.get_defaults()
+    variables = {option.keyword.decode(): option.envvar.decode() for option in options if option.envvar}
     environment = dict(os.environ)
     if target.embedded:
         environment = {name: value for name, value in environment.items() if name not in variables.values()}
@@ -299,10 +290,8 @@ def psql_environment(target: Target) -> dict[str, str]:
             environment[variable] = parameters.pop(name)
     if parameters:
         if environment.get("PGSERVICE"):
-            names = ", ".join(parameters)
-            raise UsageError(
-                f"psql cannot combine {names} with a service", hint="write it into the service file"
-            )
+            what = f"psql cannot combine {', '.join(parameters)} with a service"
+            raise UsageError(what, hint="write it into the service file")
         environment |= {"PGSERVICE": _SERVICE, "PGSERVICEFILE": _service_file(parameters)}
     return environment
 

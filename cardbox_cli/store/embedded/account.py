@@ -33,9 +33,7 @@ class ServerAccount:
     def run(
         self, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run `command` to its end as this account. Captures its output as text, unless `options` change
-        that.
-        """
+        """Run `command` to its end as this account, and capture its output as text by default."""
         identity = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.lent else {}
         passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
@@ -64,9 +62,9 @@ class ServerAccount:
 
     def make_folder(self, path: Path, mode: int = 0o700) -> None:
         """Create `path` for this account, with owner and mode set before it gets its name."""
-        with atomic_directory(path) as made:
-            made.chmod(mode)
-            self.give(made)
+        with atomic_directory(path) as folder:
+            folder.chmod(mode)
+            self.give(folder)
             fault_point("folder begun")
 
     def give(self, path: Path) -> None:
@@ -88,8 +86,8 @@ def account_for(environ: Mapping[str, str], owner: int | None = None) -> ServerA
         return ServerAccount(own.pw_name if own else None, os.geteuid(), os.getegid(), lent=False)
     if owner:
         return _lend(_entry(owner), str(owner))
-    if asked := SERVER_USER.text(environ):
-        return _configured_account(asked)
+    if configured := SERVER_USER.text(environ):
+        return _configured_account(configured)
     for name in ("postgres", "nobody"):
         if entry := _entry(name):
             return _lend(entry, name)
@@ -109,10 +107,10 @@ def _configured_account(name: str) -> ServerAccount:
     return _lend(entry, name)
 
 
-def _lend(entry: pwd.struct_passwd | None, wanted: str) -> ServerAccount:
+def _lend(entry: pwd.struct_passwd | None, owner: str) -> ServerAccount:
     if entry is None:
         raise DatabaseUnavailable(
-            f"the embedded server's data belongs to uid {wanted}, which has no account on this machine",
+            f"the embedded server's data belongs to uid {owner}, which has no account on this machine",
             hint="set CBX_HOME to another folder, or run cbx where that account exists",
         )
     return ServerAccount(entry.pw_name, entry.pw_uid, entry.pw_gid, lent=True)

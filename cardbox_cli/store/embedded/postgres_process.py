@@ -42,7 +42,6 @@ class Postmaster:
 
 
 def find_postmaster(data: Path) -> Postmaster | None:
-    """Return the server of `data`, if its process runs."""
     lines = _lines(data / "postmaster.pid")
     pid = _pid(lines)
     if pid is None or not _serves(pid, [data]):
@@ -101,7 +100,6 @@ def server_error(what: str, location: Location) -> DatabaseUnavailable:
 
 
 def newest_log(folder: Path) -> Path | None:
-    """Return the most recently written log file."""
     files = list(folder.glob("postgres-*.log")) if os.access(folder, os.R_OK | os.X_OK) else []
     return max(files, key=lambda file: file.stat().st_mtime, default=None)
 
@@ -109,8 +107,7 @@ def newest_log(folder: Path) -> Path | None:
 def _settings(location: Location) -> str:
     """Return the server's options, quoted for the shell that pg_ctl starts.
 
-    They are passed at each start instead of written to a file, because they change with cbx and with the
-    home.
+    They are passed at each start instead of written to a file: they change with cbx and with the home.
     """
     socket_folder = str(location.socket).replace('"', '""')
     settings = {

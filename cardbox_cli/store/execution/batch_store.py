@@ -6,7 +6,6 @@ batch, tasks, the call of the parent. A holder of a batch or a task locks no hea
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,18 +13,8 @@ import msgspec
 from cardbox_cli.errors import MissingRight
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.execution.turns import Fence
-from cardbox_cli.model.ids import MIN_SHORT
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import (
-    DateFilter,
-    FurtherCount,
-    ProjectStore,
-    like_escape,
-    page_parameters,
-    read_pages,
-    require_single,
-    short_id_pattern,
-)
+from cardbox_cli.store.connection.project_store import DateFilter, ProjectStore, require_single
 from cardbox_cli.store.connection.tables import BATCHES, write_grant
 
 # Maximum number of due items per query.
@@ -40,12 +29,8 @@ class BatchFilter(DateFilter, frozen=True, kw_only=True):
 
 
 class BatchStore(ProjectStore):
-    """The batches of one project."""
-
     def require(self) -> None:
-        """Raise SchemaMissing if the tables of batches are missing, MissingRight if our role may not write
-        them.
-        """
+        """Raise SchemaMissing without the tables of batches, MissingRight if our role may not write them."""
         self._require(*BATCHES)
         if not self.database.keeps_batches:
             role = self.database.role
@@ -56,17 +41,16 @@ class BatchStore(ProjectStore):
 
     def add(self, batch: Batch, tasks: Sequence[BatchTask]) -> Batch | None:
         """Insert a batch and its tasks; return the stored batch, or None if its id is taken."""
-        made = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
-        if made is not None:
+        stored = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
+        if stored is not None:
             rows = jsonb([msgspec.structs.asdict(task) for task in tasks])
             self._run("insert_batch_tasks", tasks=rows)
-        return made
+        return stored
 
     def lock_due(self, task: BatchTask) -> datetime | None:
-        """Lock the head of the task's agent, if any; return the time, or None if the task cannot be
-        dispatched.
+        """Lock the head of the task's agent, if any; return the time, or None if the task must wait.
 
-        It cannot if another transaction has locked the head, or if the task is not due.
+        It must wait if another transaction has locked the head, or if the task is not due.
         """
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         row = self._row("lock_batch_task", **key, agent_id=task.agent_id)
@@ -78,25 +62,12 @@ class BatchStore(ProjectStore):
         return self._find_tasks("due_batch_tasks", batch_id, now=self.database.now())
 
     def record_dispatch(
-        self,
-        task: BatchTask,
-        *,
-        agent_turn_id: str,
-        context_box_id: str,
-        output_box_id: str,
-        now: datetime,
+        self, task: BatchTask, *, agent_turn_id: str, context_box_id: str, output_box_id: str, now: datetime
     ) -> bool:
         """Record the turn that was dispatched for the task; return False if it is no longer pending."""
-        row = self._value(
-            "dispatch_batch_task",
-            batch_id=task.batch_id,
-            task_index=task.task_index,
-            agent_turn_id=agent_turn_id,
-            context_box_id=context_box_id,
-            output_box_id=output_box_id,
-            now=now,
-        )
-        return row is not None
+        key = {"batch_id": task.batch_id, "task_index": task.task_index, "agent_turn_id": agent_turn_id}
+        boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
+        return self._value("dispatch_batch_task", **key, **boxes, now=now) is not None
 
     def postpone(self, task: BatchTask, next_try_at: datetime, *, error_code: str, error: str) -> None:
         """Record that the dispatch of the task was refused, and when it is due again."""
@@ -106,8 +77,7 @@ class BatchStore(ProjectStore):
     def fail(self, task: BatchTask, *, error_code: str, error: str) -> None:
         """Record that the task failed without a turn. The caller has locked the batch."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
-        given = {"error_code": error_code, "error": error}
-        self._run("fail_batch_task", **key, **given, now=self.database.now())
+        self._run("fail_batch_task", **key, error_code=error_code, error=error, now=self.database.now())
 
     # --- ending
 
@@ -125,15 +95,9 @@ class BatchStore(ProjectStore):
         error: str | None,
     ) -> None:
         """Record the end of a child, whose batch is locked. After the batch's end it stays canceled."""
-        self._run(
-            "end_batch_task",
-            agent_turn_id=agent_turn_id,
-            status=status,
-            deliverable_card_id=deliverable_card_id,
-            error_code=error_code,
-            error=error,
-            now=self.database.now(),
-        )
+        end = {"deliverable_card_id": deliverable_card_id, "error_code": error_code, "error": error}
+        now = self.database.now()
+        self._run("end_batch_task", agent_turn_id=agent_turn_id, status=status, **end, now=now)
 
     def end(
         self,
@@ -146,9 +110,9 @@ class BatchStore(ProjectStore):
         open_error: str,
     ) -> Batch | None:
         """End the batch, and cancel its open tasks with `open_code`; return None if it has ended already."""
-        given = {"status": status, "error_code": error_code, "error": error}
+        end = {"batch_id": batch_id, "status": status, "error_code": error_code, "error": error}
         cause = {"open_code": open_code, "open_error": open_error}
-        return self._one(Batch, "end_batch", batch_id=batch_id, **given, **cause, now=self.database.now())
+        return self._one(Batch, "end_batch", **end, **cause, now=self.database.now())
 
     def record_report(self, batch_id: str) -> None:
         """Record that the parent's call no longer needs a report of the batch's end."""
@@ -159,22 +123,18 @@ class BatchStore(ProjectStore):
         return str(self._value("point_batch", batch_id=batch_id, join_box_id=join_box_id))
 
     def keep_waiting(self, fence: Fence, deadline: datetime) -> None:
-        """Let the suspended turn at `fence` wait at least until `deadline`."""
         self._run("extend_suspended", **msgspec.structs.asdict(fence), deadline=deadline)
 
     # --- looking
 
     def get(self, batch_id: str) -> Batch:
-        """Return the batch with this id. Raises NotFound."""
         batch = self._one(Batch, "batch", batch_id=batch_id)
         return self._require_item(batch, "batch", batch_id, "`cbx batch list` shows the newest")
 
     def find(self, batch_id: str) -> Batch | None:
-        """Return the batch with this id, or None."""
         return self._one(Batch, "batch", batch_id=batch_id)
 
     def lock(self, batch_id: str) -> Batch | None:
-        """Return the batch with this id, or None, locked until the end of the transaction."""
         return self._one(Batch, "lock_batch", batch_id=batch_id)
 
     def lock_by_turn(self, agent_turn_id: str) -> list[Batch]:
@@ -192,33 +152,29 @@ class BatchStore(ProjectStore):
         }
 
     def counts(self, batch_id: str) -> dict[str, int]:
-        """Return the number of tasks of a batch by state."""
         return dict(self._rows("count_batch_tasks", batch_id=batch_id))
 
-    def counts_of(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
-        """Return `counts` of each of these batches."""
-        found: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
+    def counts_by_batch(self, batch_ids: Sequence[str]) -> Mapping[str, dict[str, int]]:
+        counts: dict[str, dict[str, int]] = {batch_id: {} for batch_id in batch_ids}
         for batch_id, status, count in self._rows("count_tasks_of_batches", batch_ids=list(batch_ids)):
-            found[batch_id][status] = count
-        return found
+            counts[batch_id][status] = count
+        return counts
 
     def overdue(self, batch_id: str | None) -> list[Batch]:
         """Return the running batches, or this one, whose deadline has passed."""
         now = self.database.now()
         return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=MAX_DUE)
 
-    def without_open_tasks(self, batch_id: str | None) -> list[str]:
+    def settled_batch_ids(self, batch_id: str | None) -> list[str]:
         """Return the ids of the running batches, or this one, without open tasks."""
         return self._column("settled_batches", batch_id=batch_id, limit=MAX_DUE)
 
-    def with_ended_parent(self, agent_turn_id: str | None) -> list[Batch]:
+    def abandoned_batches(self, agent_turn_id: str | None) -> list[Batch]:
         """Return the running batches whose parent turn has ended: of this turn, or of any for None."""
         return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
-    def unreported(self, agent_turn_id: str | None) -> list[Batch]:
-        """Return the ended batches that still owe their parent's call a report: of this turn, or of any for
-        None.
-        """
+    def unreported_batches(self, agent_turn_id: str | None) -> list[Batch]:
+        """Return the ended batches that owe their parent's call a report: of this turn, or of any (None)."""
         return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
     def unrecorded_ends(self, batch_id: str | None) -> list[BatchTask]:
@@ -232,36 +188,15 @@ class BatchStore(ProjectStore):
     def newest(self, where: BatchFilter | None = None, *, limit: int | None = None) -> Iterator[Batch]:
         """Yield the batches that match `where`, newest first, reading page by page."""
         self.require()
-        return read_pages(partial(self._page, self._resolve_dates(where or BatchFilter())), limit=limit)
-
-    def further(self, where: BatchFilter, last: Batch) -> FurtherCount:
-        """Return how many batches `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further(
-            "count_further_batches", **page_parameters(self._resolve_dates(where), last, 0, key="batch_id")
-        )
+        return self._list(Batch, "list_batches", where or BatchFilter(), limit, key="batch_id")
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, a unique end or beginning of one, or the beginning of a short id.
-
-        A beginning may lack its `batch_`. Raises NotFound, or AmbiguousId with the candidates.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self.require()
         if self.find(wanted) is not None:
             return wanted
-        return require_single("batch", wanted, self._candidates(wanted), self.project_id)
-
-    def _candidates(self, wanted: str) -> list[str]:
-        if len(wanted) < MIN_SHORT:
-            return []
-        return self._column(
-            "find_batch_ids",
-            beginning=f"{like_escape(wanted)}%",
-            reversed_end=f"{like_escape(wanted[::-1])}%",
-            shown=short_id_pattern(self.database, wanted, "cbx.idx_batches_shown"),
-        )
-
-    def _page(self, where: BatchFilter, after: Batch | None, size: int) -> list[Batch]:
-        return self._all(Batch, "list_batches", **page_parameters(where, after, size, key="batch_id"))
+        candidates = self._search_ids(wanted, "find_batch_ids", index="cbx.idx_batches_shown")
+        return require_single("batch", wanted, candidates, self.project_id)
 
     def _find_tasks(self, query: str, batch_id: str | None, **more: Any) -> list[BatchTask]:
         return self._all(BatchTask, query, batch_id=batch_id, limit=MAX_DUE, **more)

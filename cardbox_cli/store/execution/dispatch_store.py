@@ -7,7 +7,6 @@ facts of the decision again and writes nothing if they have changed; then read a
 """
 
 from datetime import datetime
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,17 +19,12 @@ from cardbox_cli.model.execution.situations import (
 from cardbox_cli.model.execution.turns import HEAD_MOVES, Edge, Fence, InboxRow
 from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.store.connection.database import jsonb
-from cardbox_cli.store.connection.project_store import ProjectStore
+from cardbox_cli.store.connection.project_store import NO_BOX, ProjectStore
 from cardbox_cli.store.connection.queries import decode_row
 from cardbox_cli.store.execution.head_store import assignment_values
 from cardbox_cli.store.execution.inbox_store import row_parameters
 
 _PROJECTS = "public.projects"
-
-# A box that cannot exist; queries get it for invalid ids.
-_NO_BOX = "00000000-0000-0000-0000-000000000000"
-
-_Situation = TypeVar("_Situation", DispatchSituation, PromotionSituation)
 
 
 class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,28 +68,25 @@ class DispatchStore(ProjectStore):
         parent_turn_id: str | None,
         hold: bool,
     ) -> DispatchSituation | None:
-        """Return the facts that decide on a dispatch; None for an unknown agent.
-
-        Acquires its locks only with `hold`.
-        """
+        """Return the facts that decide on a dispatch, locked if `hold`; None for an unknown agent."""
         name = "dispatch_situation" if hold else "dispatch_outlook"
         context, output = canonical_box_id(context_box_id or ""), canonical_box_id(output_box_id or "")
-        found = self._situation(
+        situation = self._facts(
             DispatchSituation,
             name if _PROJECTS in self.database.tables else f"{name}_without_projects",
             agent_id=agent_id,
-            context_box_id=context or (context_box_id and _NO_BOX) or None,
-            output_box_id=output or (output_box_id and _NO_BOX) or None,
-            profile_box_id=canonical_box_id(profile_box_id) or _NO_BOX if profile_box_id else None,
+            context_box_id=context or (context_box_id and NO_BOX) or None,
+            output_box_id=output or (output_box_id and NO_BOX) or None,
+            profile_box_id=canonical_box_id(profile_box_id) or NO_BOX if profile_box_id else None,
             correlation_id=correlation_id,
             source_agent_id=source_agent_id,
             parent_turn_id=parent_turn_id,
         )
-        return found and msgspec.structs.replace(found, context_box_id=context, output_box_id=output)
+        return situation and msgspec.structs.replace(situation, context_box_id=context, output_box_id=output)
 
     def write(self, turn: NewTurn) -> TurnWrite:
         """Write every row of a turn, or none."""
-        found = self._row(
+        outcome = self._row(
             "write_turn" if self.database.keeps_turns else "write_turn_without_record",
             **(row_parameters(turn.row, turn.edge) | assignment_values(turn.row)),
             output_start=turn.output_start,
@@ -103,27 +94,24 @@ class DispatchStore(ProjectStore):
             assigns=turn.assigns,
             makes_box=turn.makes_box,
         )
-        assert found is not None
-        return TurnWrite(*found)
+        assert outcome is not None
+        return TurnWrite(*outcome)
 
     def promotion(self, agent_id: str) -> PromotionSituation | None:
-        """Return the facts that decide on the next turn of an agent, whose head is locked.
-
-        Returns None if the agent is not idle, or no turn is queued.
-        """
+        """Return the facts that decide on the next turn of a locked agent; None if it is busy or has none."""
         keeps = self.database.keeps_turns
         name = "promotion_situation" if keeps else "promotion_situation_without_records"
-        return self._situation(PromotionSituation, name, agent_id=agent_id)
+        return self._facts(PromotionSituation, name, agent_id=agent_id)
 
-    def promote(self, found: PromotionSituation) -> InboxRow | None:
+    def promote(self, situation: PromotionSituation) -> InboxRow | None:
         """Assign the agent to its queued turn; return the new row, or None if that is no longer possible."""
         promoted = self._value(
             "promote_turn" if self.database.keeps_turns else "promote_turn_without_record",
-            **assignment_values(found.row),
-            now=found.now,
-            inbox_id=found.row.inbox_id,
-            output_start=found.output_start,
-            makes_box=not found.has_output_box,
+            **assignment_values(situation.row),
+            now=situation.now,
+            inbox_id=situation.row.inbox_id,
+            output_start=situation.output_start,
+            makes_box=not situation.has_output_box,
         )
         return None if promoted is None else decode_row(InboxRow, promoted)
 
@@ -132,20 +120,15 @@ class DispatchStore(ProjectStore):
         row = self._row("output_user", output_box_id=output_box_id, agent_id=agent_id)
         return None if row is None else (row[0], row[1])
 
-    def _situation(self, kind: type[_Situation], name: str, **named: Any) -> _Situation | None:
-        row = self._row(name, **named)
-        return None if row is None else msgspec.structs.replace(decode_row(kind, row[1]), now=row[0])
-
 
 class EndStore(ProjectStore):
     """The ends of one project's turns. The caller has locked the head."""
 
     def situation(self, fence: Fence) -> EndSituation:
         """Return the facts that decide on the end of the turn at `fence`."""
-        asked = {"agent_id": fence.agent_id, "agent_turn_id": fence.agent_turn_id}
-        row = self._row("end_situation", **asked)
-        assert row is not None
-        return msgspec.structs.replace(decode_row(EndSituation, row[1]), now=row[0])
+        situation = self._facts(EndSituation, "end_situation", **msgspec.structs.asdict(fence))
+        assert situation is not None
+        return situation
 
     def write(
         self, fence: Fence, plan: EndPlan, deliverable_card_id: str | None, now: datetime
@@ -155,13 +138,11 @@ class EndStore(ProjectStore):
         epoch: int | None = self._value(
             "write_end",
             **msgspec.structs.asdict(fence),
+            **msgspec.structs.asdict(plan),
             sources=list(move.sources),
             epoch=move.epoch,
             now=now,
-            step_status=plan.step_status,
-            end_status=plan.end_status,
             deliverable_card_id=deliverable_card_id,
-            error_code=plan.error_code,
             error=plan.message,
             output_box_id=plan.remembered_box_id,
         )

@@ -10,24 +10,20 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.errors import StaleEpoch
-from cardbox_cli.model.execution.turns import HEAD_MOVES, Fence, Head, InboxRow, Move
+from cardbox_cli.model.execution.turns import HEAD_MOVES, Fence, Head, InboxRow
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.text.command_lines import quote_argument
 
 
 class HeadStore(ProjectStore):
-    """The heads of one project."""
-
     def ensure(self, agent_id: str) -> bool:
         """Create an idle head for an agent without one; return False if it has one."""
         return self._run("ensure_head", agent_id=agent_id) > 0
 
     def free_without_turn(self, agent_id: str) -> bool:
-        """Make a busy head without a turn idle; return False if there is none."""
         return self._run("free_turnless_head", agent_id=agent_id) > 0
 
     def highest_epoch(self, agent_id: str) -> int:
-        """Return the highest recorded epoch of the agent."""
         return int(self._value("highest_epoch", agent_id=agent_id))
 
     def set_epoch(self, agent_id: str, turn_epoch: int, profile_box_id: str | None) -> None:
@@ -35,11 +31,9 @@ class HeadStore(ProjectStore):
         self._run("set_epoch", agent_id=agent_id, turn_epoch=turn_epoch, profile_box_id=profile_box_id)
 
     def get(self, agent_id: str) -> Head | None:
-        """Return the head of this agent, or None."""
         return self._one(Head, "head", agent_id=agent_id)
 
     def lock(self, agent_id: str) -> Head | None:
-        """Return the head of this agent, or None, locked until the end of the transaction."""
         return self._one(Head, "lock_head", agent_id=agent_id)
 
     def try_lock(self, agent_id: str) -> Head | None:
@@ -47,9 +41,7 @@ class HeadStore(ProjectStore):
         return self._one(Head, "try_lock_head", agent_id=agent_id)
 
     def hold(self, fence: Fence) -> Head:
-        """Lock the head for a write of this turn. Raises StaleEpoch, with the reason, if it is at another
-        turn or epoch.
-        """
+        """Lock the head for a write of this turn. Raises StaleEpoch if it is at another turn or epoch."""
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
             raise self.stale_error(fence, head)
@@ -62,16 +54,15 @@ class HeadStore(ProjectStore):
 
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
         """Make the named move; return the epoch after it. Raises StaleEpoch if the move is not allowed."""
-        known = HEAD_MOVES[move]
-        return self._set_head(
-            "move_head", fence, known, target=known.target, waiting=waiting, deadline=deadline
-        )
+        target = HEAD_MOVES[move].target
+        return self._set_head("move_head", fence, move, target=target, waiting=waiting, deadline=deadline)
 
     def free(self, fence: Fence, move: str) -> int:
         """Make the agent idle by `end` or `stop`; return the epoch after it. Raises StaleEpoch."""
-        return self._set_head("free_head", fence, HEAD_MOVES[move])
+        return self._set_head("free_head", fence, move)
 
-    def _set_head(self, query: str, fence: Fence, move: Move, **values: Any) -> int:
+    def _set_head(self, query: str, fence: Fence, name: str, **values: Any) -> int:
+        move = HEAD_MOVES[name]
         place = {**msgspec.structs.asdict(fence), "sources": list(move.sources), "epoch": move.epoch}
         epoch: int | None = self._value(query, **place, **values)
         if epoch is None:
@@ -87,13 +78,12 @@ class HeadStore(ProjectStore):
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
     def stale_error(self, fence: Fence, head: Head | None) -> StaleEpoch:
-        """Return the error that explains why `fence` is no longer valid."""
-        found = "no turn (its head is lost)" if head is None else _describe(head)
+        position = "no turn (its head is lost)" if head is None else _describe(head)
+        show = f"cbx turn show {quote_argument(fence.agent_turn_id)}"
         return StaleEpoch(
             f"turn {fence.agent_turn_id} is no longer at epoch {fence.turn_epoch}: "
-            f"agent {fence.agent_id!r} is at {found}{self.what_happened(fence)}",
-            hint="nothing was written; run "
-            f"`cbx turn show {quote_argument(fence.agent_turn_id)}` for details",
+            f"agent {fence.agent_id!r} is at {position}{self.what_happened(fence)}",
+            hint=f"nothing was written; run `{show}` for details",
             details={"agent_turn_id": fence.agent_turn_id, "turn_epoch": fence.turn_epoch},
         )
 
@@ -113,21 +103,12 @@ class HeadStore(ProjectStore):
 
 def assignment_values(row: InboxRow) -> dict[str, Any]:
     """Return the values of the head of an agent that is assigned to the turn of this row."""
-    lineage = row.lineage
-    return {
-        "agent_id": row.agent_id,
-        "agent_turn_id": row.turn_id,
-        "channel_id": row.channel_id,
-        "depth": lineage.depth,
-        "trace_id": lineage.trace_id,
-        "parent_step_id": lineage.parent_step_id,
-        "profile_box_id": row.pointer("profile_box_id"),
-        "context_box_id": row.pointer("context_box_id"),
-        "output_box_id": row.pointer("output_box_id"),
-    }
+    turn = {"agent_id": row.agent_id, "agent_turn_id": row.turn_id, "channel_id": row.channel_id}
+    boxes = {name: row.pointer(name) for name in ("profile_box_id", "context_box_id", "output_box_id")}
+    return {**turn, **msgspec.structs.asdict(row.lineage), **boxes}
 
 
 def _describe(head: Head) -> str:
-    if head.active_agent_turn_id is None:
-        return f"no turn, {head.status}, epoch {head.turn_epoch}"
-    return f"turn {head.active_agent_turn_id}, {head.status}, epoch {head.turn_epoch}"
+    turn_id = head.active_agent_turn_id
+    turn = "no turn" if turn_id is None else f"turn {turn_id}"
+    return f"{turn}, {head.status}, epoch {head.turn_epoch}"

@@ -46,7 +46,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: str | None = None
     turn_epoch: int = 0
 
-    def as_inbox_row(self, project_id: str, now: datetime) -> InboxRow:
+    def build_row(self, project_id: str, now: datetime) -> InboxRow:
         """Return the row as it is stored at time `now`."""
         return InboxRow(
             **msgspec.structs.asdict(self),
@@ -64,24 +64,11 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
 def row_parameters(row: InboxRow, edge: Edge) -> dict[str, Any]:
     """Return the parameters of the fragments `new_row` and `edge_of_row`."""
     return {
-        "inbox_id": row.inbox_id,
-        "agent_id": row.agent_id,
-        "channel_id": row.channel_id,
-        "message_type": row.message_type,
-        "enqueue_mode": row.enqueue_mode,
-        "correlation_id": row.correlation_id,
-        "agent_turn_id": row.agent_turn_id,
-        "turn_epoch": row.turn_epoch,
+        **msgspec.structs.asdict(edge),
+        **msgspec.structs.asdict(row),
         "context_headers": jsonb(row.context_headers),
         "payload": jsonb(row.payload),
-        "status": row.status,
         "now": row.created_at,
-        "edge_id": edge.edge_id,
-        "primitive": edge.primitive,
-        "edge_phase": edge.edge_phase,
-        "source_agent_id": edge.source_agent_id,
-        "source_agent_turn_id": edge.source_agent_turn_id,
-        "source_step_id": edge.source_step_id,
         "depth": edge.recursion_depth,
         "edge_trace_id": edge.trace_id,
         "edge_parent_step_id": edge.parent_step_id,
@@ -97,8 +84,6 @@ class UnfinishedRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxStore(ProjectStore):
-    """The inbox rows of one project's agents, and their leases."""
-
     def insert(self, row: NewRow) -> InboxRow | None:
         """Insert a row; return None if its id, or its type and correlation id, are taken."""
         values = msgspec.structs.asdict(row)
@@ -107,7 +92,7 @@ class InboxStore(ProjectStore):
         if stamped is None:
             return None
         due_at, created_at = stamped
-        return msgspec.structs.replace(row.as_inbox_row(self.project_id, created_at), next_retry_at=due_at)
+        return msgspec.structs.replace(row.build_row(self.project_id, created_at), next_retry_at=due_at)
 
     def get(self, inbox_id: str) -> InboxRow:
         """Return the row with this id. Raises NotFound."""
@@ -121,20 +106,20 @@ class InboxStore(ProjectStore):
         """
         name = "claimed_situation" if may_report else "claimed_turn"
         stored = self._one(ClaimedSituation, name, inbox_id=inbox_id)
-        found = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
-        if found.lease is not None:
-            return found
+        situation = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
+        if situation.lease is not None:
+            return situation
         # The lease may have been created while we waited for the head.
-        return msgspec.structs.replace(found, lease=self.lock_lease(inbox_id))
+        return msgspec.structs.replace(situation, lease=self.lock_lease(inbox_id))
 
     def hold_report(self, inbox_id: str) -> ClaimedSituation:
         """Lock a report to be applied, as `hold` does; include its results as of the time of the lock."""
         while True:
             row = self._row("claimed_report", inbox_id=inbox_id)
             stored = None if row is None else decode_row(ClaimedSituation, row[0])
-            found = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
-            if row is not None and not found.is_old:
-                return msgspec.structs.replace(found, results=[decode_card(card) for card in row[1]])
+            situation = self._require_item(stored, "inbox row", inbox_id, _NO_ROW)
+            if row is not None and not situation.is_old:
+                return msgspec.structs.replace(situation, results=[decode_card(card) for card in row[1]])
 
     def return_to_inbox(
         self,
@@ -171,13 +156,11 @@ class InboxStore(ProjectStore):
         )
 
     def lock(self, inbox_id: str) -> InboxRow | None:
-        """Return the row with this id, or None, locked until the end of the transaction."""
         return self._one(InboxRow, "lock_inbox_row", inbox_id=inbox_id)
 
     def find_by_correlation(self, message_type: str, correlation_id: str) -> InboxRow | None:
-        """Return the row with this type and correlation id, or None."""
-        asked = {"message_type": message_type, "correlation_id": correlation_id}
-        return self._one(InboxRow, "inbox_by_correlation", **asked)
+        key = {"message_type": message_type, "correlation_id": correlation_id}
+        return self._one(InboxRow, "inbox_by_correlation", **key)
 
     def list_by_turn(self, agent_turn_id: str) -> list[InboxRow]:
         """Return the rows of a turn, oldest first."""
@@ -187,16 +170,14 @@ class InboxStore(ProjectStore):
         """Return the row that dispatched a turn; the oldest one, if another program wrote several."""
         return self._one(InboxRow, "turn_row", agent_turn_id=agent_turn_id)
 
-    def open_of_agent(self, agent_id: str) -> list[InboxRow]:
+    def open_rows(self, agent_id: str) -> list[InboxRow]:
         """Return the open rows of an agent, oldest first."""
         return self._all(InboxRow, "open_inbox_of_agent", agent_id=agent_id)
 
     def queue_position(self, row: InboxRow) -> int:
-        """Return the position of a queued row among those of its agent, from 1."""
-        return int(self.database.value("queue_position", **msgspec.structs.asdict(row)))
+        return int(self._value("queue_position", **msgspec.structs.asdict(row)))
 
     def count_queued(self, agent_id: str) -> int:
-        """Return how many turns are queued for an agent."""
         return int(self._value("count_queued", agent_id=agent_id))
 
     def move(
@@ -214,17 +195,9 @@ class InboxStore(ProjectStore):
         `attempts` is added to the retry count; the next attempt is `delay` from now.
         """
         known = INBOX_MOVES[move]
-        return self._all(
-            InboxRow,
-            "move_inbox",
-            inbox_ids=list(inbox_ids),
-            sources=list(known.sources),
-            target=known.target,
-            turn_epoch=turn_epoch,
-            attempts=attempts,
-            delay=delay,
-            error=error,
-        )
+        change = {"sources": list(known.sources), "target": known.target, "turn_epoch": turn_epoch}
+        retry = {"attempts": attempts, "delay": delay, "error": error}
+        return self._all(InboxRow, "move_inbox", inbox_ids=list(inbox_ids), **change, **retry)
 
     def close(self, agent_turn_id: str) -> None:
         """Consume the due and claimed rows of a turn that has ended, and end their leases."""
@@ -244,7 +217,6 @@ class InboxStore(ProjectStore):
         return self._one(InboxRow, "point_report", inbox_id=inbox_id, payload=jsonb(payload), now=now)
 
     def idle_with_queued(self) -> list[str]:
-        """Return the agents that are idle although a turn is queued for them."""
         return self._column("idle_agents_with_queued")
 
     def unclaimed(self, age: timedelta) -> list[InboxRow]:
@@ -255,26 +227,26 @@ class InboxStore(ProjectStore):
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
         """Claim up to `limit` due rows, one per agent that serves `target`, or any target for None."""
-        if not self.database.sharded:
-            taken = self._take("claim_due", "claim_due_by_agent", target, limit, owner=owner, delay=lease)
-            return [(row, _new_lease(row, owner, lease)) for row in taken]
-        with self.database.transaction(savepoint=False):
-            taken = self._take("take_due", "take_due_by_agent", target, limit)
-            self._lease(taken, owner, lease)
-        return [(row, _new_lease(row, owner, lease)) for row in taken]
+        if self.database.sharded:
+            with self.database.transaction(savepoint=False):
+                rows = self._take("take_due", "take_due_by_agent", target, limit)
+                self._lease(rows, owner, lease)
+        else:
+            rows = self._take("claim_due", "claim_due_by_agent", target, limit, owner=owner, delay=lease)
+        return [(row, _new_lease(row, owner, lease)) for row in rows]
 
     def _take(
         self, due: str, by_agent: str, target: str | None, limit: int, **leasing: Any
     ) -> list[InboxRow]:
         """Return the rows of the query `due`; if it did not examine all, also those of `by_agent`."""
-        taken = self._all(InboxRow, due, target=target, limit=limit, **leasing)
-        if len(taken) < limit and self._value("more_due"):
-            served, left = [row.agent_id for row in taken], limit - len(taken)
+        rows = self._all(InboxRow, due, target=target, limit=limit, **leasing)
+        if len(rows) < limit and self._value("more_due"):
+            served, left = [row.agent_id for row in rows], limit - len(rows)
             # Some may belong to agents whose heads others have locked.
-            asked = {"target": target, "served": served, "now": self.database.now()}
-            found = self._column("due_by_agent", **asked, limit=left + _SPARE_ROWS)
-            taken += self._all(InboxRow, by_agent, inbox_ids=found, limit=left, **leasing)
-        return taken
+            candidates = {"target": target, "served": served, "now": self.database.now()}
+            inbox_ids = self._column("due_by_agent", **candidates, limit=left + _SPARE_ROWS)
+            rows += self._all(InboxRow, by_agent, inbox_ids=inbox_ids, limit=left, **leasing)
+        return rows
 
     def _lease(self, rows: Sequence[InboxRow], owner: str, lease: timedelta) -> None:
         if rows:
@@ -293,20 +265,16 @@ class InboxStore(ProjectStore):
         return self._column("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)
 
     def unfinished(self, target: str) -> UnfinishedRows:
-        """Return the due and claimed rows of this target."""
         rows, headless = self._row("unfinished", target=target) or (0, None)
         return UnfinishedRows(rows=rows, headless=headless or [])
 
     def lease(self, inbox_id: str) -> Lease | None:
-        """Return the lease of this row, or None."""
         return self._one(Lease, "lease", inbox_id=inbox_id)
 
     def lock_lease(self, inbox_id: str) -> Lease | None:
-        """Return the lease of this row, or None, locked until the end of the transaction."""
         return self._one(Lease, "lock_lease", inbox_id=inbox_id)
 
     def leases_of_turn(self, agent_id: str, agent_turn_id: str) -> list[Lease]:
-        """Return the leases of a turn's rows."""
         return self._all(Lease, "leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
 
     def set_turn_epoch(self, inbox_id: str, turn_epoch: int) -> InboxRow:
@@ -322,9 +290,7 @@ class InboxStore(ProjectStore):
         self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
-        """Extend the leases of this owner, after `hold_agents`; return the epochs of those it still has, by
-        row.
-        """
+        """Extend this owner's leases, after `hold_agents`; return the epochs of the valid ones, by row."""
         return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:
@@ -334,14 +300,15 @@ class InboxStore(ProjectStore):
 
 def _new_lease(row: InboxRow, owner: str, lease: timedelta) -> Lease:
     """Return the lease that the claim of this row created, at the time of the claim."""
-    assert row.processed_at is not None
+    now = row.processed_at
+    assert now is not None
     return Lease(
         inbox_id=row.inbox_id,
         agent_id=row.agent_id,
         agent_turn_id=row.agent_turn_id,
         turn_epoch=row.turn_epoch,
         owner=owner,
-        claimed_at=row.processed_at,
-        heartbeat_at=row.processed_at,
-        expires_at=row.processed_at + lease,
+        claimed_at=now,
+        heartbeat_at=now,
+        expires_at=now + lease,
     )

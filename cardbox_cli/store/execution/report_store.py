@@ -23,7 +23,7 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
-from cardbox_cli.store.connection.queries import decode_optional_row, decode_row
+from cardbox_cli.store.connection.queries import decode_optional_row
 from cardbox_cli.store.execution.inbox_store import row_parameters
 from cardbox_cli.store.execution.step_store import card_columns
 
@@ -41,9 +41,7 @@ class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportWrite(msgspec.Struct, frozen=True):
-    """Outcome of a report: whether its cards are `stored`, whether its row is `written`, and the stored card
-    ids.
-    """
+    """Outcome of a report: if its cards are `stored`, if its row is `written`, and the stored card ids."""
 
     stored: bool
     written: bool
@@ -58,26 +56,17 @@ class AppliedReport(msgspec.Struct, frozen=True):
 
 
 class ReportStore(ProjectStore):
-    """The reports to one project's turns."""
-
     def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
         """Return the facts that decide on a report to this call; None if the turn never waited for it."""
-        row = self._row("report_situation", agent_turn_id=agent_turn_id, tool_call_id=tool_call_id)
-        return (
-            None if row is None else msgspec.structs.replace(decode_row(ReportSituation, row[1]), now=row[0])
-        )
+        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
+        return self._facts(ReportSituation, "report_situation", **call)
 
     def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWrite:
         """Write the row and the edge of a report with the card `card_id`, and its new `cards`."""
-        found = self._row(
-            "write_report",
-            **row_parameters(row, edge),
-            tool_call_id=row.correlation_id,
-            cards=card_columns(cards),
-            card_id=card_id,
-        )
-        assert found is not None
-        return ReportWrite(*found)
+        report = {"tool_call_id": row.correlation_id, "cards": card_columns(cards), "card_id": card_id}
+        outcome = self._row("write_report", **row_parameters(row, edge), **report)
+        assert outcome is not None
+        return ReportWrite(*outcome)
 
     def apply(
         self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
@@ -90,7 +79,7 @@ class ReportStore(ProjectStore):
         """
         resume, consume = HEAD_MOVES["resume"], INBOX_MOVES["consume"]
         resumes, is_done = not left and not ends, left > 0
-        found = self._row(
+        outcome = self._row(
             "write_applied",
             **msgspec.structs.asdict(head.fence),
             sources=list(resume.sources),
@@ -109,7 +98,7 @@ class ReportStore(ProjectStore):
             row_sources=list(consume.sources),
             row_target=consume.target if is_done else None,
         )
-        if found is None:
+        if outcome is None:
             return None
-        epoch, stored = found
+        epoch, stored = outcome
         return AppliedReport(epoch, decode_optional_row(InboxRow, stored))

@@ -70,12 +70,9 @@ class HeldOutput(msgspec.Struct, frozen=True):
 
 
 class StepStore(ProjectStore):
-    """The steps of one project's active turns."""
-
     def enter(self, fence: Fence, entering: TurnStart) -> bool:
         """Let the claimed turn at `fence` run; return False if it is no longer there."""
-        found = self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering))
-        return bool(found)
+        return bool(self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering)))
 
     def begin(self, fence: Fence, entering: TurnStart, step: NewStep) -> StepWrite:
         """Write every row of a new step of the turn at `fence`, and let the turn run."""
@@ -96,11 +93,7 @@ class StepStore(ProjectStore):
         return StepWrite(*row)
 
     def hold(self, fence: Fence, output_start: int) -> HeldOutput | None:
-        """Lock the output of the turn at `fence`; return its positions from `output_start` on, or None if it
-        is outdated.
-
-        The locks last until the end of the caller's transaction.
-        """
+        """Lock the output of the turn at `fence`; return its own positions, or None for an outdated fence."""
         rows = self._rows("hold_output", **msgspec.structs.asdict(fence), output_start=output_start)
         if not rows:
             return None
@@ -168,20 +161,11 @@ def _entered(entering: TurnStart) -> dict[str, Any]:
     return {**msgspec.structs.asdict(entering), **states}
 
 
+_CARD_COLUMNS = ("card_id", "content", "tool_calls", "tool_call_id", "ttl_seconds", "metadata")
+
+
 def card_columns(drafts: Sequence[CardDraft]) -> Any:
     """Return new cards as a parameter: a list of objects of columns. Raises InvalidCard."""
     for draft in drafts:
         check_draft(draft)
-    return jsonb(
-        [
-            {
-                "card_id": draft.card_id,
-                "content": draft.content,
-                "tool_calls": draft.tool_calls,
-                "tool_call_id": draft.tool_call_id,
-                "ttl_seconds": draft.ttl_seconds,
-                "metadata": draft.metadata,
-            }
-            for draft in drafts
-        ]
-    )
+    return jsonb([{name: getattr(draft, name) for name in _CARD_COLUMNS} for draft in drafts])

@@ -25,32 +25,23 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 
 
 class TurnStore(ProjectStore):
-    """The turns of one project."""
-
     def begin_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None, report_to: dict[str, str] | None
     ) -> None:
         """Create the record of a turn, or set its `output_start`."""
         if self.database.keeps_turns:
-            self._run(
-                "insert_turn_record",
-                agent_turn_id=agent_turn_id,
-                agent_id=agent_id,
-                output_start=output_start,
-                report_to=None if report_to is None else jsonb(report_to),
-            )
+            turn = {"agent_turn_id": agent_turn_id, "agent_id": agent_id, "output_start": output_start}
+            call = None if report_to is None else jsonb(report_to)
+            self._run("insert_turn_record", **turn, report_to=call)
 
-    def ensure_record(
-        self, agent_turn_id: str, agent_id: str, *, output_start: int | None = None
-    ) -> TurnRecord:
+    def ensure_record(self, agent_turn_id: str, agent_id: str) -> TurnRecord:
         """Return the record of a turn, created if missing. Requires the tables of cbx."""
-        self.begin_record(agent_turn_id, agent_id, output_start=output_start, report_to=None)
+        self.begin_record(agent_turn_id, agent_id, output_start=None, report_to=None)
         record = self.record(agent_turn_id)
         assert record is not None
         return record
 
     def record(self, agent_turn_id: str) -> TurnRecord | None:
-        """Return the record of a turn; None if cbx has none."""
         if not self.database.keeps_turns:
             return None
         return self._one(TurnRecord, "turn_record", agent_turn_id=agent_turn_id)
@@ -65,16 +56,9 @@ class TurnStore(ProjectStore):
         error: str | None,
     ) -> bool:
         """Record the end of a turn; return False if it has ended already."""
-        row = self._value(
-            "end_turn_record",
-            agent_turn_id=fence.agent_turn_id,
-            end_epoch=fence.turn_epoch,
-            end_status=end_status,
-            deliverable_card_id=deliverable_card_id,
-            error_code=error_code,
-            error=error,
-        )
-        return row is not None
+        at = {"agent_turn_id": fence.agent_turn_id, "end_epoch": fence.turn_epoch}
+        end = {"deliverable_card_id": deliverable_card_id, "error_code": error_code, "error": error}
+        return self._value("end_turn_record", **at, **end, end_status=end_status) is not None
 
     def reset_output_start(self, agent_turn_id: str, output_start: int) -> None:
         """Set the position in the turn's new output box at which its own cards begin."""
@@ -90,10 +74,8 @@ class TurnStore(ProjectStore):
 
         Another program may have run the turn before, without recording it.
         """
-        if not self.box_length(box_id):
-            return self.box_length(box_id)
-        start: int | None = self._value("output_start", box_id=box_id, agent_turn_id=agent_turn_id)
-        return start
+        start = self.box_length(box_id)
+        return start and self._value("output_start", box_id=box_id, agent_turn_id=agent_turn_id)
 
     def lock_box(self, box_id: str) -> bool:
         """Lock the box until the end of the transaction; return False for an unknown box."""
@@ -106,22 +88,13 @@ class TurnStore(ProjectStore):
         status: str,
         *,
         tool_call_ids: Sequence[str] | None = None,
-        error: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Write the next state of a step."""
-        self._run(
-            "move_step",
-            agent_id=agent_id,
-            step_id=step_id,
-            status=status,
-            tool_call_ids=None if tool_call_ids is None else jsonb(list(tool_call_ids)),
-            error=error,
-            metadata=jsonb(metadata or {}),
-        )
+        step = {"agent_id": agent_id, "step_id": step_id, "status": status, "error": None}
+        calls = None if tool_call_ids is None else jsonb(list(tool_call_ids))
+        self._run("move_step", **step, tool_call_ids=calls, metadata=jsonb(metadata or {}))
 
     def close_steps(self, agent_turn_id: str, status: str, error: str | None) -> None:
-        """End the open steps of a turn."""
         self._run("close_steps", agent_turn_id=agent_turn_id, status=status, error=error)
 
     def steps(self, agent_turn_id: str) -> list[Step]:
@@ -132,13 +105,14 @@ class TurnStore(ProjectStore):
         """Return the calls that a turn waits or waited for, in order."""
         return self._all(WaitingTool, "waiting_tools", agent_turn_id=agent_turn_id)
 
-    def open_waiting_of(self, agent_id: str) -> list[WaitingTool]:
+    def open_calls(self, agent_id: str) -> list[WaitingTool]:
         """Return the open calls of the last turn of an agent that waits for any."""
         return self._all(WaitingTool, "open_waiting_of_agent", agent_id=agent_id)
 
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
         """Record that the result of a call has arrived; return False if no turn waits for it."""
-        return self._note("receive_waiting_tool", agent_turn_id, tool_call_id, card_id)
+        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
+        return self._value("receive_waiting_tool", **call, card_id=card_id) is not None
 
     def lock_waiting(self, agent_turn_id: str, tool_call_id: str) -> WaitingTool | None:
         """Return the last wait of a turn for this call id, locked until the end of the transaction."""
@@ -150,11 +124,9 @@ class TurnStore(ProjectStore):
         return self._all(WaitingTool, "drop_waiting_tools", agent_turn_id=agent_turn_id)
 
     def move_waiting(self, fence: Fence) -> None:
-        """Move the waits of a suspended turn to its new epoch."""
         self._run("move_waiting_tools", agent_turn_id=fence.agent_turn_id, turn_epoch=fence.turn_epoch)
 
     def overdue(self) -> list[Head]:
-        """Return the suspended heads whose deadline has passed."""
         return self._all(Head, "overdue_heads")
 
     def held_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
@@ -185,10 +157,6 @@ class TurnStore(ProjectStore):
         """Return the head at this turn; None if it is not active."""
         return self._one(Head, "head_of_turn", agent_turn_id=agent_turn_id)
 
-    def _note(self, query: str, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
-        call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
-        return self._value(query, **call, card_id=card_id) is not None
-
 
 # --- stderr of the commands of turns; a database without the table stores none
 
@@ -215,7 +183,6 @@ class LogStore(ProjectStore):
         self._run("trim_logs", agent_turn_id=log.agent_turn_id, limit=TURN_LOGS.value << 20)
 
     def require(self) -> None:
-        """Raise SchemaMissing if the database has no table of logs."""
         self._require(_TABLE)
 
     def list_by_turn(self, agent_turn_id: str, *, step_id: str | None = None) -> list[CommandLog]:

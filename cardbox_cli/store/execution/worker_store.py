@@ -33,7 +33,6 @@ def note_error(database: Database, worker_id: str, error: str | None) -> None:
 
 
 def remove_worker(database: Database, worker_id: str) -> None:
-    """Remove the worker."""
     database.run("dismiss_worker", worker_id=worker_id)
 
 
@@ -43,22 +42,17 @@ def remove_dead_workers(database: Database) -> int:
 
 
 def due_projects(database: Database, target: str) -> list[str]:
-    """Return the projects with due work for a target."""
     return database.column("due_projects", target=target)
 
 
 def unsettled_projects(database: Database, target: str) -> list[str]:
-    """Return the projects with open work of a target: due, claimed, queued or suspended; or with an open
-    batch.
-    """
-    found = database.column("unsettled_projects", target=target)
+    """Return the projects with due, claimed, queued or suspended work of a target, or an open batch."""
+    projects = database.column("unsettled_projects", target=target)
     batches = database.column("projects_with_open_batches") if database.keeps_batches else []
-    return unique([*found, *batches])
+    return unique([*projects, *batches])
 
 
 class WorkerStore(ProjectStore):
-    """The workers that serve one project."""
-
     def all(self, target: str | None = None) -> list[WorkerEntry]:
         """Return the workers, of one target if given, including dead ones that are not yet removed."""
         return self._all(WorkerEntry, "workers", target=target)

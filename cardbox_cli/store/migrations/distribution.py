@@ -37,10 +37,8 @@ def plan_distribution(database: SchemaConnection) -> MigrationPlan:
     made some of them.
     """
     if not database.value("engine"):
-        raise SchemaMissing(
-            "the database has no sharding extension, and nothing was changed",
-            hint="on a Citus cluster: CREATE EXTENSION citus, then SELECT citus_add_node(…) for each node",
-        )
+        hint = "on a Citus cluster: CREATE EXTENSION citus, then SELECT citus_add_node(…) for each node"
+        raise SchemaMissing("the database has no sharding extension, and nothing was changed", hint=hint)
     _check_tables(database)
     done = {name for name, spread in database.distributed_tables().items() if spread}
     return MigrationPlan(newest(), newest(), steps_without(done))
@@ -79,34 +77,27 @@ def distribution_statements(database: SchemaConnection, table: str) -> list[str]
 
 def project_column(table: str) -> str | None:
     """Return the column that holds the project of every row, None for a table that belongs to no project."""
-    found = re.search(_PROJECT, tables()[table], re.MULTILINE)
-    return found and found[1]
+    match = re.search(_PROJECT, tables()[table], re.MULTILINE)
+    return match and match[1]
 
 
-def check_distributed(found: Mapping[str, bool], version: int | None) -> None:
+def check_distributed(distributed: Mapping[str, bool], version: int | None) -> None:
     """Raise SchemaMissing unless tables are distributed as this cbx would do it.
 
-    `found`: the tables that the extension knows, True for those that are spread over shards. `version`: the
-    schema version of the database.
+    `distributed` has the extension's tables, True if spread over shards; `version` is the database's.
     """
     if version != newest():
-        raise SchemaMissing(
-            f"the distributed tables have schema version {version}, but this cbx needs {newest()} there",
-            hint="run `cbx db upgrade`",
-        )
+        what = f"the distributed tables have schema version {version}, but this cbx needs {newest()} there"
+        raise SchemaMissing(what, hint="run `cbx db upgrade`")
     of_projects = {name for name in tables() if project_column(name)}
-    missing = sorted(of_projects - {name for name, spread in found.items() if spread})
+    missing = sorted(of_projects - {name for name, spread in distributed.items() if spread})
     if missing:
-        raise SchemaMissing(
-            f"some tables are distributed, but not {', '.join(missing)}",
-            hint="finish it with `cbx db distribute`",
-        )
-    copied = sorted(found.keys() & (tables().keys() - of_projects))
+        hint = "finish it with `cbx db distribute`"
+        raise SchemaMissing(f"some tables are distributed, but not {', '.join(missing)}", hint=hint)
+    copied = sorted(distributed.keys() & (tables().keys() - of_projects))
     if copied:
-        raise SchemaMissing(
-            f"{', '.join(copied)} must stay on the coordinator, but the nodes have copies",
-            hint=f"run `SELECT undistribute_table('{copied[0]}')`",
-        )
+        what = f"{', '.join(copied)} must stay on the coordinator, but the nodes have copies"
+        raise SchemaMissing(what, hint=f"run `SELECT undistribute_table('{copied[0]}')`")
 
 
 def _distributing(table: str, column: str) -> list[str]:
@@ -135,7 +126,7 @@ def _check_tables(database: SchemaConnection) -> None:
     if version != newest():
         raise SchemaMissing(f"the database has schema version {version}", hint="run `cbx db upgrade` first")
     makers = dict(database.rows("table_makers", names=list(tables())))
-    foreign = sorted(name for name, ours in makers.items() if not ours)
+    foreign = sorted(name for name, is_ours in makers.items() if not is_ours)
     if foreign:
         raise Conflict(
             f"another program created {', '.join(foreign)}, and cbx does not alter tables of other programs",

@@ -51,10 +51,8 @@ def check_version(version: int | None) -> None:
             hint="`cbx db upgrade --help` shows the commands that move its data to a new database",
         )
     if version > newest():
-        raise SchemaTooNew(
-            f"the database has schema version {version}, but this cbx only knows versions up to {newest()}",
-            hint="use the cbx that upgraded it, or a newer one",
-        )
+        what = f"the database has schema version {version}, but this cbx only knows versions up to {newest()}"
+        raise SchemaTooNew(what, hint="use the cbx that upgraded it, or a newer one")
 
 
 def tables() -> dict[str, str]:

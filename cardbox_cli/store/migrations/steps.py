@@ -22,8 +22,7 @@ MOMENT, _POLL_INTERVAL = 0.05, 1.0
 class SchemaConnection(Protocol):
     """The part of a `Database` that makes and changes tables.
 
-    `Database` imports this package, which makes the tables of the embedded server. This protocol replaces the
-    import back.
+    It replaces an import of `Database`, which imports this package to make the embedded server's tables.
     """
 
     @property
@@ -52,7 +51,6 @@ class MigrationStep(NamedTuple):
 
     @property
     def script(self) -> str:
-        """Return the step as a script for psql."""
         lines = ["BEGIN;", *self.statements, "COMMIT;"] if self.whole else self.statements
         return "\n".join([f"-- {self.name}", *lines])
 
@@ -66,7 +64,6 @@ class MigrationPlan(NamedTuple):
 
     @property
     def script(self) -> str:
-        """Return all steps as a script for psql."""
         return "\n\n".join(step.script for step in self.steps)
 
 
@@ -95,7 +92,6 @@ def _take_whole(database: SchemaConnection, step: MigrationStep) -> bool:
 
 
 def run_all(database: SchemaConnection, scripts: Iterable[str]) -> None:
-    """Execute scripts of cbx one after the other."""
     for script in scripts:
         database.script(script)
 
@@ -104,10 +100,8 @@ def run_all(database: SchemaConnection, scripts: Iterable[str]) -> None:
 def schema_lock(database: SchemaConnection, announce: Announce) -> Iterator[None]:
     """Keep every other cbx from making or changing tables. The lock ends with the session at the latest."""
     if not database.direct:
-        raise UsageError(
-            "this command does not work through a connection pooler",
-            hint="pass the server's own address as --database-url",
-        )
+        hint = "pass the server's own address as --database-url"
+        raise UsageError("this command does not work through a connection pooler", hint=hint)
     _poll(lambda: bool(database.value("try_hold_schema")), announce, "another cbx changes the tables")
     try:
         yield

@@ -117,14 +117,15 @@ def _plan_without_version(
     find the new tables as they want them: as if another program had made them.
     """
     missing = [name for name in tables() if name not in makers]
-    known = {**dict.fromkeys(missing, False), **makers}
+    all_makers = {**dict.fromkeys(missing, False), **makers}
     changes = [
-        MigrationStep(each.name, not each.builds, _todo(database, each, known, built)) for each in pending
+        MigrationStep(each.name, not each.builds, _todo(database, each, all_makers, built))
+        for each in pending
     ]
-    made = _making(database, [name for name in missing if name != _VERSIONS])
+    creation = _making(database, [name for name in missing if name != _VERSIONS])
     # The SQL that makes the table of versions also records the newest.
     recorded = _making(database, [_VERSIONS]) if _VERSIONS in missing else [_record(newest())]
-    return [MigrationStep("schema.sql", True, made), *changes, MigrationStep(_VERSIONS, True, recorded)]
+    return [MigrationStep("schema.sql", True, creation), *changes, MigrationStep(_VERSIONS, True, recorded)]
 
 
 def _todo(
@@ -132,8 +133,7 @@ def _todo(
 ) -> list[str]:
     """Return the statements of a file that this database needs.
 
-    `makers` has an entry for each table that exists, True if cbx made it. The tables that this step makes are
-    added to it.
+    `makers` has an entry for each existing table, True if cbx made it. Tables that this step makes join it.
     """
     todo = []
     for part in migration.parts:
@@ -146,10 +146,11 @@ def _todo(
 
 
 def _making(database: SchemaConnection, names: Iterable[str]) -> list[str]:
-    """Return the statements of `schema.sql` that make these tables."""
-    made = tables()
+    texts = tables()
     return [
-        each for name in names for each in (*statements(made[name]), *distribution_statements(database, name))
+        each
+        for name in names
+        for each in (*statements(texts[name]), *distribution_statements(database, name))
     ]
 
 

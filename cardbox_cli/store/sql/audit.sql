@@ -29,10 +29,10 @@ ORDER BY a.created_at, a.audit_id
          OR (a.created_at, a.audit_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
 
 -- name: list_audit
--- A page of the project's actions, newest first, after the place (created_at, audit_id) if one is given.
+-- A page of the project's actions, newest first, after the position (created_at, audit_id) if one is given.
 SELECT {audit_json} FROM cbx.audit AS a WHERE {audit_matches}
 ORDER BY a.created_at DESC, a.audit_id DESC LIMIT %(limit)s
 
 -- name: count_further_audit
--- The number of rows after a place, up to a limit.
+-- The number of rows after a position, up to a limit.
 SELECT count(*) FROM (SELECT a.audit_id FROM cbx.audit AS a WHERE {audit_matches} LIMIT %(limit)s) AS further

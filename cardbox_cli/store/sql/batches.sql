@@ -18,7 +18,7 @@ UNION
 SELECT k.project_id FROM cbx.batch_tasks AS k WHERE k.stop_due
 
 -- name: insert_batch
--- Writes a batch unless its id is taken; no row then.
+-- Writes a batch unless its id is taken; otherwise returns no row.
 WITH made AS (
     INSERT INTO cbx.batches AS b
         (project_id, batch_id, status, fail_fast, task_count, request_sha256, source_agent_id, parent_turn_id,
@@ -42,13 +42,13 @@ FROM jsonb_to_recordset(%(tasks)s::jsonb) AS k (batch_id text, task_index intege
     target_ref text, agent_id text, context_box_id uuid, output_box_id uuid, next_try_at timestamptz)
 
 -- name: batch
--- The batch of this id.
+-- The batch with this id.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 
 -- name: lock_batch
--- The batch of this id, locked. Only the lock of its parent's call comes after this one.
+-- The batch with this id, locked. Only the lock of its parent's call comes after this one.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
@@ -263,12 +263,12 @@ WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND h.active_a
          OR (b.created_at, b.batch_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
 
 -- name: list_batches
--- A page of the project's batches, newest first, after the place (created_at, batch_id) if one is given.
+-- A page of the project's batches, newest first, after the position (created_at, batch_id) if one is given.
 SELECT {batch_json} FROM cbx.batches AS b WHERE {batch_matches}
 ORDER BY b.created_at DESC, b.batch_id DESC LIMIT %(limit)s
 
 -- name: count_further_batches
--- The number of rows after a place, up to a limit.
+-- The number of rows after a position, up to a limit.
 SELECT count(*) FROM (SELECT b.batch_id FROM cbx.batches AS b WHERE {batch_matches} LIMIT %(limit)s) AS further
 
 -- name: running_batches_in_short
@@ -293,7 +293,7 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = ANY(%(batch_ids)s)
 GROUP BY k.batch_id, k.status
 
 -- name: find_batch_ids
--- The batches that an abbreviated id may mean, by its beginning, its end, or the beginning of its last 8 characters.
+-- The batches that a part of an id may mean, by its beginning, its end, or the beginning of its last 8 characters.
 SELECT b.batch_id FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s
     AND (b.batch_id LIKE %(beginning)s OR b.batch_id LIKE 'batch\_' || %(beginning)s
@@ -302,7 +302,7 @@ ORDER BY b.batch_id
 LIMIT 6
 
 -- name: children_of_batches
--- The batch and the place of each of these turns that is a child of a batch.
+-- The batch and the position of each of these turns that is a child of a batch.
 SELECT k.agent_turn_id, k.batch_id, k.task_index
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.agent_turn_id = ANY(%(turn_ids)s)

@@ -30,13 +30,13 @@ ON CONFLICT DO NOTHING
 RETURNING b.updated_at
 
 -- name: boxes_by_ids
--- The project's boxes of these ids, in no order.
+-- The project's boxes with these ids, in no order.
 SELECT {box_json}
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: api_boxes
--- The boxes of these ids, in no order: the id, and the list of card ids as JSON.
+-- The boxes with these ids, in no order: the id, and the list of card ids as JSON.
 SELECT b.box_id::text, {ids}::text
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
@@ -80,22 +80,15 @@ SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b
          OR (b.updated_at, b.box_id) < (%(after_time)s::timestamptz, %(after_id)s::uuid))
 
 -- name: list_boxes
--- A page of the project's boxes, the last changed first, after the place (updated_at, box_id) if one is given.
+-- A page of the project's boxes, last changed first, after the position (updated_at, box_id) if one is given.
 SELECT {box_json}
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
 ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
--- name: count_further_boxes
--- The number of boxes after a place, up to a limit.
-SELECT count(*)
-FROM (SELECT 1 FROM public.card_boxes AS b
-      WHERE b.tenant_id = %(project_id)s AND {box_is_in_range}
-      LIMIT %(limit)s) AS further
-
 -- name: recent_boxes
--- The ids of the project's boxes, the last changed first.
+-- The ids of the project's boxes, last changed first.
 SELECT b.box_id::text, b.updated_at
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s
@@ -203,7 +196,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place
 
 -- name: known_cards
--- The cards of these ids with their states, deleted and expired ones too, in no order.
+-- The cards with these ids with their states, deleted and expired ones too, in no order.
 SELECT c.card_id, {card_state}, {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
@@ -216,7 +209,7 @@ WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
  LIMIT %(latest)s)
 
 -- name: boxes_of_card
--- A page of the boxes that contain a card, among those that changed last, the last first. It begins after the place
+-- A page of the boxes that contain a card, among those that changed last, the last first. It begins after the position
 -- (updated_at, box_id) if one is given. Returns the box, the card's positions in order, the length of the box, and
 -- when it changed.
 SELECT json_build_object(
@@ -304,7 +297,7 @@ CROSS JOIN LATERAL (SELECT
          ELSE '' END) AS kind (name)
 
 -- name: list_boxes_by_kind
--- A page of the boxes of these kinds, the last changed first: id and kind.
+-- A page of the boxes of these kinds, last changed first: id and kind.
 SELECT b.box_id::text, kind.name
 FROM public.card_boxes AS b {first_card} {kept_info} {box_kind}
 WHERE b.tenant_id = %(project_id)s AND kind.name = ANY(%(kinds)s) AND {box_is_in_range}
@@ -326,7 +319,7 @@ LIMIT %(limit)s
  LIMIT %(limit)s) AS b
 
 -- name: count_boxes_by_kind
--- The number of boxes of each kind, among the next `limit` boxes after a place.
+-- The number of boxes of each kind, among the next `limit` boxes after a position.
 SELECT kind.name, count(*) FROM {next_boxes} {first_card} {kept_info} {box_kind} GROUP BY kind.name
 
 -- name: count_boxes_by_kind_without_info

@@ -66,13 +66,13 @@ WITH c AS (
 SELECT {card_json} FROM c
 
 -- name: compare_card
--- Compares the project's card of this id: whether the payload is the same, the card, and whether it is deleted.
+-- Compares the project's card with this id: whether the payload is the same, the card, and whether it is deleted.
 SELECT {same_values}, {card_json}, c.deleted_at IS NOT NULL
 FROM public.cards AS c, {new_card}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = n.card_id
 
 -- name: repair_card
--- Overwrites the project's card of this id, and restores it if it was deleted.
+-- Overwrites the project's card with this id, and restores it if it was deleted.
 WITH c AS (
     UPDATE public.cards AS c
     SET content = n.content, tool_calls = n.tool_calls, tool_call_id = n.tool_call_id,
@@ -94,7 +94,7 @@ CREATE TEMP TABLE IF NOT EXISTS cbx_incoming (
 ) ON COMMIT DROP
 
 -- name: empty_incoming
--- Empties the table for a second bulk write in one transaction. Places continue, so that the new cards are younger.
+-- Empties the table for a second bulk write in one transaction. Positions continue, so that the new cards are younger.
 TRUNCATE cbx_incoming
 
 -- name: copy_incoming
@@ -140,7 +140,7 @@ WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = %(tool_call_id)s
 LIMIT 1
 
 -- name: cards_by_ids
--- The project's cards of these ids, in no order.
+-- The project's cards with these ids, in no order.
 SELECT {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
@@ -161,7 +161,7 @@ json_build_object(
 )::text
 
 -- name: api_cards
--- The visible cards of these ids, in no order: the id, and the card's JSON. Stops after the card that exceeds `most`
+-- The visible cards with these ids, in no order: the id, and the card's JSON. Stops after the card that exceeds `most`
 -- bytes in total.
 SELECT n.card_id, n.card
 FROM (
@@ -213,7 +213,7 @@ ORDER BY given.place
          OR (c.created_at, c.card_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
 
 -- name: list_cards
--- A page of the project's cards, newest first, after the place (created_at, card_id) if one is given.
+-- A page of the project's cards, newest first, after the position (created_at, card_id) if one is given.
 SELECT {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND {card_matches} AND {card_is_in_range}
@@ -345,7 +345,7 @@ UNION ALL
  LIMIT 6)
 
 -- name: delete_cards
--- Hides the project's cards of these ids. Nothing is purged.
+-- Hides the project's cards with these ids. Nothing is purged.
 UPDATE public.cards AS c
 SET deleted_at = {now}
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s) AND c.deleted_at IS NULL

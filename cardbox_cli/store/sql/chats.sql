@@ -53,7 +53,7 @@ ORDER BY h.updated_at DESC, h.chat_key
 LIMIT %(limit)s
 
 -- name: projects_with_chat
--- The projects that have a chat of this key.
+-- The projects that have a chat with this key.
 -- across-projects: it looks for the project that has the chat
 SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY h.project_id LIMIT %(limit)s
 

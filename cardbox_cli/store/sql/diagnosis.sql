@@ -186,7 +186,7 @@ LEFT JOIN LATERAL (
 WHERE recent.target_agent_turn_id IS NOT NULL AND recent.target_agent_id IS NOT NULL AND row.there IS NULL
 
 -- name: why_orphans
--- The turns of leases on rows that nobody has claimed.
+-- The turns of leases on unclaimed rows.
 SELECT DISTINCT coalesce(l.agent_turn_id, l.inbox_id), l.agent_id
 FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s

@@ -54,7 +54,7 @@ ORDER BY l.created_at DESC, l.inbox_id DESC
 LIMIT %(limit)s
 
 -- name: kept_deliverables
--- The deliverables of the successful turns of a profile, the last enqueued first.
+-- The deliverables of the successful turns of a profile, last enqueued first.
 WITH {turns_of_profile}
 SELECT {card_json}
 FROM (SELECT * FROM turns ORDER BY created_at DESC, inbox_id DESC) AS l

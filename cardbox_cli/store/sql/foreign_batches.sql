@@ -12,13 +12,13 @@ json_build_object(
 )::text
 
 -- name: foreign_batch
--- The batch of this id, of another system's manager.
+-- The batch with this id, of another system's manager.
 SELECT {foreign_batch_json}
 FROM state.pmo_batches AS f
 WHERE f.project_id = %(project_id)s AND f.batch_id = %(batch_id)s
 
 -- name: list_foreign_batches
--- A page of the batches of another system's manager, newest first, after the place if one is given.
+-- A page of the batches of another system's manager, newest first, after the position if one is given.
 SELECT {foreign_batch_json}
 FROM state.pmo_batches AS f
 WHERE f.project_id = %(project_id)s
@@ -48,7 +48,7 @@ WHERE g.project_id = %(project_id)s AND g.batch_id = ANY(%(batch_ids)s)
 ORDER BY g.batch_id, g.created_at, g.batch_task_id
 
 -- name: find_foreign_batch_ids
--- The batches of another system's manager that an abbreviated id may mean.
+-- The batches of another system's manager that a part of an id may mean.
 SELECT f.batch_id
 FROM state.pmo_batches AS f
 WHERE f.project_id = %(project_id)s
@@ -57,7 +57,7 @@ ORDER BY f.batch_id
 LIMIT 6
 
 -- name: foreign_children
--- The batch and the place of each of these turns that is a child of another system's batch.
+-- The batch and the position of each of these turns that is a child of another system's batch.
 SELECT g.current_agent_turn_id, g.batch_id, g.metadata -> 'task_index'
 FROM state.pmo_batch_tasks AS g
 WHERE g.project_id = %(project_id)s AND g.current_agent_turn_id = ANY(%(turn_ids)s)

@@ -49,27 +49,27 @@ ON CONFLICT DO NOTHING
 RETURNING i.next_retry_at, i.created_at
 
 -- name: inbox_row
--- The row of this id.
+-- The row with this id.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
 
 -- name: lock_inbox_row
--- The row of this id, locked. The caller holds the head of its agent.
+-- The row with this id, locked. The caller holds the head of its agent.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
 FOR UPDATE
 
 -- name: inbox_by_correlation
--- The row of this type that has this correlation id.
+-- The row with this type that has this correlation id.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.message_type = %(message_type)s
     AND md5(i.correlation_id) = md5(%(correlation_id)s) AND i.correlation_id = %(correlation_id)s
 
 -- name: inbox_of_turn
--- The rows of a turn, the oldest first.
+-- The rows of a turn, oldest first.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
@@ -84,7 +84,7 @@ ORDER BY i.created_at, i.inbox_id
 LIMIT 1
 
 -- name: queue_position
--- The place of a queued row among those of its agent, from 1.
+-- The position of a queued row among those of its agent, from 1.
 SELECT count(*)
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status = 'queued'
@@ -433,7 +433,7 @@ ORDER BY h.agent_id
 FOR UPDATE
 
 -- name: expired_leases
--- The leases that have expired, the oldest first, and those on rows that are no longer claimed.
+-- The leases that have expired, oldest first, and those on rows that are no longer claimed.
 SELECT {lease_json}
 FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s
@@ -474,7 +474,7 @@ WITH i AS (
 SELECT {inbox_json} FROM i
 
 -- name: open_inbox_of_agent
--- The open rows of an agent, the oldest first.
+-- The open rows of an agent, oldest first.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s
@@ -490,7 +490,7 @@ ORDER BY i.created_at, i.inbox_id
          OR (i.created_at, i.inbox_id) < (%(after_time)s::timestamptz, %(after_id)s::text))
 
 -- name: list_inbox
--- A page of the project's inbox rows, newest first, after the place (created_at, inbox_id) if one is given.
+-- A page of the project's inbox rows, newest first, after the position (created_at, inbox_id) if one is given.
 SELECT {inbox_json} FROM state.agent_inbox AS i WHERE {inbox_matches}
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
@@ -510,11 +510,11 @@ SELECT {inbox_json} FROM state.agent_inbox AS i WHERE i.status = 'skipped' AND {
 ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_inbox
--- The number of rows after a place, up to a limit.
+-- The number of rows after a position, up to a limit.
 SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {inbox_matches} LIMIT %(limit)s) AS further
 
 -- name: inbox_id_exists
--- Returns whether a row of this id exists.
+-- Returns whether a row with this id exists.
 SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(wanted)s
 
 -- name: find_inbox_ids

@@ -12,7 +12,7 @@ WITH p AS (
 SELECT {project_json} FROM p
 
 -- name: project_by_id
--- The project of this id.
+-- The project with this id.
 SELECT {project_json} FROM public.projects AS p WHERE p.project_id = %(project_id)s
 
 -- name: update_project

@@ -15,7 +15,7 @@ resource.project_agents AS r
     LEFT JOIN state.agent_state_head AS h ON h.project_id = r.project_id AND h.agent_id = r.agent_id
 
 -- name: agent_by_id
--- The agent of this id.
+-- The agent with this id.
 SELECT {agent_json}
 FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
@@ -27,15 +27,8 @@ FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 FOR UPDATE
 
--- name: share_agent
--- The agent. No other transaction can change it until this one ends.
-SELECT {agent_json}
-FROM resource.project_agents AS r
-WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
-FOR SHARE
-
 -- name: roster_entry
--- The agent of this id and its head.
+-- The agent with this id and its head.
 SELECT {roster_entry_json}
 FROM {roster_with_heads}
 WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
@@ -131,7 +124,7 @@ INSERT INTO state.identity_edges AS e
 VALUES (%(edge_id)s, %(project_id)s, %(action)s, %(source_agent_id)s, %(agent_id)s, %(metadata)s, {now})
 
 -- name: agent_ids_beginning
--- The project's agents whose ids begin so, each with its worker target.
+-- The project's agents whose ids begin with `beginning`, each with its worker target.
 SELECT r.agent_id, r.worker_target
 FROM resource.project_agents AS r
 WHERE r.project_id = %(project_id)s AND starts_with(r.agent_id, %(beginning)s)

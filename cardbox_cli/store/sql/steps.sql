@@ -114,12 +114,12 @@ output AS MATERIALIZED (
 )
 
 -- fragment: own_ids
--- The ids of the output box from the place on at which the turn's own cards begin.
+-- The ids of the output box from the position on at which the turn's own cards begin.
 jsonb_path_query_array({ids}, '$[$start to last]', jsonb_build_object('start', %(output_start)s::integer))
 
 -- name: hold_output
 -- The head of a turn and its output box, both locked. The first row is the head, and whether the box exists; no row
--- if the turn has moved on. The others are the places of the box that are the turn's own. The statement does not see
+-- if the turn has moved on. The others are the positions of the box that are the turn's own. The statement does not see
 -- a card that was written while it waited.
 WITH {held_head}, {held_output}
 SELECT -1 AS place, NULL AS card_id, CASE WHEN EXISTS (SELECT FROM output) THEN 'present' ELSE 'gone' END AS state,

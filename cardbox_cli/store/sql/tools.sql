@@ -17,7 +17,7 @@ WITH o AS (
 SELECT {tool_json} FROM o
 
 -- name: tool_by_name
--- The tool of this name.
+-- The tool with this name.
 SELECT {tool_json}
 FROM resource.tools AS o
 WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
@@ -45,7 +45,7 @@ SELECT {tool_json} FROM o
 DELETE FROM resource.tools AS o WHERE o.project_id = %(project_id)s AND o.tool_name = %(tool_name)s
 
 -- name: list_tools
--- All tools of the project by name, or those of these names.
+-- All tools of the project by name, or those with these names.
 SELECT {tool_json}
 FROM resource.tools AS o
 WHERE o.project_id = %(project_id)s AND (%(names)s::text[] IS NULL OR o.tool_name = ANY(%(names)s))

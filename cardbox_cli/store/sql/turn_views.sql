@@ -78,11 +78,11 @@ i.inbox_id IN ({unfinished_rows}) AND s.status <> 'ended' AND s.status = coalesc
     WHERE a.project_id = %(project_id)s AND a.status <> 'idle'
 
 -- name: list_turns
--- A page of the project's turns, newest first, after the place (created_at, inbox_id) if one is given.
+-- A page of the project's turns, newest first, after the position (created_at, inbox_id) if one is given.
 SELECT {turn_json} FROM {turns} WHERE {turn_matches} ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 
 -- name: count_further_turns
--- The number of turns after a place, up to a limit.
+-- The number of turns after a position, up to a limit.
 SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: list_unfinished_turns
@@ -96,7 +96,7 @@ ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 SELECT count(*) FROM (SELECT 1 FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: turns_by_ids
--- The turns of these ids, oldest first. A turn that was enqueued twice appears once, as it was enqueued last.
+-- The turns with these ids, oldest first. A turn that was enqueued twice appears once, as it was enqueued last.
 SELECT turn FROM (
     SELECT DISTINCT ON ({turn_of_row}) {turn_json} AS turn, i.created_at, i.inbox_id
     FROM {turns}
@@ -161,7 +161,7 @@ LEFT JOIN LATERAL (
     ORDER BY c.created_at DESC, c.card_id DESC LIMIT 1) AS card ON true
 
 -- name: whole_turn_id
--- The turn of this id, or of the inbox row of this id.
+-- The turn with this id, or of the inbox row with this id.
 (SELECT {turn_of_row} FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.message_type = 'turn'
     AND (i.agent_turn_id = %(wanted)s OR i.inbox_id = %(wanted)s)

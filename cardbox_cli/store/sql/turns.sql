@@ -55,7 +55,7 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
 -- name: output_start
--- The first place of a box with a card that names the turn as its own; the end of the box if there is none.
+-- The first position of a box with a card that names the turn as its own; the end of the box if there is none.
 SELECT coalesce(min(slot.place) FILTER (WHERE slot.card_id IN (
     SELECT c.card_id FROM public.cards AS c
     WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = %(agent_turn_id)s)) - 1, count(*))
@@ -133,7 +133,7 @@ WITH w AS (
 SELECT {waiting_json} FROM w
 
 -- name: lock_waiting_tool
--- The last call of this id that a turn waited for, locked.
+-- The last call with this id that a turn waited for, locked.
 SELECT {waiting_json}
 FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
@@ -162,7 +162,7 @@ FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(tool_call_ids)s)
 
 -- name: lock_tool_call_ids
--- Lets one transaction at a time write calls of these ids. All of them lock in one order.
+-- Lets one transaction at a time write calls with these ids. All of them lock in one order.
 SELECT pg_advisory_xact_lock(hashtext(%(project_id)s), k.lock)
 FROM (
     SELECT DISTINCT hashtext('call ' || g.tool_call_id) AS lock

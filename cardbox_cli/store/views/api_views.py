@@ -13,32 +13,28 @@ _LISTS = msgspec.json.Decoder(list[list[str]])
 
 
 class ApiViews(ProjectStore):
-    """The boxes and cards of one project."""
-
     def boxes(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """Return the lists of card ids, as JSON, of those of these ids that are boxes, in the order of
-        `box_ids`.
-        """
+        """Return the id lists of those of these ids that are boxes, as JSON, in the order of `box_ids`."""
         canonical = _canonical(box_ids)
         if not canonical:
             return {}
-        found = dict(self._rows("api_boxes", box_ids=_array(set(canonical.values()))))
-        if not _contain_only_strings(found.values()):
-            found = {box_id: _convert_to_strings(ids) for box_id, ids in found.items()}
-        return {given: found[box_id] for given, box_id in canonical.items() if box_id in found}
+        lists = dict(self._rows("api_boxes", box_ids=_array(set(canonical.values()))))
+        if not _contain_only_strings(lists.values()):
+            lists = {box_id: _convert_to_strings(ids) for box_id, ids in lists.items()}
+        return {text: lists[box_id] for text, box_id in canonical.items() if box_id in lists}
 
     def cards(self, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
         """Return the JSON of those of these ids that are cards, by id.
 
         Stops once they have more than `most` bytes together.
         """
-        known = _storable(card_ids)
-        return dict(self._rows("api_cards", card_ids=_array(known), most=most)) if known else {}
+        storable = _storable(card_ids)
+        return dict(self._rows("api_cards", card_ids=_array(storable), most=most)) if storable else {}
 
     def stored_sizes(self, card_ids: Sequence[str]) -> dict[str, int]:
         """Return the number of bytes that these cards take in the database, possibly compressed, by id."""
-        known = _storable(card_ids)
-        return dict(self._rows("api_card_sizes", card_ids=_array(known))) if known else {}
+        storable = _storable(card_ids)
+        return dict(self._rows("api_card_sizes", card_ids=_array(storable))) if storable else {}
 
 
 def _storable(ids: Sequence[str]) -> Sequence[str]:
@@ -50,7 +46,7 @@ def _canonical(box_ids: Sequence[str]) -> dict[str, str]:
     """Return the canonical form of those that are box ids, by the given form."""
     if are_box_ids(box_ids):
         return dict(zip(box_ids, box_ids, strict=True))
-    return {given: box_id for given in box_ids if (box_id := canonical_box_id(given)) is not None}
+    return {text: box_id for text in box_ids if (box_id := canonical_box_id(text)) is not None}
 
 
 def _array(ids: Iterable[str]) -> str | list[str]:
@@ -63,7 +59,6 @@ def _array(ids: Iterable[str]) -> str | list[str]:
 
 
 def _contain_only_strings(lists: Iterable[str]) -> bool:
-    """Return whether the JSON lists contain only strings."""
     try:
         _LISTS.decode(f"[{','.join(lists)}]")
     except (msgspec.DecodeError, UnicodeError):
@@ -72,7 +67,5 @@ def _contain_only_strings(lists: Iterable[str]) -> bool:
 
 
 def _convert_to_strings(ids: str) -> str:
-    """Return a JSON list of ids with non-strings, which other programs may write, replaced by their JSON
-    text.
-    """
+    """Return a JSON list of ids in which non-strings, which other programs may write, are strings."""
     return msgspec.json.encode(decode_ids(ids)).decode()

@@ -14,11 +14,9 @@ import msgspec
 
 from cardbox_cli.errors import NotFound
 from cardbox_cli.model.execution.batches import TASK_OPEN, Batch
-from cardbox_cli.model.ids import MIN_SHORT
 from cardbox_cli.store.connection.project_store import (
     FurtherCount,
     ProjectStore,
-    like_escape,
     page_parameters,
     read_pages,
     require_single,
@@ -79,12 +77,10 @@ class BatchMembership(msgspec.Struct, frozen=True):
 
 
 class BatchViews(ProjectStore):
-    """The batches of one project."""
-
     @property
     def _own(self) -> BatchStore | None:
-        kept = self.database.tables.issuperset(BATCHES)
-        return BatchStore(self.database, self.project_id) if kept else None
+        has_tables = self.database.tables.issuperset(BATCHES)
+        return BatchStore(self.database, self.project_id) if has_tables else None
 
     @property
     def has_foreign(self) -> bool:
@@ -98,15 +94,13 @@ class BatchViews(ProjectStore):
         foreign = read_pages(partial(self._foreign_page, where), limit=None) if self.has_foreign else iter(())
         if self._own is None and not self.has_foreign:
             BatchStore(self.database, self.project_id).require()
-        return islice(merge(own, foreign, key=_when, reverse=True), limit)
+        return islice(merge(own, foreign, key=_creation_order, reverse=True), limit)
 
     def further(self, where: BatchFilter, last: BatchRow) -> FurtherCount:
         """Return how many batches of cbx `newest` would yield after `last`; others are not counted."""
         if self._own is None or last.manager != "cbx":
             return FurtherCount(0, not self.has_foreign)
-        counted = self._further(
-            "count_further_batches", **page_parameters(self._resolve_dates(where), last, 0, key="batch_id")
-        )
+        counted = self._further("count_further_batches", where, last, key="batch_id")
         return FurtherCount(counted.count, counted.all_seen and not self.has_foreign)
 
     def find_foreign(self, batch_id: str) -> ForeignBatch | None:
@@ -122,23 +116,23 @@ class BatchViews(ProjectStore):
 
     def members(self, turn_ids: Sequence[str]) -> Mapping[str, BatchMembership]:
         """Return the batch and position of those of these turns that are children of batches."""
-        wanted = {"turn_ids": list(turn_ids)}
-        rows = self._rows("foreign_children", **wanted) if self.has_foreign and turn_ids else []
+        parameters = {"turn_ids": list(turn_ids)}
+        rows = self._rows("foreign_children", **parameters) if self.has_foreign and turn_ids else []
         if self._own is not None and turn_ids:
-            rows += self._rows("children_of_batches", **wanted)
+            rows += self._rows("children_of_batches", **parameters)
         return {turn_id: BatchMembership(batch_id, index_or_none(index)) for turn_id, batch_id, index in rows}
 
     def get_many(self, batch_ids: Sequence[str]) -> dict[str, BatchRow]:
         """Return those of these batches that exist, by id."""
-        found: dict[str, BatchRow] = {}
+        rows: dict[str, BatchRow] = {}
         for batch_id in batch_ids:
             batch = None if self._own is None else self._own.find(batch_id)
             foreign = self.find_foreign(batch_id) if batch is None else None
             if batch is not None and self._own is not None:
-                found[batch_id] = _own_row(batch, self._own.counts(batch_id))
+                rows[batch_id] = _own_row(batch, self._own.counts(batch_id))
             elif foreign is not None:
-                found[batch_id] = _foreign_row(foreign, self.foreign_tasks([batch_id]))
-        return found
+                rows[batch_id] = _foreign_row(foreign, self.foreign_tasks([batch_id]))
+        return rows
 
     def resolve(self, wanted: str) -> str:
         """Return a full id as `BatchStore.resolve` does, including batches of the other system."""
@@ -150,31 +144,22 @@ class BatchViews(ProjectStore):
                 return own.resolve(wanted)
         except NotFound:
             pass
-        return require_single("batch", wanted, self._foreign_candidates(wanted), self.project_id)
-
-    def _foreign_candidates(self, wanted: str) -> list[str]:
-        if self.find_foreign(wanted) is not None:
-            return [wanted]
-        if len(wanted) < MIN_SHORT:
-            return []
-        return self._column(
-            "find_foreign_batch_ids",
-            beginning=f"{like_escape(wanted)}%",
-            reversed_end=f"{like_escape(wanted[::-1])}%",
-        )
+        is_whole = self.find_foreign(wanted) is not None
+        candidates = [wanted] if is_whole else self._search_ids(wanted, "find_foreign_batch_ids")
+        return require_single("batch", wanted, candidates, self.project_id)
 
     def _page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
         batches = self._all(Batch, "list_batches", **page_parameters(where, after, size, key="batch_id"))
-        counts = BatchStore(self.database, self.project_id).counts_of([each.batch_id for each in batches])
+        batch_ids = [each.batch_id for each in batches]
+        counts = BatchStore(self.database, self.project_id).counts_by_batch(batch_ids)
         return [_own_row(batch, counts[batch.batch_id]) for batch in batches]
 
     def _foreign_page(self, where: BatchFilter, after: Any, size: int) -> list[BatchRow]:
-        found = self._all(
-            ForeignBatch, "list_foreign_batches", **page_parameters(where, after, size, key="batch_id")
-        )
-        tasks = self.foreign_tasks([each.batch_id for each in found])
+        place = page_parameters(where, after, size, key="batch_id")
+        batches = self._all(ForeignBatch, "list_foreign_batches", **place)
+        tasks = self.foreign_tasks([each.batch_id for each in batches])
         return [
-            _foreign_row(each, [task for task in tasks if task.batch_id == each.batch_id]) for each in found
+            _foreign_row(each, [task for task in tasks if task.batch_id == each.batch_id]) for each in batches
         ]
 
 
@@ -183,33 +168,31 @@ def index_or_none(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _when(row: BatchRow) -> tuple[datetime, str]:
+def _creation_order(row: BatchRow) -> tuple[datetime, str]:
     return row.created_at or datetime.min.replace(tzinfo=UTC), row.batch_id
 
 
 def _own_row(batch: Batch, counts: Mapping[str, int]) -> BatchRow:
-    return BatchRow(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        ended_count=sum(count for status, count in counts.items() if status not in TASK_OPEN),
-        parent_turn_id=batch.parent_turn_id,
-        deadline_at=batch.deadline_at,
-        created_at=batch.created_at,
-        ended_at=batch.ended_at,
-        manager="cbx",
-    )
+    ended_count = sum(count for status, count in counts.items() if status not in TASK_OPEN)
+    return _row(batch, "cbx", ended_count, batch.ended_at)
 
 
 def _foreign_row(batch: ForeignBatch, tasks: Sequence[ForeignTask]) -> BatchRow:
+    ended_at = None if batch.status == "running" else batch.updated_at
+    return _row(batch, "pmo", sum(task.status not in TASK_OPEN for task in tasks), ended_at)
+
+
+def _row(
+    batch: Batch | ForeignBatch, manager: Literal["cbx", "pmo"], ended_count: int, ended_at: datetime | None
+) -> BatchRow:
     return BatchRow(
         batch_id=batch.batch_id,
         status=batch.status,
         task_count=batch.task_count,
-        ended_count=sum(task.status not in TASK_OPEN for task in tasks),
+        ended_count=ended_count,
         parent_turn_id=batch.parent_turn_id,
         deadline_at=batch.deadline_at,
         created_at=batch.created_at,
-        ended_at=None if batch.status == "running" else batch.updated_at,
-        manager="pmo",
+        ended_at=ended_at,
+        manager=manager,
     )

@@ -79,21 +79,23 @@ class BoxViews(ProjectStore):
     def summary(self, box_id: str) -> BoxSummary:
         """Return a box, by its full id, without its ids, which may be many. Raises NotFound."""
         canonical = canonical_box_id(box_id)
-        found = None if canonical is None else self._one(BoxSummary, "box_in_short", box_id=canonical)
-        box = self._require_item(found, "box", box_id, "`cbx box list` shows the newest boxes")
+        stored = None if canonical is None else self._one(BoxSummary, "box_in_short", box_id=canonical)
+        box = self._require_item(stored, "box", box_id, "`cbx box list` shows the newest boxes")
         titles = BoxInfoStore(self.database, self.project_id).titles([box.box_id])
         return msgspec.structs.replace(box, title=titles.get(box.box_id))
 
     def window(self, box_id: str, first: int, count: int) -> list[WindowSlot]:
         """Return up to `count` positions of a box, by its canonical id, from `first` on."""
-        bounds = {
-            "first": first,
-            "last": first + count - 1,
-            "whole": _MAX_WHOLE_BYTES,
-            "beginning": _BEGINNING_CHARACTERS,
-        }
-        rows = self._rows("window_of_box", box_id=box_id, **bounds)
-        return [_window_slot(*row) for row in rows]
+        bounds = {"first": first, "last": first + count - 1}
+        limits = {"whole": _MAX_WHOLE_BYTES, "beginning": _BEGINNING_CHARACTERS}
+        return [
+            WindowSlot(
+                position, card_id, state, size, card and decode_card(card), card_type, role, text or ""
+            )
+            for position, card_id, state, size, card, card_type, role, text in self._rows(
+                "window_of_box", box_id=box_id, **bounds, **limits
+            )
+        ]
 
     def newest(self, where: BoxKindFilter, *, limit: int | None = None) -> Iterator[ListedBox]:
         """Yield the boxes that match `where`, last changed first, reading page by page."""
@@ -107,7 +109,7 @@ class BoxViews(ProjectStore):
         if where.kinds is not None and _UNDETERMINED in _stored_kinds(where):
             return FurtherCount(sum(counts.get(kind, 0) for kind in where.kinds), False)
         matching = sum(counts.get(kind, 0) for kind in _stored_kinds(where))
-        return FurtherCount.from_counts(matching, sum(counts.values()), limit=_MAX_COUNTED_BY_KIND)
+        return FurtherCount.cap(matching, sum(counts.values()), limit=_MAX_COUNTED_BY_KIND)
 
     def hidden(self, where: BoxKindFilter) -> dict[str, int]:
         """Return how many of the newest 1,000 boxes `where` excludes, by kind."""
@@ -122,9 +124,8 @@ class BoxViews(ProjectStore):
         return dict(self._rows("boxes_holding_cards", card_ids=list(card_ids), latest=_MAX_BOXES_SEARCHED))
 
     def _page(self, where: BoxKindFilter, after: ListedBox | None, size: int) -> list[ListedBox]:
-        kinds: dict[str, Any] = dict(
-            self._rows(self._query("list_boxes_by_kind"), **_place(where, after, size))
-        )
+        rows = self._rows(self._query("list_boxes_by_kind"), **_place(where, after, size))
+        kinds: dict[str, Any] = dict(rows)
         boxes = BoxStore(self.database, self.project_id).get_many(list(kinds)).boxes
         undetermined = [box_id for box_id, kind in kinds.items() if kind == _UNDETERMINED]
         turns = BoxUseStore(self.database, self.project_id).turns_of(undetermined)
@@ -138,20 +139,6 @@ class BoxViews(ProjectStore):
 
     def _query(self, name: str) -> str:
         return name if self.database.keeps_box_info else f"{name}_without_info"
-
-
-def _window_slot(
-    position: int,
-    card_id: str,
-    state: CardState,
-    size: int,
-    card: str | None,
-    card_type: str,
-    role: str | None,
-    beginning: str | None,
-) -> WindowSlot:
-    read = None if card is None else decode_card(card)
-    return WindowSlot(position, card_id, state, size, read, card_type, role, beginning or "")
 
 
 def _stored_kinds(where: BoxKindFilter) -> list[str]:

@@ -59,7 +59,7 @@ def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
 
 def chat_keys(database: Database, project_id: str, beginning: str) -> Pairs:
     """Return the chats whose keys begin with `beginning`, last used first, each with that time."""
-    chats = ChatStore(database, project_id).beginning(beginning, limit=RECENT)
+    chats = ChatStore(database, project_id).find_by_prefix(beginning, limit=RECENT)
     return [(chat.chat_key, f"changed {format_time(chat.updated_at)}") for chat in chats]
 
 
@@ -83,7 +83,5 @@ def recent_inbox(database: Database, project_id: str) -> Pairs:
 
 def tool_names(database: Database, project_id: str) -> Pairs:
     """Return the names of the tools, each with its description."""
-    return [
-        (tool.tool_name, tool.description or tool.command or "")
-        for tool in ToolStore(database, project_id).all()
-    ]
+    tools = ToolStore(database, project_id).all()
+    return [(tool.tool_name, tool.description or tool.command or "") for tool in tools]

@@ -73,12 +73,13 @@ def database_status(database: Database) -> dict[str, Any]:
     target = database.target
     info = database.connection.info
     version = f"{info.server_version // 10000}.{info.server_version % 10000}"
-    where = _embedded_places(target) if target.embedded else _server_place(target)
+    address = hide_password(target.conninfo or "") or "libpq's environment"
+    own_server = {"named_by": target.named_by, "address": address}
     return {
         "database": "embedded" if target.embedded else "your own server",
         "running": True,
         "postgres": version,
-        **where,
+        **(_embedded_places(target) if target.embedded else own_server),
         "schema_version": database.schema_version(),
         "schema_version_of_this_cbx": newest(),
         "tables": sorted(database.tables),
@@ -116,10 +117,10 @@ def _distributed(database: Database) -> Distributed | None:
 def _table_sizes(database: Database, exact: bool) -> list[TableSize]:
     sizes = []
     spread = [name for name, is_spread in database.distributed_tables().items() if is_spread]
-    found = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
+    entries = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
     # The coordinator has no statistics of the nodes' rows.
-    found += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
-    for table, in_rows, in_indexes, estimate in sorted(found):
+    entries += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
+    for table, in_rows, in_indexes, estimate in sorted(entries):
         counted = exact or in_rows <= COUNTED_BYTES
         rows = _count(database, table) if counted else estimate
         sizes.append(TableSize(table, rows, counted, in_rows, in_indexes))
@@ -164,13 +165,6 @@ def _embedded_places(target: Target) -> dict[str, Any]:
     status = target.server().status()
     places = {name: str(getattr(status, name)) for name in ("home", "data", "socket", "log")}
     return {**places, "programs": str(status.binaries), "account": status.account, "pid": status.pid}
-
-
-def _server_place(target: Target) -> dict[str, Any]:
-    return {
-        "named_by": target.named_by,
-        "address": hide_password(target.conninfo or "") or "libpq's environment",
-    }
 
 
 class ReplicaLag(msgspec.Struct, frozen=True):

@@ -18,13 +18,7 @@ from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.queries import decode_rows
-from cardbox_cli.store.connection.tables import (
-    BATCHES,
-    ESSENTIAL,
-    EXECUTION,
-    FOREIGN_BATCHES,
-    OWN_EXECUTION,
-)
+from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, FOREIGN_BATCHES, OWN_EXECUTION
 from cardbox_cli.store.execution.turn_store import LogStore
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
@@ -58,12 +52,11 @@ class DiagnosisStore(ProjectStore):
 
     def places(self, turns: Collection[str]) -> dict[str, str]:
         """Return the agents of those of these turns that any row mentions, by turn."""
-        found = dict(self._rows("why_places", turns=list(turns)))
-        return found | dict(self._own("cbx.turns", "why_places_recorded", turns=list(turns)))
+        agents = dict(self._rows("why_places", turns=list(turns)))
+        return agents | dict(self._own("cbx.turns", "why_places_recorded", turns=list(turns)))
 
     def agent(self, agent_id: str) -> tuple[bool, str | None]:
-        """Return whether the agent is known, and its active turn, otherwise its next one, otherwise its last
-        one.
+        """Return whether the agent is known, and its active turn, otherwise its next, otherwise its last.
 
         The turn is "" if the agent is not idle but its head has no turn.
         """
@@ -72,25 +65,23 @@ class DiagnosisStore(ProjectStore):
         return known, None if row is None else row[0]
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id of a turn, or a unique beginning or end of one. Raises NotFound,
-        AmbiguousId.
-        """
+        """Return the full id for the id of a turn, or a unique part of one. Raises NotFound, AmbiguousId."""
         return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
     def suspects(self, patience: timedelta) -> list[facts.TurnPlace]:
         """Return every turn that may have a problem; none that waits behind an active one, or is done.
 
         An agent that is busy without a turn is a place without a turn. Reads partial indexes of open rows.
-        For lost turns, it examines up to `LOOKED_AT` of each type, the newest dead rows and dispatches, and
+        For lost turns, it examines up to `MAX_ROWS` of each type, the newest dead rows and dispatches, and
         among the newest rows those with an unknown status.
         """
-        found = dict[facts.TurnPlace, None]()
+        places = dict[facts.TurnPlace, None]()
         for query in ("why_active", "why_open", "why_next"):
-            found |= _unique_places(self._rows(query))
-        found |= _unique_places(self._rows("why_queued_without_box", limit=MAX_ROWS))
-        found |= _unique_places(self._rows("why_strange", limit=_MAX_ROWS_SEARCHED))
-        found |= self._queued_without_cards()
-        found |= self._turns_with_stuck_batches(patience)
+            places |= _unique_places(self._rows(query))
+        places |= _unique_places(self._rows("why_queued_without_box", limit=MAX_ROWS))
+        places |= _unique_places(self._rows("why_strange", limit=_MAX_ROWS_SEARCHED))
+        places |= self._queued_without_cards()
+        places |= self._turns_with_stuck_batches(patience)
         lost = dict[facts.TurnPlace, None]()
         for query in ("why_dead", "why_bare_edges"):
             lost |= _unique_places(self._rows(query, limit=MAX_ROWS))
@@ -99,13 +90,13 @@ class DiagnosisStore(ProjectStore):
         turns = [place.agent_turn_id for place in lost]
         ended = {turn for (turn,) in self._own("cbx.turns", "why_ended", turns=turns)}
         lost = {place: None for place in lost if place.agent_turn_id not in ended}
-        return list(lost | found | _unique_places(self._own("cbx.leases", "why_orphans")))
+        return list(lost | places | _unique_places(self._own("cbx.leases", "why_orphans")))
 
     def _turns_with_stuck_batches(self, patience: timedelta) -> dict[facts.TurnPlace, None]:
         """Return the turns that wait for a batch that no one continues, or that another system must end."""
         now = {"now": self.database.now(), "age": patience, "limit": MAX_ROWS}
-        found = _unique_places(self._batch_rows("why_batches_amiss", **now))
-        return found | _unique_places(self._foreign("why_foreign_batches_running", limit=MAX_ROWS))
+        places = _unique_places(self._batch_rows("why_batches_amiss", **now))
+        return places | _unique_places(self._foreign("why_foreign_batches_running", limit=MAX_ROWS))
 
     def _queued_without_cards(self) -> dict[facts.TurnPlace, None]:
         """Return the first queued turns that lack a card of their context or profile."""
@@ -208,7 +199,6 @@ class DiagnosisStore(ProjectStore):
         return dict(self._own("cbx.leases", "why_loads", workers=list(workers)))
 
     def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
-        """Return those of these boxes that exist."""
         return frozenset(self._column("existing_boxes", box_ids=list(boxes)))
 
     def lost_cards(self, boxes: Collection[str]) -> dict[str, list[facts.LostCard]]:
@@ -219,18 +209,19 @@ class DiagnosisStore(ProjectStore):
     def profile_names(self, boxes: Collection[str]) -> dict[str, str | None]:
         """Return the names of the visible profiles in these boxes, by box; nothing for a box without one."""
         lists = BoxStore(self.database, self.project_id).id_lists(list(boxes))
-        held = [card_id for card_ids in lists.values() for card_id in card_ids]
-        cards = CardStore(self.database, self.project_id).get_many(held).cards if held else []
+        all_ids = [card_id for card_ids in lists.values() for card_id in card_ids]
+        cards = CardStore(self.database, self.project_id).get_many(all_ids).cards if all_ids else []
         names = {card.card_id: _profile_name(card) for card in cards if card.type == PROFILE}
-        found = {box_id: [each for each in card_ids if each in names] for box_id, card_ids in lists.items()}
-        return {box_id: names[card_ids[0]] for box_id, card_ids in found.items() if card_ids}
+        profiles = {
+            box_id: [each for each in card_ids if each in names] for box_id, card_ids in lists.items()
+        }
+        return {box_id: names[card_ids[0]] for box_id, card_ids in profiles.items() if card_ids}
 
     def incomplete_allowed(self) -> bool:
         """Return whether the project lets turns run although their contexts lack cards."""
         return ProjectsStore(self.database).settings(self.project_id).allow_incomplete_context
 
     def stored_commands(self) -> frozenset[str]:
-        """Return the names of the tools that are stored with a command."""
         if "resource.tools" not in self.database.tables:
             return frozenset()
         tools = ToolStore(self.database, self.project_id).all()
@@ -238,18 +229,16 @@ class DiagnosisStore(ProjectStore):
 
     def results(self, turns: Collection[str], calls: Collection[str]) -> dict[str, list[facts.ResultCard]]:
         """Return the results of calls that turns wait for, by turn."""
-        found = dict[str, list[facts.ResultCard]]()
+        results = dict[str, list[facts.ResultCard]]()
         for turn, *card in self._rows("why_results", turns=list(turns), calls=list(calls)):
-            found.setdefault(turn, []).append(facts.ResultCard(*card))
-        return found
+            results.setdefault(turn, []).append(facts.ResultCard(*card))
+        return results
 
     def waits_for(self, turns: Collection[str]) -> list[facts.TurnPlace]:
-        """Return the turns that these wait for: to answer their calls, or because their agents are busy with
-        them.
-        """
+        """Return the turns that these wait for: to answer their calls, or to leave their agents."""
         places = [facts.TurnPlace(*row) for row in self._rows("why_waits_for", turns=list(turns))]
-        theirs = self._foreign_children(turns)
-        return places + [facts.TurnPlace(child.agent_turn_id, child.agent_id) for child in theirs]
+        children = self._foreign_children(turns)
+        return places + [facts.TurnPlace(child.agent_turn_id, child.agent_id) for child in children]
 
     def deliverables(self, turns: Collection[str]) -> dict[str, list[facts.DeliverableFacts]]:
         """Return the deliverables that turns wrote, oldest first, by turn."""
@@ -264,11 +253,11 @@ class DiagnosisStore(ProjectStore):
         self, turns: Collection[str], calls: Collection[str], length: int
     ) -> dict[str, dict[str, str]]:
         """Return the arguments of tool calls, by turn and call: the first `length` characters of the JSON."""
-        found = dict[str, dict[str, str]]()
-        asked = {"turns": list(turns), "calls": list(calls), "length": length}
-        for turn, call, text in self._rows("why_arguments", **asked) if calls else ():
-            found.setdefault(turn, {})[call] = text
-        return found
+        arguments = dict[str, dict[str, str]]()
+        parameters = {"turns": list(turns), "calls": list(calls), "length": length}
+        for turn, call, text in self._rows("why_arguments", **parameters) if calls else ():
+            arguments.setdefault(turn, {})[call] = text
+        return arguments
 
     def children(self, turns: Collection[str]) -> dict[str, list[facts.ChildTurn]]:
         """Return the turns that turns dispatched, without their ends, by parent."""
@@ -280,32 +269,30 @@ class DiagnosisStore(ProjectStore):
         return [facts.ChildTurn(turn, agent, source, call, True) for turn, agent, source, call in rows]
 
     def batches(self, turns: Collection[str]) -> list[facts.BatchFacts]:
-        """Return the batches that turns created, including another system's, without the ends of their
-        children.
-        """
+        """Return the batches of turns, also another system's, without the ends of their children."""
         own, foreign = BATCHES[0], FOREIGN_BATCHES[0]
-        mine = decode_rows(Batch, self._batch_rows("why_batches", turns=list(turns)))
-        theirs = decode_rows(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
-        ids = [batch.batch_id for batch in mine], [batch.batch_id for batch in theirs]
+        own_batches = decode_rows(Batch, self._batch_rows("why_batches", turns=list(turns)))
+        foreign_batches = decode_rows(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
+        ids = [batch.batch_id for batch in own_batches], [batch.batch_id for batch in foreign_batches]
         tasks = self._batch_rows("why_batch_tasks", batches=ids[0]) if ids[0] else []
         tasks += self._foreign("why_foreign_batch_tasks", batches=ids[1]) if ids[1] else []
         by_batch = _grouped([facts.TaskFacts(*row) for row in tasks], "batch_id")
-        return [_facts_of(each, own, by_batch) for each in mine] + [
-            _facts_of(each, foreign, by_batch) for each in theirs
+        return [_facts_of(each, own, by_batch) for each in own_batches] + [
+            _facts_of(each, foreign, by_batch) for each in foreign_batches
         ]
 
-    def _batch_rows(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
+    def _batch_rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """Return rows of batches and turns of cbx; empty without its tables."""
-        kept = self.database.tables.issuperset((*BATCHES, *OWN_EXECUTION))
-        return self._rows(query, **asked) if kept else []
+        has_tables = self.database.tables.issuperset((*BATCHES, *OWN_EXECUTION))
+        return self._rows(query, **parameters) if has_tables else []
 
-    def _foreign(self, query: str, **asked: Any) -> list[tuple[Any, ...]]:
+    def _foreign(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """Return rows of another system's manager of batches; empty without its tables."""
-        return self._rows(query, **asked) if self.database.tables.issuperset(FOREIGN_BATCHES) else []
+        return self._rows(query, **parameters) if self.database.tables.issuperset(FOREIGN_BATCHES) else []
 
-    def calls(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], facts.AwaitedCall]:
+    def calls(self, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], facts.AwaitedCall]:
         """Return the state of calls, by (agent, turn, tool call)."""
-        agents, turns, calls = zip(*wanted, strict=True) if wanted else ((), (), ())
+        agents, turns, calls = zip(*keys, strict=True) if keys else ((), (), ())
         rows = self._rows("why_calls", agents=list(agents), turns=list(turns), calls=list(calls))
         return {row[:3]: facts.AwaitedCall(*row) for row in rows}
 
@@ -331,17 +318,15 @@ class DiagnosisStore(ProjectStore):
 
         Raises Conflict instead of waiting.
         """
-        wanted = {"agents": list(agents), "inbox_ids": list(rows), "boxes": list(boxes)}
+        parameters = {"agents": list(agents), "inbox_ids": list(rows), "boxes": list(boxes)}
         with self.database.rolled_back():
             self.limit_lock_waits()
-            found = self._rows("why_row_locks", **wanted)
-            found += self._own("cbx.turns", "why_record_locks", turns=list(turns))
-        return [facts.HeldLock(*row) for row in found]
+            locks = self._rows("why_row_locks", **parameters)
+            locks += self._own("cbx.turns", "why_record_locks", turns=list(turns))
+        return [facts.HeldLock(*row) for row in locks]
 
     def table_locks(self) -> list[facts.HeldLock]:
-        """Return the sessions that block writes to a table that turns need, or wait to do so. Never waits for
-        a lock.
-        """
+        """Return the sessions that block writes to a table of turns, or wait to do so. Never waits."""
         tables = [*EXECUTION, *ESSENTIAL, *OWN_EXECUTION]
         return [facts.HeldLock(*row) for row in self._rows("why_table_locks", tables=tables)]
 
@@ -349,8 +334,8 @@ class DiagnosisStore(ProjectStore):
         """Return the log of each of these turns that may explain its failure, if there is one."""
         if not turns or not LogStore(self.database, self.project_id).readable:
             return {}
-        found = self._all(LogTail, "why_failure_logs", turns=list(turns))
-        return {log.agent_turn_id: log for log in found}
+        logs = self._all(LogTail, "why_failure_logs", turns=list(turns))
+        return {log.agent_turn_id: log for log in logs}
 
     def sessions(self, pids: Collection[int]) -> dict[int, facts.DatabaseSession]:
         """Return the activity of these sessions, and of all that wait for a lock."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
 
 import msgspec
 
@@ -12,8 +11,6 @@ from cardbox_cli.store.connection.project_store import (
     PageFilter,
     ProjectStore,
     like_escape,
-    page_parameters,
-    read_pages,
     require_single,
 )
 
@@ -27,35 +24,24 @@ class InboxFilter(PageFilter, frozen=True, kw_only=True):
 
 
 class InboxViews(ProjectStore):
-    """The inbox rows of one project's agents."""
-
     def newest(self, where: InboxFilter | None = None, *, limit: int | None = None) -> Iterator[InboxRow]:
         """Yield the rows that match `where`, newest first, reading page by page."""
         self._require("state.agent_inbox")
-        return read_pages(partial(self._page, where or InboxFilter()), limit=limit)
+        where = where or InboxFilter()
+        query = _LISTS.get(where.status or "", "list_inbox")
+        return self._list(InboxRow, query, where, limit, key="inbox_id")
 
     def further(self, where: InboxFilter, last: InboxRow) -> FurtherCount:
-        """Return how many rows `newest` would yield after `last`. Counts up to 10,000."""
-        return self._further("count_further_inbox", **page_parameters(where, last, 0, key="inbox_id"))
+        return self._further("count_further_inbox", where, last, key="inbox_id")
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, or for a unique end or beginning of one.
-
-        A beginning may lack its `inbox_` or `turn_`. Raises NotFound, or AmbiguousId with the candidates.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self._require("state.agent_inbox")
         if self._value("inbox_id_exists", wanted=wanted):
             return wanted
         escaped = like_escape(wanted)
-        found = self._column("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
-        return require_single("inbox row", wanted, found, self.project_id)
-
-    def _page(self, where: InboxFilter, after: InboxRow | None, size: int) -> list[InboxRow]:
-        return self._all(
-            InboxRow,
-            _LISTS.get(where.status or "", "list_inbox"),
-            **page_parameters(where, after, size, key="inbox_id"),
-        )
+        candidates = self._column("find_inbox_ids", beginning=f"{escaped}%", end=f"%{escaped}")
+        return require_single("inbox row", wanted, candidates, self.project_id)
 
 
 # Queries of statuses that few rows have, each with its own index.

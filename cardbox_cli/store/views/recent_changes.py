@@ -44,18 +44,11 @@ class ProjectState(msgspec.Struct, frozen=True):
 
 
 class ChangeViews(ProjectStore):
-    """Polls of one project."""
-
     def poll(self) -> ProjectState:
-        """Return the current state."""
+        tables = self.database.tables
+        heads = self._all(HeadChange, "heads_in_short") if _HEADS in tables else []
+        has_batches = tables.issuperset(BATCHES)
+        batches = self._all(BatchChange, "running_batches_in_short") if has_batches else []
         return ProjectState(
-            heads={each.agent_id: each for each in self._heads()},
-            batches={each.batch_id: each for each in self._batches()},
+            {each.agent_id: each for each in heads}, {each.batch_id: each for each in batches}
         )
-
-    def _heads(self) -> list[HeadChange]:
-        return self._all(HeadChange, "heads_in_short") if _HEADS in self.database.tables else []
-
-    def _batches(self) -> list[BatchChange]:
-        known = self.database.tables.issuperset(BATCHES)
-        return self._all(BatchChange, "running_batches_in_short") if known else []

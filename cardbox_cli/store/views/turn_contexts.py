@@ -56,8 +56,6 @@ class StoredContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextStore(ProjectStore):
-    """The contents of the requests of one project's turns."""
-
     def read(
         self,
         agent_turn_id: str,
@@ -76,16 +74,13 @@ class ContextStore(ProjectStore):
             agent_turn_id=agent_turn_id,
             agent_id=agent_id,
             answered=list(answered),
-            **{
-                f"{name}_box_id": canonical_box_id(boxes.get(name) or "")
-                for name in ("profile", "context", "output")
-            },
+            **{f"{name}_box_id": canonical_box_id(boxes.get(name) or "") for name in _POINTERS},
         )
         facts = decode_row(_ContextFacts, first[-1])
         slots: dict[str, list[Slot]] = {}
         for pointer, place, card_id, state, card in rows:
-            found = (place, card_id, state, None if state == "dangling" else card)
-            slots.setdefault(pointer, []).append(slot_of(found))
+            row = (place, card_id, state, None if state == "dangling" else card)
+            slots.setdefault(pointer, []).append(slot_of(row))
         stored = StoredContext(
             head=facts.head,
             boxes=facts.boxes or {},
@@ -112,9 +107,9 @@ class ContextStore(ProjectStore):
         )
 
 
-def _provenance(found: Any) -> Provenance | None:
+def _provenance(stored: Any) -> Provenance | None:
     try:
-        return None if found is None else msgspec.convert(found, Provenance)
+        return None if stored is None else msgspec.convert(stored, Provenance)
     except msgspec.ValidationError:
         # Another program wrote it in its own format.
         return None
@@ -136,10 +131,8 @@ class ExperienceStore(ProjectStore):
         deliverable that replaces one that the turn did not make is skipped. Raises SchemaMissing if the
         database has no turns.
         """
-        for table in _TABLES:
-            self.database.require(table)
+        self._require(*_TABLES)
         query = "kept_deliverables" if self.database.keeps_turns else "left_deliverables"
-        rows = self._rows(
-            query, profile_box_id=canonical_box_id(profile_box_id), latest=_MAX_INBOX_ROWS, limit=limit
-        )
-        return [decode_card(row) for (row,) in rows]
+        box_id = canonical_box_id(profile_box_id)
+        rows = self._column(query, profile_box_id=box_id, latest=_MAX_INBOX_ROWS, limit=limit)
+        return [decode_card(row) for row in rows]

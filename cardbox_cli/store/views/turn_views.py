@@ -1,8 +1,8 @@
 """Turns for readers: lists of them, and all rows of one. Never writes.
 
 The state of a turn is in its inbox row and its agent's head, also on databases of other programs. The end
-that cbx recorded, or otherwise the rows that the turn left, come with it. `execution/turn_page.py` interprets
-them.
+that cbx recorded, or otherwise the rows that the turn left, come with it.
+`execution/turn_summary.py` interprets them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ from cardbox_cli.model.execution.turns import (
     WaitingTool,
     turn_state,
 )
-from cardbox_cli.model.ids import MIN_SHORT, unique
+from cardbox_cli.model.ids import unique
 from cardbox_cli.store.audit import AuditStore
 from cardbox_cli.store.boxes import BoxStore, cards_of_type
 from cardbox_cli.store.cards import CardStore
@@ -38,11 +38,9 @@ from cardbox_cli.store.connection.project_store import (
     DateFilter,
     FurtherCount,
     ProjectStore,
-    like_escape,
     page_parameters,
     read_pages,
     require_single,
-    short_id_pattern,
 )
 from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
@@ -133,8 +131,7 @@ class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
     """All rows of one turn, in one snapshot; empty for tables that the database lacks.
 
-    An ended turn has the cards of its context box that require `result_fields`, and its deliverable, if
-    visible.
+    An ended turn has the cards of its context box that require `result_fields`, and a visible deliverable.
     """
 
     turn: TurnRow
@@ -153,8 +150,6 @@ class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnViews(ProjectStore):
-    """The turns of one project."""
-
     def newest(self, where: TurnFilter | None = None, *, limit: int | None = None) -> Iterator[TurnRow]:
         """Yield the turns that match `where`, newest first, reading page by page."""
         self._require(*_TABLES)
@@ -167,20 +162,18 @@ class TurnViews(ProjectStore):
         return islice(_deduplicate(turn for turn in every if where.status in (None, turn.status)), limit)
 
     def further(self, where: TurnFilter, last: TurnRow) -> FurtherCount:
-        """Return how many turns `newest` would yield after `last`. Counts up to 10,000."""
         where = self._resolve_dates(where)
         if where.trace_id is not None:
-            return FurtherCount(
-                sum(_creation_order(turn) < _creation_order(last) for turn in self._turns_of_trace(where)),
-                True,
-            )
-        behind = page_parameters(where, last, MAX_COUNTED + 1, key="inbox_id")
+            place = _creation_order(last)
+            count = sum(_creation_order(turn) < place for turn in self._turns_of_trace(where))
+            return FurtherCount(count, True)
         if where.status != ENDED or last.created_at is None:
             counting = "count_further_turns" if where.status is None else "count_further_unfinished_turns"
-            return self._further(counting, **behind)
+            return self._further(counting, where, last, key="inbox_id")
+        behind = page_parameters(where, last, MAX_COUNTED + 1, key="inbox_id")
         passed = self._value("count_further_turns", **behind)
         unfinished = self._value("count_further_unfinished_turns", **{**behind, "status": None})
-        return FurtherCount.from_counts(passed - unfinished, passed)
+        return FurtherCount.cap(passed - unfinished, passed)
 
     def get(self, turn_id: str) -> TurnRow:
         """Return the turn with this id. Raises NotFound."""
@@ -197,28 +190,27 @@ class TurnViews(ProjectStore):
         return self._add_ends(turns)
 
     def list_by_trace(self, trace_id: str) -> list[TurnRow]:
-        """Return the turns of a trace, oldest first."""
         return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
 
     def family(self, turn: TurnRow) -> list[TurnRow]:
         """Return the turns of its trace, and their ancestors and descendants, oldest first.
 
-        Each has its parent, from whichever row has it, because other programs begin a trace for each child.
-        Stops at `FAMILY` turns.
+        Each has its parent, from any row, because other programs begin a trace for each child. Stops at
+        `MAX_FAMILY` turns.
         """
         known: dict[str, TurnRow] = {}
         links: list[tuple[str, str]] = []
-        asked = [turn.agent_turn_id]
+        pending = [turn.agent_turn_id]
         if turn.trace_id is not None:
-            asked += self._column("turns_of_trace", trace_id=turn.trace_id)
+            pending += self._column("turns_of_trace", trace_id=turn.trace_id)
         seen: set[str] = set()
-        while asked and len(known) < MAX_FAMILY:
-            seen.update(asked)
-            found = self.get_many(unique(asked))
-            known |= {each.agent_turn_id: each for each in found}
-            links += [(each.agent_turn_id, each.parent_agent_turn_id or "") for each in found]
-            links += self._rows("turn_kin", turn_ids=unique(asked))
-            asked = [each for link in links for each in link if each and each not in seen]
+        while pending and len(known) < MAX_FAMILY:
+            seen.update(pending)
+            turns = self.get_many(unique(pending))
+            known |= {each.agent_turn_id: each for each in turns}
+            links += [(each.agent_turn_id, each.parent_agent_turn_id or "") for each in turns]
+            links += self._rows("turn_kin", turn_ids=unique(pending))
+            pending = [each for link in links for each in link if each and each not in seen]
         parents = {child: parent for child, parent in reversed(links) if parent}
         return [
             msgspec.structs.replace(each, parent_agent_turn_id=parents.get(each.agent_turn_id))
@@ -259,20 +251,19 @@ class TurnViews(ProjectStore):
         boxes = BoxStore(self.database, self.project_id)
         fields = cards_of_type(boxes, turn.context_box_id, RESULT_FIELDS)
         card_id = turn.record.deliverable_card_id if turn.record else turn.remains and turn.remains.card_id
-        wanted = [card_id] if card_id else []
-        found = CardStore(self.database, self.project_id).get_many(wanted).cards
-        return fields, next(iter(found), None)
+        card_ids = [card_id] if card_id else []
+        cards = CardStore(self.database, self.project_id).get_many(card_ids).cards
+        return fields, next(iter(cards), None)
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, a unique end or beginning of one, or the beginning of a short id.
-
-        A beginning may lack its `turn_`. Raises NotFound, or AmbiguousId with the candidates.
-        """
+        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
         self._require(*_TABLES)
-        whole = self._value("whole_turn_id", wanted=wanted)
-        return (
-            str(whole) if whole else require_single("turn", wanted, self._candidates(wanted), self.project_id)
-        )
+        if whole := self._value("whole_turn_id", wanted=wanted):
+            return str(whole)
+        # The turns that cbx recorded come first: their ids have indexes.
+        queries = ["find_kept_turn_ids"] if self.database.keeps_turns else []
+        candidates = self._search_ids(wanted, *queries, "find_turn_ids", index="cbx.idx_turns_shown")
+        return require_single("turn", wanted, candidates, self.project_id)
 
     def find_by_step(self, step_id: str) -> str:
         """Return the id of the turn of a step, by the step's full id. Raises NotFound."""
@@ -280,22 +271,8 @@ class TurnViews(ProjectStore):
         hint = "pass the turn with --turn; `cbx turn list` shows the newest"
         return str(self._require_item(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
 
-    def _candidates(self, wanted: str) -> list[str]:
-        """Return the turns that a part of an id may mean: those that cbx recorded, or otherwise all."""
-        patterns: dict[str, str | None] = {
-            "beginning": f"{like_escape(wanted)}%",
-            "reversed_end": f"{like_escape(wanted[::-1])}%",
-        }
-        if len(wanted) < MIN_SHORT:
-            return []
-        patterns["shown"] = short_id_pattern(self.database, wanted, "cbx.idx_turns_shown")
-        kept = self._column("find_kept_turn_ids", **patterns) if self.database.keeps_turns else []
-        return kept or self._column("find_turn_ids", **patterns)
-
     def _turns_of_trace(self, where: TurnFilter) -> Iterator[TurnRow]:
-        """Return the turns of the trace that match `where`, with its times as instants, newest first. A trace
-        is short.
-        """
+        """Return the turns of a trace, which is short, that match `where`, newest first."""
         turns = sorted(self.list_by_trace(where.trace_id or ""), key=_creation_order, reverse=True)
         return (turn for turn in turns if _matches(where, turn))
 
@@ -310,8 +287,8 @@ class TurnViews(ProjectStore):
         records = self._records(turn_ids) if self.database.keeps_turns else {}
         ended = unique(turn.agent_turn_id for turn in turns if turn.status == ENDED)
         unrecorded = [turn_id for turn_id in ended if _recorded_end(records.get(turn_id)) is None]
-        left = self._all(TurnLeftovers, "turn_remains", turn_ids=unrecorded) if unrecorded else []
-        remains = {each.agent_turn_id: each for each in left}
+        leftovers = self._all(TurnLeftovers, "turn_remains", turn_ids=unrecorded) if unrecorded else []
+        remains = {each.agent_turn_id: each for each in leftovers}
         return [
             _add_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id)) for turn in turns
         ]
@@ -326,12 +303,15 @@ def _recorded_end(record: TurnRecord | None) -> TurnRecord | None:
     return None if record is None or record.end_status is None else record
 
 
-def _add_end(turn: TurnRow, record: TurnRecord | None, left: TurnLeftovers | None) -> TurnRow:
-    finished = left is not None and left.finished
+def _add_end(turn: TurnRow, record: TurnRecord | None, leftovers: TurnLeftovers | None) -> TurnRow:
+    finished = leftovers is not None and leftovers.finished
     status = turn_state(turn.status, turn.row_status, record=record, carried=turn.carried, finished=finished)
     ended = status == ENDED
     return msgspec.structs.replace(
-        turn, status=status, record=_recorded_end(record) if ended else None, remains=left if ended else None
+        turn,
+        status=status,
+        record=_recorded_end(record) if ended else None,
+        remains=leftovers if ended else None,
     )
 
 
@@ -352,19 +332,19 @@ def _creation_order(turn: TurnRow) -> tuple[datetime, str]:
 
 def _matches(where: TurnFilter, turn: TurnRow) -> bool:
     """Return whether a turn matches the filter, whose times are instants, ignoring its trace."""
-    made = _creation_order(turn)[0]
+    created_at = _creation_order(turn)[0]
     return (
         where.agent_id in (None, turn.agent_id)
         and where.status in (None, turn.status)
-        and (not isinstance(where.since, datetime) or made >= where.since)
-        and (not isinstance(where.until, datetime) or made < where.until)
+        and (not isinstance(where.since, datetime) or created_at >= where.since)
+        and (not isinstance(where.until, datetime) or created_at < where.until)
     )
 
 
 def _children(turn_id: str, edges: Sequence[Edge]) -> list[str]:
-    given = (
+    targets = (
         edge.target_agent_turn_id
         for edge in edges
         if edge.primitive == "enqueue" and edge.source_agent_turn_id == turn_id
     )
-    return unique(child for child in given if child and child != turn_id)
+    return unique(child for child in targets if child and child != turn_id)

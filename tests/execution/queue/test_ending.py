@@ -120,7 +120,7 @@ class TestWhatFollows:
         desk.waiting("a", "b")
         desk.report(turn, "a")
         end_turn(desk.runtime, desk.head().fence, "timeout")
-        assert desk.runtime.inbox.open_of_agent("clerk") == []
+        assert desk.runtime.inbox.open_rows("clerk") == []
         assert desk.waits(turn) == {"a": "dropped", "b": "dropped"}
 
     @pytest.mark.parametrize(("status", "step"), [("success", "completed"), ("failed", "failed")])

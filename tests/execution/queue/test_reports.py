@@ -191,7 +191,7 @@ class TestApplying:
         assert (task.kind, task.outcome) == ("done", f"ended its turn: {end_status}")
         assert (desk.end_of(turn), desk.standing()) == (end_status, ("idle", 1))
         assert desk.output(turn) == ["tool.result", "tool.result", "task.deliverable"]
-        assert desk.runtime.inbox.open_of_agent("clerk") == []
+        assert desk.runtime.inbox.open_rows("clerk") == []
 
     def test_a_resumed_turn_may_wait_again(self, turn: str, desk: Desk) -> None:
         desk.report(turn, "a"), desk.report(turn, "b")

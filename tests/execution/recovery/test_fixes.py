@@ -114,7 +114,7 @@ def works(desk: Desk, turn: str) -> None:
 
 def is_over(desk: Desk, turn: str) -> None:
     """Nothing of the turn is open, and the next one is up."""
-    open_rows = desk.runtime.inbox.open_of_agent("clerk")
+    open_rows = desk.runtime.inbox.open_rows("clerk")
     assert turn not in {row.turn_id for row in open_rows}
     assert not {"waiting", "received"} & set(desk.waits(turn).values())
     assert desk.head().active_agent_turn_id == open_rows[0].turn_id

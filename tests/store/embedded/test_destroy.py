@@ -11,7 +11,7 @@ from cardbox_cli.store.embedded import EmbeddedServer
 from tests.store.embedded.helpers import is_gone
 
 
-def test_what_it_removes(home: Path) -> None:
+def test_destroy_removes_everything_of_the_home(home: Path) -> None:
     server = EmbeddedServer(home)
     server.start()
     (home / "mine.txt").touch()
@@ -27,13 +27,13 @@ def test_what_it_removes(home: Path) -> None:
     assert server.destroy() == []
 
 
-def test_where_there_was_nothing(tmp_path: Path) -> None:
+def test_destroying_a_missing_server_removes_nothing(tmp_path: Path) -> None:
     assert EmbeddedServer(tmp_path / "cbx").destroy() == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("as_link", [False, True])
-def test_what_it_refuses(made_home: Path, tmp_path: Path, as_link: bool) -> None:
+def test_foreign_data_is_neither_stopped_nor_removed(made_home: Path, tmp_path: Path, as_link: bool) -> None:
     server = EmbeddedServer(made_home)
     server.start()
     precious = tmp_path / "postgres-18"

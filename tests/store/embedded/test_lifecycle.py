@@ -73,7 +73,7 @@ def test_stop_and_start(made_home: Path) -> None:
     assert has_kept_row(server)
 
 
-def test_stopping_what_was_never_made_makes_nothing(home: Path) -> None:
+def test_stopping_a_missing_server_creates_nothing(home: Path) -> None:
     assert EmbeddedServer(home).stop() is False
     assert not home.exists()
 
@@ -141,7 +141,7 @@ def test_texts_sort_by_code_point_whatever_the_machine(shared: EmbeddedServer) -
     assert value(shared, "SELECT string_agg(x, '' ORDER BY x) FROM unnest('{ä,b,Z,a}'::text[]) x") == "Zabä"
 
 
-def test_the_log_lies_with_the_data(shared: EmbeddedServer) -> None:
+def test_the_log_is_in_the_data_folder(shared: EmbeddedServer) -> None:
     log = shared.status().log
     assert re.fullmatch(r"postgres-(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\.log", log.name)
     assert log.is_relative_to(shared.status().data)

@@ -67,7 +67,7 @@ def test_a_lost_or_broken_record_loses_no_data(shared: EmbeddedServer, text: str
     assert json.loads(record.read_text())["major"] == 18
 
 
-def test_a_record_that_is_no_file_is_told(tmp_path: Path) -> None:
+def test_a_record_that_is_not_a_file_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     os.mkfifo(tmp_path / "embedded.json")
     with pytest.raises(DatabaseUnavailable, match="named pipe"):
@@ -114,7 +114,7 @@ print(server.destroy()[1])
     assert list(short.iterdir()) == []
 
 
-def test_where_temporary_files_have_long_paths_too_it_lies_in_tmp(user: OrdinaryUser) -> None:
+def test_the_socket_is_in_tmp_if_temporary_paths_are_long_too(user: OrdinaryUser) -> None:
     temporary = user.make_folder(f"{LONG}tmp")
     code = """
 server.connect().close()
@@ -208,7 +208,7 @@ def test_a_home_behind_a_link(tmp_path: Path) -> None:
 
 
 @only_as_root
-def test_a_home_of_somebody_else(user: OrdinaryUser) -> None:
+def test_the_home_of_another_user_is_refused(user: OrdinaryUser) -> None:
     home = user.make_folder("of root")
     os.chown(home, 0, 0)
     home.chmod(0o711)
@@ -236,7 +236,7 @@ def test_a_home_that_cannot_be_made() -> None:
     ],
     ids=["read-only", "closed"],
 )
-def test_a_home_of_which_the_user_is_not_the_master(user: OrdinaryUser, mode: int, complaint: str) -> None:
+def test_a_home_with_wrong_permissions_is_refused(user: OrdinaryUser, mode: int, complaint: str) -> None:
     home = user.make_folder(f"mode-{mode:o}")
     home.chmod(mode)
     code = """

@@ -61,7 +61,7 @@ def test_a_server_that_is_stopping_is_waited_for(made_home: Path) -> None:
         end.join()
 
 
-def test_patience_has_an_end(made_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_takes_too_long_is_an_error(made_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(startup, "_TIMEOUT_SECONDS", 0.2)
     server = EmbeddedServer(made_home)
     with server.connect():

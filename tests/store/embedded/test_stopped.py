@@ -20,7 +20,7 @@ from tests.store.embedded.helpers import REPOSITORY, has_kept_row, is_gone
 DOWN = "the embedded Postgres is not running: start it with `cbx db start`"
 
 
-def test_what_was_stopped_stays_down_and_what_crashed_comes_back(made_home: Path) -> None:
+def test_a_stopped_server_stays_down_and_a_crashed_one_restarts(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable) as raised:
@@ -67,7 +67,7 @@ def test_a_worker_waits_for_a_server_that_was_stopped(made_home: Path) -> None:
         worker.wait()
 
 
-def test_who_only_reads_does_not_start_it_again(made_home: Path) -> None:
+def test_readers_do_not_restart_the_server(made_home: Path) -> None:
     """As `cbx serve` and `cbx mcp` read. Their first connection may start it, as that of any command."""
     server = EmbeddedServer(made_home)
     target = Target(None, "a test", made_home)

@@ -24,7 +24,7 @@ def test_the_sql_that_distributes() -> None:
     assert set(distributed_by(plan)) == OF_PROJECTS
 
 
-def test_what_is_done_is_left_out() -> None:
+def test_distributed_tables_are_skipped() -> None:
     left = steps_without(OF_PROJECTS - {"cbx.leases", "public.projects"})
     assert [step.name for step in left] == ["distribute public.projects", "distribute cbx.leases"]
 

@@ -226,7 +226,7 @@ class TestLosses:
 
 
 class TestOneAtATime:
-    def test_it_waits_for_another_and_keeps_nobody_from_building_indexes(self, old: Database) -> None:
+    def test_an_upgrade_waits_for_another_without_blocking_indexes(self, old: Database) -> None:
         announced = []
         with neighbour(old.target) as other:
             other.execute(f"SELECT {LOCK}")
