@@ -65,27 +65,23 @@ def find_messages(
         yield _whole_file(documents)
         return
     finder = _Finder(shape, at)
-    found = (
+    lists = (
         each
         for place, document in iterate_values(documents, shape.is_message)
         for each in finder.all(document, place)
     )
-    yield from require_some_messages((each, each.lack) for each in found)
+    yield from require_some_messages(lists)
 
 
-_Item = TypeVar("_Item")
+_Item = TypeVar("_Item", Conversation, MessageList)
 
 
-def require_some_messages(found: Iterable[tuple[_Item, InvalidConversation | None]]) -> Iterator[_Item]:
-    """Yield the items, each paired with its error if it lacks messages.
-
-    An item without messages is fine if another one has some. If all lack them, raises NoMessages with the
-    first error.
-    """
+def require_some_messages(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield the items. If all of them lack messages, raises NoMessages with the first error."""
     wrong, has_any = None, False
-    for one, lack in found:
-        wrong, has_any = wrong or lack, has_any or lack is None
-        yield one
+    for item in items:
+        wrong, has_any = wrong or item.lack, has_any or item.lack is None
+        yield item
     if wrong is not None and not has_any:
         raise NoMessages(wrong.message, hint=wrong.hint)
 

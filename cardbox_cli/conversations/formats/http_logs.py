@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import dict_at, text_at
 from cardbox_cli.conversations.containers.container_entries import list_items
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
-from cardbox_cli.conversations.formats.chat_messages import keep_unchanged
 from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.conversations.json_documents import (
     JsonDocument,
@@ -61,8 +60,8 @@ def _format_of(sent: _RecordedRequest, documents: JsonDocuments, body: Any) -> F
     path = sent.url.partition("?")[0].rstrip("/")
     for each in providers():
         if any(path.endswith(end) for end in each.files.endpoints):
-            found = find_format(each.name)
-            return found if found.fits(body) or found.marks(body) else None
+            own = find_format(each.name)
+            return own if own.fits(body) or own.marks(body) else None
     marked = any(each.marks(body) is not None for each in formats)
     if not marked and not find_format(DEFAULT).fits(body):
         return None
@@ -71,21 +70,20 @@ def _format_of(sent: _RecordedRequest, documents: JsonDocuments, body: Any) -> F
 
 def _body(sent: _RecordedRequest, place: str) -> JsonDocuments | None:
     """Parse the body of a request as a document, None if it is not a JSON object."""
+    where = f"{place}: {sent.key}"
     try:
         value = exact_json.read(sent.text, exact_json.strict_reader)
     except exact_json.Malformed:
         return None
     except ValueError as exc:
-        raise InvalidConversation(f"{place}: {sent.key}: {exc}") from exc
-    where = f"{place}: {sent.key}"
+        raise InvalidConversation(f"{where}: {exc}") from exc
     return MemoryDocuments(where, [JsonDocument(where, value)]) if isinstance(value, dict) else None
 
 
 def _marks(value: Any) -> str | None:
     if not isinstance(value, dict):
         return None
-    log = value.get("log")
-    if isinstance(log, dict) and is_list(log.get("entries")):
+    if is_list(dict_at(value, "log").get("entries")):
         return "'log' has 'entries', as in a HAR file"
     if "role" in value or (sent := _find_request(value)) is None:
         return None
@@ -164,6 +162,4 @@ FORMAT = Format(
     fits=partial(_check_first, _fits),
     read=_read,
     draft=_no_cards,
-    keep_original=keep_unchanged,
-    export=None,
 )
