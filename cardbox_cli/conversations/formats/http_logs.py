@@ -54,8 +54,9 @@ def _find_request(value: Any, url: str = "", key: str = "") -> _RecordedRequest 
     )
 
 
-def _format_of(sent: _RecordedRequest, documents: JsonDocuments, body: Any) -> Format | None:
+def _format_of(sent: _RecordedRequest, documents: JsonDocuments) -> Format | None:
     """Return the format of a body by its URL, otherwise by its evidence. None for a body without messages."""
+    [(_, body)] = documents
     formats = [find_format(name) for name in PROVIDERS]
     path = sent.url.partition("?")[0].rstrip("/")
     for each in providers():
@@ -101,10 +102,10 @@ def _has_messages(value: Any) -> bool:
 
 def _fits(value: Any) -> bool:
     """Return whether a value may be an entry of a log, with any body."""
-    if not isinstance(value, dict):
-        return False
     has_address = any(text_at(value, key) is not None for key in ("url", "uri", "method"))
-    return has_address or any(isinstance(value.get(key), dict) for key in _HOLDERS)
+    return has_address or (
+        isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in _HOLDERS)
+    )
 
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
@@ -115,14 +116,11 @@ def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conver
         total += 1
         sent = _find_request(value)
         body = None if sent is None else _body(sent, place)
-        if sent is None or body is None:
+        if sent is None or body is None or (source := _format_of(sent, body)) is None:
             continue
-        [(_, request)] = body
-        source = _format_of(sent, body, request)
-        if source is not None:
-            for each in source.read(body):
-                found += 1
-                yield each
+        for each in source.read(body):
+            found += 1
+            yield each
     if not found:
         raise InvalidConversation(
             f"{documents.name}: none of {total} requests has a body with messages",
@@ -134,13 +132,10 @@ def _entries(documents: JsonDocuments) -> Iterator[JsonDocument]:
     """Yield the entries of a log: those of a HAR file, the items of a list, or the lines."""
     for place, value in documents:
         log = value.get("log") if isinstance(value, dict) else None
-        listed = log.get("entries") if isinstance(log, dict) else value
-        where = f"{place}: entries" if isinstance(log, dict) else place
+        listed, where = (log.get("entries"), f"{place}: entries") if isinstance(log, dict) else (value, place)
         if is_list(listed):
-            yield from (
-                JsonDocument(f"{where}[{index}]", load_lazy_lists(each))
-                for index, each in enumerate(list_items(listed))
-            )
+            for index, each in enumerate(list_items(listed)):
+                yield JsonDocument(f"{where}[{index}]", load_lazy_lists(each))
         else:
             yield JsonDocument(place, load_lazy_lists(value))
 
