@@ -65,19 +65,14 @@ def recognize_format(
 
 
 def _find_mark(place: str, value: Any, formats: Sequence[Format]) -> _Marked | None:
-    for each in formats:
-        evidence = each.marks(value)
-        if evidence is not None:
-            return _Marked(place, each, evidence)
-    return None
+    marks = ((each, each.marks(value)) for each in formats)
+    return next((_Marked(place, each, evidence) for each, evidence in marks if evidence is not None), None)
 
 
 def _check_fits(found: _Marked, place: str, value: Any, formats: Sequence[Format], default: Format) -> None:
     """Raise InvalidConversation for a value without evidence that fits another format than the one found."""
-    if found.format.fits(value):
-        return
-    other = next((each for each in (default, *formats) if each.fits(value)), None)
-    if other is not None:
+    other = next((each for each in (found.format, default, *formats) if each.fits(value)), found.format)
+    if other is not found.format:
         raise _mixture(found, _Marked(place, other, _SHAPE))
 
 
@@ -122,10 +117,8 @@ def _check_no_other(documents: JsonDocuments, named: Format, formats: Sequence[F
     """Raise InvalidConversation for a file that looks like another of these formats than the named one."""
     others = [each for each in formats if each.name != named.name]
     for place, value in iterate_values(documents):
-        other = _find_mark(place, value, others)
-        shaped = next((each for each in others if each.fits(value)), None) if other is None else None
-        found = _Marked(place, shaped, _SHAPE) if shaped is not None else other
-        if found is not None:
+        shapes = (_Marked(place, each, _SHAPE) for each in others if each.fits(value))
+        if (found := _find_mark(place, value, others) or next(shapes, None)) is not None:
             raise InvalidConversation(
                 f"{documents.name} is not in the {named.name} format; {place} looks like "
                 f"{found.format.name} ({found.evidence})",

@@ -12,8 +12,8 @@ import msgspec
 from cardbox_cli.context.parts import RAW, text_at
 from cardbox_cli.context.sources import ENTRY, imported_card
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, parse_time
-from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, LazyList, load_lazy_lists
-from cardbox_cli.conversations.message_lists import is_list, require_some_messages
+from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, load_lazy_lists
+from cardbox_cli.conversations.message_lists import is_list, list_items, require_some_messages
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import CardDraft
@@ -69,11 +69,6 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
     first = next(iter(list_items(value)), None) if is_list(value) else value
     if isinstance(first, dict):
         yield first
-
-
-def list_items(values: Any) -> Any:
-    """Return the items of a list. Large ones contain `LazyList`s."""
-    return values.parts() if isinstance(values, LazyList) else values
 
 
 def iterate_objects(documents: JsonDocuments) -> Iterator[JsonDocument]:

@@ -14,7 +14,6 @@ from cardbox_cli.conversations.containers.container_entries import (
     call_block,
     container_format,
     image_block,
-    list_items,
     may_be_claude,
     message_cards,
     result_block,
@@ -24,7 +23,7 @@ from cardbox_cli.conversations.containers.container_entries import (
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
-from cardbox_cli.conversations.message_lists import missing_list_error
+from cardbox_cli.conversations.message_lists import list_items, missing_list_error
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC

@@ -8,7 +8,6 @@ from cardbox_cli.context.parts import data_url, is_text, kind, list_at, list_of,
 from cardbox_cli.context.sources import imported_card, mark_failed
 from cardbox_cli.conversations.containers.container_entries import (
     container_format,
-    list_items,
     may_be_claude,
     message_cards,
     store_entry,
@@ -16,7 +15,7 @@ from cardbox_cli.conversations.containers.container_entries import (
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, parse_time
 from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
-from cardbox_cli.conversations.message_lists import is_list, missing_list_error
+from cardbox_cli.conversations.message_lists import is_list, list_items, missing_list_error
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import TOOLS
 from cardbox_cli.model.cards import CardDraft

@@ -7,13 +7,12 @@ from typing import Any
 from cardbox_cli.context.parts import list_at, text_at
 from cardbox_cli.conversations.containers.container_entries import (
     container_format,
-    list_items,
     message_cards,
     store_entry,
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import JsonDocuments
-from cardbox_cli.conversations.message_lists import is_list, missing_list_error
+from cardbox_cli.conversations.message_lists import is_list, list_items, missing_list_error
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.openai.cards import card_of_message

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cardbox_cli.context.parts import dict_at, text_at
-from cardbox_cli.conversations.containers.container_entries import list_items
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
 from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.conversations.json_documents import (
@@ -19,7 +18,7 @@ from cardbox_cli.conversations.json_documents import (
     MemoryDocuments,
     load_lazy_lists,
 )
-from cardbox_cli.conversations.message_lists import is_list
+from cardbox_cli.conversations.message_lists import is_list, list_items
 from cardbox_cli.conversations.recognition import recognize_format
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
@@ -102,10 +101,9 @@ def _has_messages(value: Any) -> bool:
 
 def _fits(value: Any) -> bool:
     """Return whether a value may be an entry of a log, with any body."""
-    has_address = any(text_at(value, key) is not None for key in ("url", "uri", "method"))
-    return has_address or (
-        isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in _HOLDERS)
-    )
+    if any(text_at(value, key) is not None for key in ("url", "uri", "method")):
+        return True
+    return isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in _HOLDERS)
 
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:

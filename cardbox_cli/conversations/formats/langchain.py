@@ -37,10 +37,7 @@ NAME = "langchain"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 _TYPES = {role: name for name, role in _ROLES.items()} | {"developer": "system"}
 # The classes of messages, without the suffix of their names.
-_CLASSES = {
-    "AI": "ai",
-    **{name.capitalize(): name for name in ("human", "system", "tool", "function", "chat")},
-}
+_CLASSES = {"AI": "ai"} | {each.title(): each for each in ("human", "system", "tool", "function", "chat")}
 _SUFFIXES = ("MessageChunk", "Message")
 # The types of messages with a role.
 _CHAT = ("chat", "ChatMessageChunk")
@@ -237,8 +234,6 @@ FORMAT = Format(
     fits=_fits,
     read=partial(read_lists, NAME, _SHAPE),
     draft=_draft,
-    keep_original=lambda changed, card: keep(
-        changed, NAME, source_line=_original(card) or _encode_card(card)
-    ),
+    keep_original=lambda new, card: keep(new, NAME, source_line=_original(card) or _encode_card(card)),
     export=lambda cards: format_indented_list(_export_messages(cards)),
 )
