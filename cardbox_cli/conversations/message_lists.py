@@ -328,13 +328,11 @@ def _begins_with_list(items: Any) -> bool:
 
 def _path_within(item: Any, shape: MessageShape, depth: int = 0) -> str | None:
     """Return the path of keys to messages within the items of lists, None if there are none."""
+    if depth > _MAX_DEPTH:
+        return None
     if is_list(item):
-        return (
-            _path_within(next(iter(list_items(item)), None), shape, depth + 1)
-            if depth <= _MAX_DEPTH
-            else None
-        )
-    for key, value in item.items() if isinstance(item, dict) and depth <= _MAX_DEPTH else ():
+        return _path_within(next(iter(list_items(item)), None), shape, depth + 1)
+    for key, value in item.items() if isinstance(item, dict) else ():
         if _is_message_list(key, value, shape):
             return str(key)
         below = _path_within(value, shape, depth + 1)
