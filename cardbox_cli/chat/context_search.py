@@ -1,6 +1,6 @@
 """The search for an archived context by words: a ranking over titles, reasons and messages.
 
-Pure. The database narrows the candidates by the numbers of `IndexTerms`, and `rank` sorts what it returns.
+Pure. The database narrows the candidates by the numbers of `ContextIndex`, and `rank` sorts what it returns.
 In scripts without spaces between words, a term is found anywhere within a text.
 """
 

@@ -26,8 +26,6 @@ _ALIASES = {"contextId": "context_id"}
 
 
 class NewArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of `chat_context_new`."""
-
     title: str | None = None
     reason: str | None = None
 
@@ -47,8 +45,6 @@ Arguments = NewArguments | LoadArguments | NoArguments
 
 
 class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool and the type of its arguments."""
-
     name: str
     description: str
     properties: Mapping[str, str]
@@ -56,8 +52,7 @@ class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tool(self) -> Tool:
-        """The tool as requests offer it. Its keys have the order of jsonb, so the stored request is byte for
-        byte what was sent."""
+        """The tool as requests offer it. With keys in jsonb's order, the stored request is what was sent."""
         described = sorted(self.properties.items(), key=lambda named: (len(named[0]), named[0]))
         properties = {name: {"type": "string", "description": text} for name, text in described}
         return Tool(

@@ -14,6 +14,7 @@ import msgspec
 
 from cardbox_cli.chat.context_search import (
     ContextIndex,
+    ContextMatch,
     join_search_text,
     rank,
     search_strings,
@@ -37,15 +38,10 @@ _MAX_WORDS = 6
 _MAX_CANDIDATES = 20
 
 
-class RankedContext(msgspec.Struct, frozen=True):
-    """An archived context that a search found; `why` explains its rank."""
-
-    context_id: str
-    why: str
-
-
-def search_contexts(stores: ChatStores, chat_key: str, words: str, *, limit: int) -> list[RankedContext]:
-    """Return the archived contexts that match most of the words, the best first. Raises NotFound for none."""
+def _search_best(stores: ChatStores, chat_key: str, words: str) -> ContextMatch:
+    """Return the archived context that matches the words best. Raises NotFound for none."""
+    if not words.strip():
+        raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
     if len(words) > SEARCH_TEXT_SIZE.value:
         raise InvalidInput(
             f"the query has {len(words)} characters; the limit is {SEARCH_TEXT_SIZE.value}",
@@ -56,13 +52,13 @@ def search_contexts(stores: ChatStores, chat_key: str, words: str, *, limit: int
         raise InvalidInput("the query has no words", hint="pass words of the title or the messages")
     search = _Search(stores, chat_key)
     context_ids = list(search.search_words(terms)) or list(search.search_parts(terms, words))
-    best = rank(stores.archives.search_candidates(chat_key, unique(context_ids)), words)
-    if not best:
+    matches = rank(stores.archives.search_candidates(chat_key, unique(context_ids)), words)
+    if not matches:
         raise NotFound(
             f"no archived context of chat {chat_key!r} matches {words!r}",
             hint=f"`cbx chat list {quote_argument(chat_key)}` lists them",
         )
-    return [RankedContext(each.context_id, each.why) for each in best[:limit]]
+    return matches[0]
 
 
 class _Search:
@@ -171,14 +167,17 @@ def load(
     with stores.transaction():
         chat = stores.chats.lock(chat_key)
         now = stores.database.now()
-        best = _best(stores, chat_key, context_id, words)
-        archive = stores.archives.get(chat_key, context_id or best.context_id)
+        why = None
+        if context_id is None:
+            best = _search_best(stores, chat_key, words or "")
+            context_id, why = best.context_id, best.why
+        archive = stores.archives.get(chat_key, context_id)
         changed = ContextChange(
             chat_key=chat_key,
             loaded=archive.context_id,
             messages=archive.messages,
             run_id=_run_of(chat, now),
-            why=None if context_id else best.why,
+            why=why,
         )
         if chat.is_as_loaded and chat.context_id == archive.context_id:
             return changed
@@ -186,14 +185,6 @@ def load(
         stores.chats.write(_load_snapshot(stores, chat, archive, now), now)
         was_archived = archived is not None and chat.is_as_loaded
         return msgspec.structs.replace(changed, archived=archived, was_archived=was_archived)
-
-
-def _best(stores: ChatStores, chat_key: str, context_id: str | None, words: str | None) -> RankedContext:
-    if context_id is not None:
-        return RankedContext(context_id=context_id, why="")
-    if not (words or "").strip():
-        raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
-    return search_contexts(stores, chat_key, words or "", limit=1)[0]
 
 
 def _load_snapshot(stores: ChatStores, chat: Chat, archive: Archive, now: datetime) -> Chat:

@@ -49,7 +49,6 @@ class MemoryExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def well(self) -> bool:
-        """Return whether the next run has any memory."""
         return self.carries != "nothing"
 
 

@@ -264,21 +264,20 @@ class ConversationPass:
         return stored
 
     def stored_entries(self, conversation: Conversation) -> Iterator[_StoredEntry]:
-        """Yield the entries of a conversation as they will be stored."""
         cached, entries = self._cached
         return iter(entries) if cached is conversation else map(self._prepare, conversation.entries)
 
     def _cache_if_small(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """Yield the entries of a conversation, and cache them if they are small."""
-        held: list[_StoredEntry] = []
+        small: list[_StoredEntry] = []
         size = 0
         for each in map(self._prepare, conversation.entries):
             size += len(each.canonical)
             if size <= _MAX_HELD_BYTES:
-                held.append(each)
+                small.append(each)
             yield each
         if size <= _MAX_HELD_BYTES:
-            self._cached = conversation, held
+            self._cached = conversation, small
 
     def _prepare(self, entry: FileEntry) -> _StoredEntry:
         if exact_json.is_simple(entry.value):

@@ -69,11 +69,11 @@ def import_conversations(
             project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text, turn=turn, only=only
         )
         counts = store.add(reading.labelled_drafts(conversations))
-        placed = store.assign_boxes(reading.imported)
+        box_ids = store.assign_boxes(reading.imported)
     CardStore(database, project_id).refresh_statistics(sum(each.inserted for each in counts.values()))
     return ConversationImport(
         boxes=[
-            _imported_box(each, reading.places[each.label], placed[each.label], counts)
+            _imported_box(each, reading.places[each.label], box_ids[each.label], counts)
             for each in reading.imported
         ],
         last_card_id=reading.last_card_id,

@@ -153,7 +153,7 @@ def find_lists(
             if isinstance(item, str):
                 if any(shape.takes_text and shape.key == name for shape in shapes):
                     yield [], value
-            elif (alone := _alone(name, item, shapes)) is not None:
+            elif (alone := _single_message(name, item, shapes)) is not None:
                 yield alone, value
             elif isinstance(item, dict | list | LazyList):
                 yield from find_lists(item, shapes, value, depth + 1, name)
@@ -163,11 +163,11 @@ def find_lists(
                 yield from find_lists(item, shapes, None, depth + 1)
 
 
-def _alone(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
+def _single_message(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
     """Return the single message that a shape allows instead of a list, None for anything else."""
     if type(value) is not dict:
         return None
-    return next((found for shape in shapes if (found := shape.alone(key, value)) is not None), None)
+    return next((messages for shape in shapes if (messages := shape.alone(key, value)) is not None), None)
 
 
 def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
@@ -206,51 +206,51 @@ class _Finder(NamedTuple):
         is_message = self.shape.is_message
         if is_list(item) and (is_message(next(iter(item), None)) or _all(item, is_message)):
             return MessageList(item, {}, {}, place)  # a later error names the item that is not a message
-        found = self._find_lists(item)
+        lists = self._find_lists(item)
         if self.shape.is_own:  # its own key outweighs others
-            found = {path: pair for path, pair in found.items() if _last_key(path) == self.shape.key} or found
-            found |= _other_providers_lists(found)
-        if len(found) == 1:
-            [(messages, holder)] = found.values()
+            lists = {path: pair for path, pair in lists.items() if _last_key(path) == self.shape.key} or lists
+            lists |= _other_providers_lists(lists)
+        if len(lists) == 1:
+            [(messages, holder)] = lists.values()
             return MessageList(messages, holder, item, place)
-        if not found:
+        if not lists:
             path = _path_within(item, self.shape)
             option = f"--at {path}" if path else f"--at KEY; {_keys_hint(item)}"
             raise InvalidConversation(f"{place}: no messages found", hint=f"pass their key: {option}")
         raise InvalidConversation(
-            f"{place}: several keys hold messages: {_join_keys(found)}",
-            hint=f"choose one, for example --at {_shorten(next(iter(found)))}",
+            f"{place}: several keys hold messages: {_join_keys(lists)}",
+            hint=f"choose one, for example --at {_shorten(next(iter(lists)))}",
         )
 
-    def _find_at(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
+    def _find_at(self, item: Any, keys: Sequence[str], base: MessageList) -> Iterator[MessageList]:
         """Yield the lists at a path of keys. Lists on the path are searched item by item.
 
-        `found` describes the holder of `item`. For null, and for an object without the next key and without
+        `base` describes the holder of `item`. For null, and for an object without the next key and without
         messages elsewhere, yields an empty list with an error.
         """
         if not keys and (alone := self.shape.alone(_last_key(self.at or ""), item)) is not None:
             item = alone
         if is_list(item) and (keys or _begins_with_list(item)):
             for index, part in enumerate(list_items(item)):
-                each = msgspec.structs.replace(found, siblings={}, top={}, place=f"{found.place}[{index}]")
+                each = msgspec.structs.replace(base, siblings={}, top={}, place=f"{base.place}[{index}]")
                 yield from self._find_at(part, keys, each)
         elif is_list(item) and not keys:
-            yield msgspec.structs.replace(found, messages=item)
+            yield msgspec.structs.replace(base, messages=item)
         elif (key := _first_key(item, keys)) is not None:
-            top, rest = found.top or item, keys[key.count(".") + 1 :]
-            place = found.place if _is_plain(item[key], rest) else f"{found.place}: {key}"
-            below = msgspec.structs.replace(found, siblings=item, top=top, place=place)
+            top, rest = base.top or item, keys[key.count(".") + 1 :]
+            place = base.place if _is_plain(item[key], rest) else f"{base.place}: {key}"
+            below = msgspec.structs.replace(base, siblings=item, top=top, place=place)
             yield from self._find_at(item[key], rest, below)
         else:
             wrong = InvalidConversation(
-                f"{found.place}: no list of messages at {self.at!r}", hint=_keys_hint(item)
+                f"{base.place}: no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
             is_object = bool(keys) and isinstance(item, dict)
             if item is not None and (not is_object or _holds_messages(item, self.shape)):
                 raise wrong
             # The object that lacks the messages may have an id and a title; objects above it do not count.
-            siblings = {"siblings": item, "top": found.top or item} if item and len(keys) == 1 else {}
-            yield msgspec.structs.replace(found, messages=[], lack=wrong, **siblings)
+            siblings = {"siblings": item, "top": base.top or item} if item and len(keys) == 1 else {}
+            yield msgspec.structs.replace(base, messages=[], lack=wrong, **siblings)
 
     def _find_lists(self, item: Any) -> dict[str, _ListAndHolder]:
         """Return the lists of messages at the shallowest level, with their holders, by dotted key."""
@@ -262,17 +262,17 @@ class _Finder(NamedTuple):
                 if isinstance(mapping, dict)
                 for key, value in mapping.items()
             }
-            found = {
+            lists = {
                 path: pair for path, pair in below.items() if _is_message_list(path, pair[0], self.shape)
             }
             # A string or a single message may replace a list of messages.
-            found |= {
+            lists |= {
                 path: (alone, holder)
                 for path, (value, holder) in below.items()
                 if (alone := self.shape.alone(_last_key(path), value)) is not None
             }
-            if found:
-                return found
+            if lists:
+                return lists
             level = {path: value for path, (value, _) in below.items()}
         return {}
 
@@ -289,11 +289,11 @@ def _is_message_list(path: str, value: Any, shape: MessageShape) -> bool:
     return value != [] and _all(value, shape.is_message)
 
 
-def _other_providers_lists(found: Mapping[str, _ListAndHolder]) -> dict[str, _ListAndHolder]:
+def _other_providers_lists(lists: Mapping[str, _ListAndHolder]) -> dict[str, _ListAndHolder]:
     """Return the lists next to those found, under the keys of messages of other providers' requests."""
     return {
         f"{path[: -len(own)]}{key}": (holder[key], holder)
-        for path, (_, holder) in found.items()
+        for path, (_, holder) in lists.items()
         for own in [_last_key(path)]
         for key, shape in ((each.files.shape.key, each.files.shape) for each in providers())
         if key != own and holder.get(key) and _is_message_list(key, holder[key], shape)

@@ -88,46 +88,47 @@ class _Files:
             return []
         return [each for each in providers() if each.files.shape.key == key]
 
-    def _check_nothing_lost(self, found: MessageList) -> None:
+    def _check_nothing_lost(self, message_list: MessageList) -> None:
         """Raise InvalidConversation if keys next to messages of another provider's request would be lost."""
-        owners = self._owners(found.messages, found.siblings)
-        if not owners or any(key in found.siblings for key in (*ID_KEYS, *TITLE_KEYS)):
+        siblings = message_list.siblings
+        owners = self._owners(message_list.messages, siblings)
+        if not owners or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
             return
-        owner = next((each for each in owners if each.files.marks_beside(found.siblings)), owners[0])
-        siblings = [key for key in found.siblings if key != owner.files.shape.key]
-        if not self._files.shape.is_own and not owner.files.marks_beside(found.siblings):
-            siblings = [key for key in siblings if key in ("model", "tools")]
-        if siblings:
+        owner = next((each for each in owners if each.files.marks_beside(siblings)), owners[0])
+        lost = [key for key in siblings if key != owner.files.shape.key]
+        if not self._files.shape.is_own and not owner.files.marks_beside(siblings):
+            lost = [key for key in lost if key in ("model", "tools")]
+        if lost:
             name, key = self._provider.name, self._files.shape.key
             raise InvalidConversation(
-                f"{found.place}: {siblings[0]!r} would be lost in the {name} format, because it is next to "
-                f"{owner.files.shape.key!r}, the key of messages in requests to {owner.title}",
+                f"{message_list.place}: {lost[0]!r} would be lost in the {name} format, because it is next "
+                f"to {owner.files.shape.key!r}, the key of messages in requests to {owner.title}",
                 hint=f"pass --from {owner.name}, or put the messages at {key!r}",
             )
 
     def read(self, documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
         """Yield the conversations in a file: lists of messages under any key."""
-        for found in find_messages(documents, at, self._files.shape):
-            self._check_nothing_lost(found)
-            entries = Rereadable(partial(self._entries, found))
-            yield found.conversation(self._provider.name, entries, self._request(found))
+        for message_list in find_messages(documents, at, self._files.shape):
+            self._check_nothing_lost(message_list)
+            entries = Rereadable(partial(self._entries, message_list))
+            yield message_list.conversation(self._provider.name, entries, self._request(message_list))
 
-    def _entries(self, found: MessageList) -> Iterator[FileEntry]:
+    def _entries(self, message_list: MessageList) -> Iterator[FileEntry]:
         """Yield the system prompt next to the messages, with its key as position, then the messages."""
         for key in self._files.system_keys:
-            if key in found.siblings:
-                yield FileEntry(key, {key: load_lazy_lists(found.siblings[key])}, found.place)
-        for number, message in self._files.gather(found.messages):
-            yield FileEntry(str(number), message, f"{found.place}: message {number}")
+            if key in message_list.siblings:
+                yield FileEntry(key, {key: load_lazy_lists(message_list.siblings[key])}, message_list.place)
+        for number, message in self._files.gather(message_list.messages):
+            yield FileEntry(str(number), message, f"{message_list.place}: message {number}")
 
-    def _request(self, found: MessageList) -> FileEntry | None:
+    def _request(self, message_list: MessageList) -> FileEntry | None:
         """Return the keys of a request next to its messages and system prompt, None for anything else.
 
         A conversation with an id or a title is not a request: the keys next to it change as it grows.
         """
-        files, siblings = self._files, found.siblings
-        given = siblings.get(files.shape.key)
-        is_there = isinstance(given, str | dict) or given is found.messages
+        files, siblings = self._files, message_list.siblings
+        messages = siblings.get(files.shape.key)
+        is_there = isinstance(messages, str | dict) or messages is message_list.messages
         if not is_there or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
             return None
         apart = (files.shape.key, *files.system_keys)
@@ -136,7 +137,7 @@ class _Files:
         prompts = (key for each in providers() for key in each.files.system_keys)
         named = ("model", "tools", *files.parameters, *files.request_keys, *prompts)
         is_request = bool(rest) if files.shape.is_own else any(key in rest for key in named)
-        return FileEntry(_REQUEST, rest, f"{found.place}: request") if is_request else None
+        return FileEntry(_REQUEST, rest, f"{message_list.place}: request") if is_request else None
 
     def draft(self, entry: FileEntry) -> list[CardDraft]:
         """Make the cards of a message or of the system prompt. Raises InvalidConversation."""

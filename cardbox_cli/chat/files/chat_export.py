@@ -86,7 +86,6 @@ class _Exporter:
         return [message_of_card(card) for card in self._cards(self._chat.context_box_id)]
 
     def archives(self) -> tuple[list[ArchiveRecord], list[IndexItem]]:
-        """Return the archived contexts and their index entries."""
         layouts = self._stores.archives.layouts(self._chat.chat_key)
         records, items = [], []
         for archive in self._stores.archives.newest(self._chat.chat_key):

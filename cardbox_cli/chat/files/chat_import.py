@@ -141,19 +141,19 @@ class _Importer:
             texts[entry.card_id] = None if entry.card is None else entry.text
             if entry.card is not None:
                 stored[_canonical(line_of_card(chat_key, entry.card))] += 1
-        met: Counter[bytes] = Counter()
+        so_far: Counter[bytes] = Counter()
         lines = ((file.number, line) for file in self._files.transcript for line in file.lines)
         for number, line in lines:
             canonical = _canonical(line)
-            met[canonical] += 1
-            if met[canonical] <= stored[canonical]:
+            so_far[canonical] += 1
+            if so_far[canonical] <= stored[canonical]:
                 continue
             delivered = None
             if line.message_id is not UNSET and line.message_id:  # the id of a platform's delivery
                 delivered = entry_id(stores.project_id, chat_key, line.role, line.message_id)
             if delivered is not None and texts.get(delivered) == line.text:
                 continue
-            own = self._id("line", canonical.decode(), str(met[canonical]))
+            own = self._id("line", canonical.decode(), str(so_far[canonical]))
             if own in texts:  # imported before; its card is deleted
                 continue
             card_id = own if delivered is None or delivered in texts else delivered
@@ -163,8 +163,7 @@ class _Importer:
     # --- the archived contexts
 
     def archives(self) -> tuple[int, list[str]]:
-        """Add the archived contexts that the chat does not have yet. Returns their number, and the ids that
-        differ from the chat's."""
+        """Add the archived contexts that the chat lacks. Returns their number, and the ids that differ."""
         layouts = self._stores.archives.layouts(self._chat.chat_key)
         new, differing = [], []
         for record in self._files.archives:

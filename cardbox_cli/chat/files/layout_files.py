@@ -175,8 +175,8 @@ class _ChatReader:
 
 
 def _is_known(name: str) -> bool:
-    known = name in (records.HISTORY, records.ACTIVE, records.INDEX, records.MEMORY)
-    return known or bool(records.rolled_file_number(name) or records.archived_context_id(name))
+    is_fixed = name in (records.HISTORY, records.ACTIVE, records.INDEX, records.MEMORY)
+    return is_fixed or bool(records.rolled_file_number(name) or records.archived_context_id(name))
 
 
 def _value(data: bytes) -> Any:
@@ -202,7 +202,7 @@ MAX_LINES = 1000
 
 
 def encode_files(chat: ChatFiles) -> dict[str, str]:
-    """Return the texts of a chat's files by name. A reader during the writing misses least in this order."""
+    """Return the texts of a chat's files by name, in the order in which a concurrent reader misses least."""
     files = {
         records.archive_file(archive.context_id): _document(archive.encode()) for archive in chat.archives
     }
@@ -219,8 +219,7 @@ def encode_files(chat: ChatFiles) -> dict[str, str]:
 
 
 def roll_over(files: list[TranscriptFile], more: Iterable[TranscriptLine]) -> list[TranscriptFile]:
-    """Append `more` lines to the last file of a transcript. Whenever it exceeds `MAX_LINES`, its older half
-    moves to a new file."""
+    """Append `more` lines. Whenever the last file exceeds `MAX_LINES`, its older half moves to a new file."""
     behind = [each for each in files if each.number is not None]
     lines = [line for each in files if each.number is None for line in each.lines]
     last = behind[-1].number or 0 if behind else 0

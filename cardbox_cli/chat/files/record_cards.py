@@ -57,7 +57,6 @@ def draft_line(line: TranscriptLine, number: int | None, card_id: str) -> CardDr
 
 
 def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
-    """Return the line of a transcript for an entry."""
     metadata, parts = chat_metadata(card), key_parts(chat_key)
     value = {
         "v": 1,
@@ -71,10 +70,10 @@ def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
         "text": card_text(card.content),
         "meta": _mapping(metadata, "meta"),
     }
-    given = {key: each for key, each in value.items() if each is not None}
+    fields = {key: each for key, each in value.items() if each is not None}
     with suppress(InvalidRecord):  # the preserved fields were edited
-        return TranscriptLine.parse({**dict_at(dict_at(card.metadata, LAYOUT), "extra"), **given})
-    return TranscriptLine.parse(given)
+        return TranscriptLine.parse({**dict_at(dict_at(card.metadata, LAYOUT), "extra"), **fields})
+    return TranscriptLine.parse(fields)
 
 
 def file_of_card(card: Card) -> int | None:
@@ -116,8 +115,8 @@ def _message_milliseconds(card: Card) -> int:
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-    found = value.get(key)
-    return found if isinstance(found, dict) else None
+    inner = value.get(key)
+    return inner if isinstance(inner, dict) else None
 
 
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:
@@ -157,7 +156,6 @@ def restore_checkpoint(archive: Archive, record: ArchiveRecord) -> Archive:
 
 
 def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any] | None) -> ArchiveRecord:
-    """Return the record of an archived context."""
     messages = [message_of_card(card) for card in cards]
     texts = {"title": archive.title, "reason": archive.reason}
     columns = {

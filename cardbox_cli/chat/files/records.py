@@ -33,14 +33,14 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @classmethod
     def parse(cls, value: object) -> Self:
         """Parse a JSON value. Raises InvalidRecord."""
-        known, extra = value, dict[str, Any]()
+        fields, extra = value, dict[str, Any]()
         if isinstance(value, dict):
             names = {*cls.__struct_encode_fields__} - {"extra"}
-            known = {key: item for key, item in value.items() if key in names}
+            fields = {key: item for key, item in value.items() if key in names}
             extra = {key: item for key, item in value.items() if key not in names}
         try:
             exact_json.check_storable(value)
-            record = msgspec.convert(known, cls)
+            record = msgspec.convert(fields, cls)
         except (exact_json.Unstorable, msgspec.ValidationError) as exc:
             raise InvalidRecord(str(exc)) from None
         for name in ("ts", "created_at", "archived_at"):
@@ -230,12 +230,11 @@ def rolled_file(number: int) -> str:
 
 def rolled_file_number(name: str) -> int | None:
     """Return the number of a file of older lines, None for any other file."""
-    found = _ROLLED.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _ROLLED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def archive_file(context_id: str) -> str:
-    """Return the name of an archived context's file."""
     return f"contexts/archive/{context_id}.json"
 
 
@@ -247,8 +246,8 @@ def is_archive_id(context_id: str) -> bool:
 
 def archived_context_id(name: str) -> str | None:
     """Return the id of the archived context in a file of this name, None for any other file."""
-    found = _ARCHIVE.fullmatch(name)
-    return found[1] if found else None
+    match = _ARCHIVE.fullmatch(name)
+    return match[1] if match else None
 
 
 def profile_file(persona: str) -> str:
@@ -262,5 +261,5 @@ def is_file_name(name: str) -> bool:
 
 def persona_name(name: str) -> str | None:
     """Return the name of the persona whose text this file holds, None for any other file."""
-    found = _PROFILE.fullmatch(name)
-    return found[1] if found else None
+    match = _PROFILE.fullmatch(name)
+    return match[1] if match else None

@@ -50,8 +50,6 @@ from cardbox_cli.store.tools import ToolStore
 
 
 class ChatState(RunState, frozen=True, kw_only=True):
-    """The state of a chat's run before its next step."""
-
     run: ChatRun
 
 
@@ -106,7 +104,7 @@ class ChatLedger:
             run = run_lifecycle.update_run(stores, self._fence)
             with stores.snapshot():
                 now = self._state(stores, run)
-            asked, settings = compose_step(runtime, now, format=format, options=options)
+            composed, settings = compose_step(runtime, now, format=format, options=options)
             step_id = new_id("step")
             with runtime.transaction():
                 chat = stores.chats.hold(self._fence)
@@ -115,11 +113,11 @@ class ChatLedger:
                 stores.runs.begin_step(
                     run,
                     step_id,
-                    request_box_id=store_request(runtime, asked, settings, step_id),
-                    metadata={SNAPSHOT_KEY: snapshot_of(asked.request, asked.body, now.boxes, format)},
+                    request_box_id=store_request(runtime, composed, settings, step_id),
+                    metadata={SNAPSHOT_KEY: snapshot_of(composed.request, composed.body, now.boxes, format)},
                     now=stores.database.now(),
                 )
-            return BegunStep(step_id=step_id, asked=asked, written=len(now.boxes.own))
+            return BegunStep(step_id=step_id, asked=composed, written=len(now.boxes.own))
 
     def understand(
         self, runtime: Runtime, state: ChatState, step: BegunStep, stdout: bytes, rules: AnswerRules
@@ -147,7 +145,7 @@ class ChatLedger:
                 tool_call_ids=[call.tool_call_id for call in calls] or None,
                 metadata={} if answer.usage is None else {"llm_usage": answer.usage},
             )
-            return None if calls else self._end(stores, "success", answer=_text_of(answer.cards))
+            return None if calls else self._end(stores, "success", answer=_deliverable_text(answer.cards))
 
     def complete_step(self, runtime: Runtime, state: ChatState) -> TurnEnd | None:
         stores = _stores(runtime)
@@ -293,8 +291,7 @@ def chat_tools(
     return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), others)]
 
 
-def _text_of(cards: Sequence[CardDraft]) -> str | None:
-    """Return the text of the last deliverable."""
+def _deliverable_text(cards: Sequence[CardDraft]) -> str | None:
     return next((card_text(card.content) for card in reversed(cards) if card.type == DELIVERABLE), None)
 
 

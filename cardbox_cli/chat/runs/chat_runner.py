@@ -53,7 +53,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRunner:
-    """Runs chats of one project with a program. `tell` prints messages, for example about failed commands."""
+    """A runner of one project's chats. `tell` prints messages, for example about failed commands."""
 
     def __init__(
         self,
@@ -168,7 +168,6 @@ def _extend_lease(stores: ChatStores, run: ChatRun) -> bool:
 
 
 def _has_message(stores: ChatStores, chat_key: str) -> bool:
-    """Return whether a chat has an unanswered message."""
     chat = stores.chats.get(chat_key)
     return bool(unanswered_messages(stores, chat, chat.answered))
 

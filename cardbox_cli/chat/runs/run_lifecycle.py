@@ -15,7 +15,6 @@ from cardbox_cli.chat.runs.run_requests import (
     AGENT,
     context_parts,
     create_box,
-    create_corrected_box,
     create_corrected_message,
     profile_card,
     select_messages,
@@ -89,8 +88,8 @@ def _new_run(
     return run
 
 
-def _context_box(stores: ChatStores, chat: Chat, run_id: str, position: int, asked: Sequence[str]) -> str:
-    return create_box(stores, context_parts(stores, chat, position, asked), f"context of {run_id}")
+def _context_box(stores: ChatStores, chat: Chat, run_id: str, position: int, card_ids: Sequence[str]) -> str:
+    return create_box(stores, context_parts(stores, chat, position, card_ids), f"context of {run_id}")
 
 
 def _claim(chat: Chat, run: ChatRun, expires_at: datetime) -> Chat:
@@ -121,12 +120,13 @@ def update_run(stores: ChatStores, fence: ChatFence) -> ChatRun:
             box_id = _context_box(stores, chat, run.run_id, run.position, run.user_card_ids)
             run = msgspec.structs.replace(run, context_box_id=box_id)
         if arrived:
-            card_id = create_corrected_message(stores, run, arrived).card_id
+            card_id = create_corrected_message(stores, run, arrived)
+            card_ids = [*stores.boxes.get(run.context_box_id).card_ids[:-1], card_id]
             run = msgspec.structs.replace(
                 run,
                 merged=chat.entries,
                 user_card_ids=[*run.user_card_ids[:-1], card_id],
-                context_box_id=create_corrected_box(stores, run, card_id),
+                context_box_id=create_box(stores, card_ids, f"context of {run.run_id}"),
             )
         stores.runs.write(run)
         return run

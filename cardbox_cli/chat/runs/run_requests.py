@@ -51,19 +51,19 @@ def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) 
     Without a profile, the run offers every tool with a command. The four chat tools are always offered.
     `must_end_with` does not apply to chats.
     """
-    given = dict(profile or {"allowed_tools": None})
-    given.pop(turn_ends.MUST_END_WITH_KEY, None)
-    own = text_at(given, "system_prompt") or text_at(given, "system_prompt_template")
-    allowed = given.get("allowed_tools", [])
-    given |= {
+    fields = dict(profile or {"allowed_tools": None})
+    fields.pop(turn_ends.MUST_END_WITH_KEY, None)
+    own = text_at(fields, "system_prompt") or text_at(fields, "system_prompt_template")
+    allowed = fields.get("allowed_tools", [])
+    fields |= {
         "system_prompt": "\n\n".join(text for text in (_format_facts(chat_key, run_id), own) if text),
         "allowed_tools": [*allowed, *CHAT_TOOLS] if isinstance(allowed, list) else None,
         "process": "react",
     }
-    return draft_card(PROFILE, JsonContent(given), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
+    return draft_card(PROFILE, JsonContent(fields), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
 
 
-def context_parts(stores: ChatStores, chat: Chat, position: int, asked: Sequence[str]) -> list[BoxItem]:
+def context_parts(stores: ChatStores, chat: Chat, position: int, card_ids: Sequence[str]) -> list[BoxItem]:
     """Return the items of a run's context box: personas, memory, history, and the messages to answer.
 
     The history is the active context, or if that is empty, the transcript before `position` as one message.
@@ -71,7 +71,7 @@ def context_parts(stores: ChatStores, chat: Chat, position: int, asked: Sequence
     memory = find_memory(stores, chat.chat_key)
     texts = [each.card_id for each in (*list_personas(stores), *([memory] if memory else []))]
     history: list[BoxItem] = [slot.card_id for slot in context_slots(stores, chat)]
-    return [*texts, *(history or _window(stores, chat, position)), *asked]
+    return [*texts, *(history or _window(stores, chat, position)), *card_ids]
 
 
 def _window(stores: ChatStores, chat: Chat, position: int) -> list[BoxItem]:
@@ -86,7 +86,6 @@ def _window(stores: ChatStores, chat: Chat, position: int) -> list[BoxItem]:
 
 
 def create_box(stores: ChatStores, parts: Sequence[BoxItem], title: str) -> str:
-    """Create a box of these items, and return its id."""
     drafts = [part for part in parts if isinstance(part, CardDraft)]
     for draft in drafts:
         stores.cards.add(draft)
@@ -97,12 +96,12 @@ def create_box(stores: ChatStores, parts: Sequence[BoxItem], title: str) -> str:
 def unsaved_source(stores: ChatStores, parts: Sequence[BoxItem]) -> BoxSource:
     """Return these items as a source, without creating a box."""
     ids = [part for part in parts if isinstance(part, str)]
-    known = stores.boxes.cards_with_states(ids)
+    cards = stores.boxes.cards_with_states(ids)
 
     def slot(position: int, part: BoxItem) -> Slot:
         if isinstance(part, CardDraft):
             return Slot(position, part.card_id, draft_as_card(part, stores.project_id), "present")
-        return Slot(position, part, *known.get(part, (None, "dangling")))
+        return Slot(position, part, *cards.get(part, (None, "dangling")))
 
     return BoxSource("", [slot(position, part) for position, part in enumerate(parts)])
 
@@ -115,14 +114,8 @@ def select_messages(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
     return [entry.card_id for entry in (waiting if chat.context_box_id is not None else waiting[-1:])]
 
 
-def create_corrected_box(stores: ChatStores, run: ChatRun, card_id: str) -> str:
-    """Create the context box of a run whose last message was replaced by a card, and return its id."""
-    before = stores.boxes.get(run.context_box_id).card_ids[:-1]
-    return create_box(stores, [*before, card_id], f"context of {run.run_id}")
-
-
-def create_corrected_message(stores: ChatStores, run: ChatRun, corrections: Sequence[Entry]) -> CardDraft:
-    """Write a card of the run's last message with its corrections."""
+def create_corrected_message(stores: ChatStores, run: ChatRun, corrections: Sequence[Entry]) -> str:
+    """Write a card of the run's last message with its corrections, and return its id."""
     [card] = stores.cards.get_many(run.user_card_ids[-1:], include_deleted=True).cards
     lines = [_CORRECTIONS_HEADING, *(f"- {entry.text}" for entry in corrections)]
     draft = entry_draft(
@@ -132,4 +125,4 @@ def create_corrected_message(stores: ChatStores, run: ChatRun, corrections: Sequ
         metadata={"corrected": [card.card_id, *(entry.card_id for entry in corrections)]},
     )
     stores.cards.add(draft)
-    return draft
+    return draft.card_id

@@ -104,8 +104,8 @@ def text_block(text: str) -> _Block:
 
 
 def call_block(call_id: str, name: str, arguments: Any) -> _Block:
-    given = arguments if isinstance(arguments, dict) else {RAW: arguments}
-    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+    value = arguments if isinstance(arguments, dict) else {RAW: arguments}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": value}
 
 
 def result_block(call_id: str, content: Any, *, is_error: bool) -> _Block:

@@ -153,9 +153,9 @@ def _first_version_message(event: dict[str, Any]) -> dict[str, Any] | None:
         return {"role": role, "content": "\n".join(dict.fromkeys(filter(None, texts))) or action}
     if not call_id:
         return {"role": role, "content": thought or text_at(event, "message") or action}
-    given = {key: value for key, value in arguments.items() if key != "thought"}
+    rest = {key: value for key, value in arguments.items() if key != "thought"}
     name = text_at(call, "function_name") or action
-    return _original_call(event, call_id) or _call(call_id, name, given, thought)
+    return _original_call(event, call_id) or _call(call_id, name, rest, thought)
 
 
 def _response(event: dict[str, Any]) -> Any:
@@ -196,10 +196,10 @@ def _user_content(content: Any) -> Any:
     parts = list_of(content)
     if not any(kind(part) == "image" for part in parts):
         return texts_in(content)
-    made = (_add_images(text_at(part, "text") or "", part) for part in parts if isinstance(part, dict))
+    converted = (_add_images(text_at(part, "text") or "", part) for part in parts if isinstance(part, dict))
     return [
         part
-        for each in made
+        for each in converted
         for part in (each if isinstance(each, list) else [text_part(each)])
         if part != text_part("")
     ]

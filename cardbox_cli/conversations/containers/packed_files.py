@@ -60,14 +60,14 @@ def unpack_chunks(read: Callable[[int], bytes], name: str) -> Iterator[bytes]:
             data = b""
 
 
-def unpack_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
+def unpack_member(file: BinaryIO, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
     """Unpack a member of an archive in chunks. Raises like `unpack_chunks`, also for a wrong checksum."""
-    file.seek(found.header_offset)
+    file.seek(info.header_offset)
     head = file.read(_HEADER.size)
     if len(head) < _HEADER.size or not head.startswith(_ZIP):
         raise DamagedZstandard("a member has no header")
     *_, name_size, extra_size = _HEADER.unpack(head)
-    at, left, checksum = found.header_offset + _HEADER.size + name_size + extra_size, found.compress_size, 0
+    at, left, checksum = info.header_offset + _HEADER.size + name_size + extra_size, info.compress_size, 0
 
     def read(size: int) -> bytes:
         nonlocal at, left
@@ -79,7 +79,7 @@ def unpack_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterator
     for chunk in unpack_chunks(read, name):
         checksum = zlib.crc32(chunk, checksum)
         yield chunk
-    if checksum != found.CRC:
+    if checksum != info.CRC:
         raise DamagedZstandard("wrong checksum")
 
 
@@ -136,22 +136,20 @@ def open_log(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 
 class _Archive(NamedTuple):
-    """An archive, its file, and the name of the file."""
-
     archive: zipfile.ZipFile
     file: BinaryIO
     name: str
 
     def chunks(self, member: str) -> Iterator[bytes]:
         """Unpack a member in chunks. Raises InvalidConversation for an unsupported compression method."""
-        found = self.archive.getinfo(member)
-        if found.compress_type == ZSTD_METHOD:
-            yield from unpack_member(self.file, found, self.name)
-        elif found.compress_type in _BOUNDED:
-            with self.archive.open(found) as packed:
+        info = self.archive.getinfo(member)
+        if info.compress_type == ZSTD_METHOD:
+            yield from unpack_member(self.file, info, self.name)
+        elif info.compress_type in _BOUNDED:
+            with self.archive.open(info) as packed:
                 yield from iter(lambda: packed.read(_BLOCK), b"")
         else:
-            method = _METHODS.get(found.compress_type, f"method {found.compress_type}")
+            method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
             what = f"{short_repr(member)} uses {method}, not deflate or Zstandard"
             raise InvalidConversation(f"{self.name} cannot be unpacked: {what}", hint=_CONVERT)
 

@@ -18,14 +18,14 @@ from cardbox_cli.providers.openai.cards import card_of_message
 def read_lists(
     name: str, shape: MessageShape, documents: JsonDocuments, *, at: str | None = None
 ) -> Iterator[Conversation]:
-    for found in find_messages(documents, at, shape):
-        yield found.conversation(name, Rereadable(partial(list_entries, found)))
+    for message_list in find_messages(documents, at, shape):
+        yield message_list.conversation(name, Rereadable(partial(list_entries, message_list)))
 
 
-def list_entries(found: MessageList) -> Iterator[FileEntry]:
+def list_entries(message_list: MessageList) -> Iterator[FileEntry]:
     """Yield the messages of a list. Their positions are their numbers."""
-    for number, message in enumerate(found.messages):
-        yield FileEntry(str(number), message, f"{found.place}: message {number}")
+    for number, message in enumerate(message_list.messages):
+        yield FileEntry(str(number), message, f"{message_list.place}: message {number}")
 
 
 def find_evidence(shape: MessageShape, mark: Callable[[Any], str | None], value: Any) -> str | None:

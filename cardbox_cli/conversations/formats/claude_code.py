@@ -111,8 +111,7 @@ def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conver
 
 
 def _continues_other_file(lines: _SessionLines, numbers: Iterable[int]) -> bool:
-    """Return whether a thread continues or summarizes lines of another file: a line before its first message
-    refers to one that the thread does not have."""
+    """Return whether a line before a thread's first message refers to a line of another file."""
     own: set[str | None] = set()
     for number in numbers:
         _, line = lines.line(number)

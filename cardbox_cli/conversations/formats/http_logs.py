@@ -109,7 +109,7 @@ def _fits(value: Any) -> bool:
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
         raise UsageError(f"--at {at}: the format {NAME} has fixed keys of messages", hint="omit --at")
-    total = found = 0
+    total = matches = 0
     for place, value in _entries(documents):
         total += 1
         sent = _find_request(value)
@@ -117,9 +117,9 @@ def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conver
         if sent is None or body is None or (source := _format_of(sent, body)) is None:
             continue
         for each in source.read(body):
-            found += 1
+            matches += 1
             yield each
-    if not found:
+    if not matches:
         raise InvalidConversation(
             f"{documents.name}: none of {total} requests has a body with messages",
             hint="pass a log of requests to a model",

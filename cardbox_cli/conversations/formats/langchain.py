@@ -122,10 +122,10 @@ def _chat_message(sort: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _content(parts: list[Any]) -> Any:
     """Convert content parts, without calls, which have their own key. Only texts become one string."""
-    made = [part for each in parts if (part := _part(each)) is not None]
-    if all(kind(part) == "text" for part in made):
-        return "\n".join(part["text"] for part in made if isinstance(part.get("text"), str))
-    return made
+    converted = [part for each in parts if (part := _part(each)) is not None]
+    if all(kind(part) == "text" for part in converted):
+        return "\n".join(part["text"] for part in converted if isinstance(part.get("text"), str))
+    return converted
 
 
 def _part(part: Any) -> dict[str, Any] | None:

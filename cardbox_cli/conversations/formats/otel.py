@@ -46,11 +46,12 @@ _NAMES = {"stop_sequences": "stop", "choice.count": "n"}
 
 def _attributes(span: Any) -> dict[str, Any]:
     """Return the attributes of a span in any of their forms."""
-    given = span.get("attributes") if isinstance(span, dict) else None
-    if isinstance(given, list):
-        return {each["key"]: _plain(each.get("value")) for each in given if text_at(each, "key") is not None}
-    if isinstance(given, dict):
-        return given
+    attributes = span.get("attributes") if isinstance(span, dict) else None
+    if isinstance(attributes, list):
+        named = (each for each in attributes if text_at(each, "key") is not None)
+        return {each["key"]: _plain(each.get("value")) for each in named}
+    if isinstance(attributes, dict):
+        return attributes
     is_bare = isinstance(span, dict) and any(key in span for key in (_INPUT, _OUTPUT))
     return span if is_bare else {}
 
@@ -103,14 +104,14 @@ def _fits(value: Any) -> bool:
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
         raise UsageError(f"--at {at}: a span has no key of messages", hint="omit --at")
-    total = found = 0
+    total = matches = 0
     for place, document in documents:
         for where, span in _spans(document, place):
             total += 1
             if _holds_messages(span):
-                found += 1
+                matches += 1
                 yield _conversation(load_lazy_lists(span), where)
-    if total and not found:
+    if total and not matches:
         raise InvalidConversation(
             f"{documents.name}: none of {total} spans has messages",
             hint=f"pass spans of model calls, with {_INPUT} or {_OUTPUT}",
@@ -132,7 +133,6 @@ def _conversation(span: dict[str, Any], place: str) -> Conversation:
 
 
 def _request(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters and the tools of a span."""
     names = {key.removeprefix(_REQUEST): attributes[key] for key in attributes if key.startswith(_REQUEST)}
     tools = parse_text(attributes.get(_DEFINITIONS))
     return {
@@ -185,9 +185,9 @@ def _answer(part: dict[str, Any]) -> dict[str, Any]:
 
 def _message(role: str, parts: list[Any]) -> dict[str, Any]:
     calls = [_call(part) for part in parts if kind(part) == "tool_call"]
-    made = [_part(part) for part in parts if kind(part) != "tool_call"]
-    is_text = all(kind(part) == "text" for part in made)
-    content = "\n".join(part["text"] for part in made) if is_text else made
+    converted = [_part(part) for part in parts if kind(part) != "tool_call"]
+    is_text = all(kind(part) == "text" for part in converted)
+    content = "\n".join(part["text"] for part in converted) if is_text else converted
     if calls and role == "assistant":
         return {"role": role, "content": content or None, "tool_calls": calls}
     return {"role": "user" if role == "tool" else role, "content": content}

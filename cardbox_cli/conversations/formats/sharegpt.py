@@ -49,19 +49,19 @@ _SHAPE = MessageShape("conversations", _is_turn, is_own=True)
 
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
-    for found in find_messages(documents, at, _SHAPE):
-        listed = list_of(parse_text(load_lazy_lists(found.siblings.get(_TOOLS))))
+    for message_list in find_messages(documents, at, _SHAPE):
+        listed = list_of(parse_text(load_lazy_lists(message_list.siblings.get(_TOOLS))))
         tools = [tool for tool in listed if isinstance(tool, dict)]
-        request = FileEntry(_TOOLS, tools, f"{found.place}: {_TOOLS}") if tools else None
-        yield found.conversation(NAME, Rereadable(partial(_entries, found)), request)
+        request = FileEntry(_TOOLS, tools, f"{message_list.place}: {_TOOLS}") if tools else None
+        yield message_list.conversation(NAME, Rereadable(partial(_entries, message_list)), request)
 
 
-def _entries(found: MessageList) -> Iterator[FileEntry]:
+def _entries(message_list: MessageList) -> Iterator[FileEntry]:
     """Yield the system prompt next to the turns, and the turns."""
-    prompt = found.siblings.get(_SYSTEM)
+    prompt = message_list.siblings.get(_SYSTEM)
     if isinstance(prompt, str) and prompt:
-        yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, found.place)
-    yield from list_entries(found)
+        yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, message_list.place)
+    yield from list_entries(message_list)
 
 
 def _draft(entry: FileEntry) -> list[CardDraft]:
