@@ -104,29 +104,25 @@ def read_chat_view(stores: ChatStores, chat_key: str) -> ChatView:
         owner=chat.owner if is_busy else None,
         lease_expires_at=chat.lease_expires_at if is_busy else None,
         runs=runs,
-        steps=[step for run in runs for step in _steps(stores, run)],
+        steps=[
+            RunStep(
+                number=number,
+                step_id=step.step_id,
+                run_id=run.run_id,
+                status=step.status,
+                request_box_id=step.request_box_id,
+                started_at=step.started_at,
+                ended_at=step.ended_at,
+            )
+            for run in runs
+            for number, step in enumerate(stores.runs.steps(chat_key, run.run_id), 1)
+        ],
         created_at=chat.created_at,
         updated_at=chat.updated_at,
     )
 
 
-def _steps(stores: ChatStores, run: ChatRun) -> list[RunStep]:
-    return [
-        RunStep(
-            number=number,
-            step_id=step.step_id,
-            run_id=run.run_id,
-            status=step.status,
-            request_box_id=step.request_box_id,
-            started_at=step.started_at,
-            ended_at=step.ended_at,
-        )
-        for number, step in enumerate(stores.runs.steps(run.chat_key, run.run_id), 1)
-    ]
-
-
 def list_messages(stores: ChatStores, chat: Chat) -> list[ContextMessage]:
-    """Return the messages of the active context, in order."""
     return [
         ContextMessage(
             role="" if slot.card is None else slot.card.role or "",

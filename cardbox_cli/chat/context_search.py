@@ -1,6 +1,6 @@
 """The search for an archived context by words: a ranking over titles, reasons and messages.
 
-Pure. The database narrows the candidates by the numbers of `IndexTerms`, and `ranked` sorts what it returns.
+Pure. The database narrows the candidates by the numbers of `ContextIndex`, and `rank` sorts what it returns.
 In scripts without spaces between words, a term is found anywhere within a text.
 """
 
@@ -14,7 +14,9 @@ from zlib import crc32
 
 import msgspec
 
-from cardbox_cli.model.chats import Archive
+from cardbox_cli.model.chats import Archive, SearchCandidate
+from cardbox_cli.model.ids import unique
+from cardbox_cli.text.quantities import format_count
 
 Place = Literal["title", "reason", "messages"]
 PLACES: tuple[Place, ...] = ("title", "reason", "messages")
@@ -34,16 +36,6 @@ _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _MIN_PAIR_SHARE = 0.5
 
 
-class ContextCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An archived context as a search sees it. `messages` is the text of all its messages."""
-
-    context_id: str
-    title: str
-    reason: str
-    messages: str
-    archived_at: datetime
-
-
 class ContextMatch(msgspec.Struct, frozen=True, kw_only=True):
     """A context that matches a query.
 
@@ -60,16 +52,14 @@ class ContextMatch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def why(self) -> str:
         """The explanation of its rank, for example "1 of 2 words: 'tax' in its title"."""
-        number = f"{len(self.words) + len(self.parts)} of {len(self.terms)} " + (
-            "word" if len(self.terms) == 1 else "words"
-        )
-        found = [*_describe_matches(self.words, ""), *_describe_matches(self.parts, "a part like ")]
-        return f"{number}: {'; '.join(found)}"
+        number = f"{len(self.words) + len(self.parts)} of {format_count(len(self.terms), 'word')}"
+        matches = [*_describe_matches(self.words, ""), *_describe_matches(self.parts, "a part like ")]
+        return f"{number}: {'; '.join(matches)}"
 
 
-def _describe_matches(found: dict[str, Place], prefix: str) -> Iterator[str]:
+def _describe_matches(matches: dict[str, Place], prefix: str) -> Iterator[str]:
     for place in PLACES:
-        terms = [f"{prefix}{term!r}" for term, where in found.items() if where == place]
+        terms = [f"{prefix}{term!r}" for term, where in matches.items() if where == place]
         if terms:
             yield f"{', '.join(terms)} in its {place}"
 
@@ -84,8 +74,7 @@ def split_terms(query: str) -> list[str]:
 
     A word without any letter or digit, such as an emoji, is searched for unchanged.
     """
-    found = (each for word in fold(query).split() for each in _TERM.findall(word) or [word])
-    return list(dict.fromkeys(found))
+    return unique(each for word in fold(query).split() for each in _TERM.findall(word) or [word])
 
 
 def search_strings(query: str) -> list[str]:
@@ -93,30 +82,24 @@ def search_strings(query: str) -> list[str]:
 
     These are the terms of the query; long terms of scripts without spaces are cut into pairs of characters.
     """
-    found = (each for term in split_terms(query) for each in (_pairs(term) if _is_long(term) else [term]))
-    return list(dict.fromkeys(found))
+    terms = split_terms(query)
+    return unique(each for term in terms for each in (_pairs(term) if _is_long(term) else [term]))
 
 
-def rank(candidates: Iterable[ContextCandidate], query: str) -> list[ContextMatch]:
+def rank(candidates: Iterable[SearchCandidate], query: str) -> list[ContextMatch]:
     """Return the contexts that match any term of a query, the best first.
 
     The order is by matching words, then matches within words, then matches in titles, in reasons, then age.
     """
-    wanted = [_Term.parse(term) for term in split_terms(query)]
-    found = (_match(candidate, wanted) for candidate in candidates)
-    return sorted((each for each in found if each.words or each.parts), key=_order, reverse=True)
+    terms = [_Term.parse(term) for term in split_terms(query)]
+    matches = (_match(candidate, terms) for candidate in candidates)
+    return sorted((each for each in matches if each.words or each.parts), key=_order, reverse=True)
 
 
-def _order(found: ContextMatch) -> tuple[int, int, int, int, datetime, str]:
-    places = [*found.words.values(), *found.parts.values()]
-    return (
-        len(found.words),
-        len(found.parts),
-        places.count("title"),
-        places.count("reason"),
-        found.archived_at,
-        found.context_id,
-    )
+def _order(match: ContextMatch) -> tuple[int, int, int, int, datetime, str]:
+    places = [*match.words.values(), *match.parts.values()]
+    in_title, in_reason = places.count("title"), places.count("reason")
+    return len(match.words), len(match.parts), in_title, in_reason, match.archived_at, match.context_id
 
 
 class _Term(msgspec.Struct, frozen=True):
@@ -130,9 +113,8 @@ class _Term(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> "_Term":
         before = r"(?<![^\W_])" if _is_spaced(text[0]) else ""
         behind = r"(?![^\W_])" if _is_spaced(text[-1]) else ""
-        return cls(
-            text, re.compile(before + re.escape(text) + behind), _pairs(text) if _is_long(text) else []
-        )
+        word = re.compile(before + re.escape(text) + behind)
+        return cls(text, word, _pairs(text) if _is_long(text) else [])
 
     def is_word_of(self, text: str) -> bool:
         return self.text in text and self.word.search(text) is not None
@@ -154,21 +136,22 @@ def _is_long(term: str) -> bool:
 
 def _pairs(term: str) -> list[str]:
     """Return the distinct pairs of adjacent characters of a term."""
-    return list(dict.fromkeys(map("".join, pairwise(term))))
+    return unique(map("".join, pairwise(term)))
 
 
-def _match(candidate: ContextCandidate, wanted: Sequence[_Term]) -> ContextMatch:
-    texts: list[tuple[Place, str]] = [(place, fold(getattr(candidate, place))) for place in PLACES]
+def _match(candidate: SearchCandidate, terms: Sequence[_Term]) -> ContextMatch:
+    candidate_texts = (candidate.title or "", candidate.reason or "", candidate.search_text)
+    texts = list(zip(PLACES, map(fold, candidate_texts), strict=True))
     words: dict[str, Place] = {}
     parts: dict[str, Place] = {}
-    for term in wanted:
+    for term in terms:
         if place := next((place for place, text in texts if term.is_word_of(text)), None):
             words[term.text] = place
         elif place := next((place for place, text in texts if term.is_part_of(text)), None):
             parts[term.text] = place
     return ContextMatch(
         context_id=candidate.context_id,
-        terms=[term.text for term in wanted],
+        terms=[term.text for term in terms],
         words=words,
         parts=parts,
         archived_at=candidate.archived_at,
@@ -179,7 +162,7 @@ def _match(candidate: ContextCandidate, wanted: Sequence[_Term]) -> ContextMatch
 #
 # A number is a hash of a word, or of a chunk of it, seeded by the project and the chat. So one index over all
 # numbers keeps projects and chats apart. Hashes collide: a context with the numbers of a query may lack its
-# words, and `ranked` drops it.
+# words, and `rank` drops it.
 
 # The number of characters at the end of a context's messages that a search covers.
 MAX_SEARCHED_CHARACTERS = 100_000
@@ -196,13 +179,10 @@ class ContextIndex:
 
     def archive_numbers(self, archive: Archive, text: str) -> list[int]:
         """Return the numbers of an archived context: of its title, its reason, and its messages' `text`."""
-        numbers: set[int] = set()
-        for text_of_part in (archive.title or "", archive.reason or "", text):
-            for term in split_terms(text_of_part):
-                numbers.update(self._all_of(term))
-        for term in split_terms(archive.title or ""):
-            numbers.add(self._number("t", term))
-        return sorted(numbers)
+        title_terms = split_terms(archive.title or "")
+        terms = {*title_terms, *split_terms(archive.reason or ""), *split_terms(text)}
+        numbers = {number for term in terms for number in self._word_and_parts(term)}
+        return sorted(numbers | {self._number("t", term) for term in title_terms})
 
     def word_numbers(self, term: str) -> list[int]:
         """Return the numbers of every context that has this term as a word."""
@@ -216,10 +196,10 @@ class ContextIndex:
         """Return the numbers of every context that has this term within a word."""
         return [self._number("p", chunk) for chunk in _chunks(term)]
 
-    def _all_of(self, term: str) -> Iterator[int]:
+    def _word_and_parts(self, term: str) -> Iterator[int]:
         if _is_spaced_script(term):
             yield self._number("w", term)
-        for size in range(1 if not _is_spaced_script(term) else 2, _MAX_CHUNK + 1):
+        for size in range(2 if _is_spaced_script(term) else 1, _MAX_CHUNK + 1):
             for start in range(len(term) - size + 1):
                 yield self._number("p", term[start : start + size])
 
@@ -239,4 +219,4 @@ def _is_spaced_script(term: str) -> bool:
 
 def _chunks(term: str) -> list[str]:
     size = min(len(term), _MAX_CHUNK)
-    return list(dict.fromkeys(term[start : start + size] for start in range(len(term) - size + 1)))
+    return unique(term[start : start + size] for start in range(len(term) - size + 1))

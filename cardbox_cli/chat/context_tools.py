@@ -12,7 +12,6 @@ from cardbox_cli.chat.chat_view import list_archives
 from cardbox_cli.chat.contexts import clear, load, start_new
 from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.chats import Archive
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.text.error_messages import conflict_message, unknown_message
@@ -27,8 +26,6 @@ _ALIASES = {"contextId": "context_id"}
 
 
 class NewArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of `chat_context_new`."""
-
     title: str | None = None
     reason: str | None = None
 
@@ -48,8 +45,6 @@ Arguments = NewArguments | LoadArguments | NoArguments
 
 
 class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool and the type of its arguments."""
-
     name: str
     description: str
     properties: Mapping[str, str]
@@ -57,8 +52,7 @@ class ChatTool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tool(self) -> Tool:
-        """The tool as requests offer it. Its keys have the order of jsonb, so the stored request is byte for
-        byte what was sent."""
+        """The tool as requests offer it. With keys in jsonb's order, the stored request is what was sent."""
         described = sorted(self.properties.items(), key=lambda named: (len(named[0]), named[0]))
         properties = {name: {"type": "string", "description": text} for name, text in described}
         return Tool(
@@ -122,44 +116,29 @@ CHAT_TOOLS = {
 }
 
 
-def find_chat_tool(name: str) -> ChatTool:
-    """Return the tool of this name. Raises NotFound."""
-    if name not in CHAT_TOOLS:
-        raise NotFound(
-            unknown_message("chat tool", name, CHAT_TOOLS),
-            hint=f"chat tools are {', '.join(CHAT_TOOLS)}",
-        )
-    return CHAT_TOOLS[name]
-
-
 def parse_arguments(name: str, given: object) -> Arguments:
     """Parse the arguments of a call. Raises NotFound for an unknown tool, InvalidInput for bad arguments."""
-    tool = find_chat_tool(name)
+    if (tool := CHAT_TOOLS.get(name)) is None:
+        hint = f"chat tools are {', '.join(CHAT_TOOLS)}"
+        raise NotFound(unknown_message("chat tool", name, CHAT_TOOLS), hint=hint)
+    values = {} if given is None else given
+    if isinstance(given, dict):
+        values = {_ALIASES.get(key, key): value for key, value in given.items()}
     try:
         exact_json.check_storable(given)
-        arguments = msgspec.convert(_rename_aliases(given), tool.takes)
+        arguments = msgspec.convert(values, tool.takes)
     except (msgspec.ValidationError, exact_json.Unstorable) as exc:
         takes = ", ".join(tool.properties) or "none"
         raise InvalidInput(f"{name}: {exc}", hint=f"its arguments are: {takes}") from exc
     if isinstance(arguments, LoadArguments):
-        _check_load(arguments)
+        texts = [each for each in (arguments.context_id, arguments.query) if each and each.strip()]
+        if len(texts) != 1:
+            both, neither = conflict_message("context_id", "query"), "context_id or query is required"
+            raise InvalidInput(
+                f"{LOAD}: {both if texts else neither}",
+                hint="pass the id of an archived context, or words to search for",
+            )
     return arguments
-
-
-def _rename_aliases(given: object) -> object:
-    if not isinstance(given, dict):
-        return {} if given is None else given
-    return {_ALIASES.get(key, key): value for key, value in given.items()}
-
-
-def _check_load(arguments: LoadArguments) -> None:
-    given = [each for each in (arguments.context_id, arguments.query) if each and each.strip()]
-    if len(given) != 1:
-        both, neither = conflict_message("context_id", "query"), "context_id or query is required"
-        raise InvalidInput(
-            f"{LOAD}: {both if given else neither}",
-            hint="pass the id of an archived context, or words to search for",
-        )
 
 
 # --- calls: they act at once, and a running run composes its next step from the new context
@@ -184,36 +163,35 @@ def run_chat_tool(stores: ChatStores, chat_key: str, name: str, given: object) -
 def _new(stores: ChatStores, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     assert isinstance(arguments, NewArguments)
     changed = start_new(stores, chat_key, title=arguments.title, reason=arguments.reason)
-    kept = {"title_and_reason": "those it was archived with before"} if changed.was_archived else {}
-    return {"archived": changed.archived, "messages": 0, **kept}
+    texts = {"title_and_reason": "those it was archived with before"} if changed.was_archived else {}
+    return {"archived": changed.archived, "messages": 0, **texts}
 
 
 def _list(stores: ChatStores, chat_key: str, _: Arguments) -> dict[str, Any]:
-    found = list_archives(stores, chat_key, limit=_MAX_LISTED + 1)
-    listed = [_summarize(each) for each in found[:_MAX_LISTED]]
-    return {"contexts": listed, "has_more": len(found) > _MAX_LISTED}
-
-
-def _summarize(archive: Archive) -> dict[str, Any]:
-    return {
-        "context_id": archive.context_id,
-        "title": archive.title,
-        "reason": archive.reason,
-        "last_answer": archive.checkpoint_preview,
-        "messages": archive.messages,
-        "archived_at": archive.archived_at,
-    }
+    archives = list_archives(stores, chat_key, limit=_MAX_LISTED + 1)
+    listed = [
+        {
+            "context_id": each.context_id,
+            "title": each.title,
+            "reason": each.reason,
+            "last_answer": each.checkpoint_preview,
+            "messages": each.messages,
+            "archived_at": each.archived_at,
+        }
+        for each in archives[:_MAX_LISTED]
+    ]
+    return {"contexts": listed, "has_more": len(archives) > _MAX_LISTED}
 
 
 def _load(stores: ChatStores, chat_key: str, arguments: Arguments) -> dict[str, Any]:
     assert isinstance(arguments, LoadArguments)
     changed = load(stores, chat_key, arguments.context_id or None, words=arguments.query or None)
-    ranked = {} if changed.why is None else {"why": changed.why}
+    why = {} if changed.why is None else {"why": changed.why}
     return {
         "loaded": changed.loaded,
         "messages": changed.messages,
         "archived": changed.archived,
-        **ranked,
+        **why,
     }
 
 

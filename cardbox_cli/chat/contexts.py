@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.chat.context_search import (
-    ContextCandidate,
     ContextIndex,
+    ContextMatch,
     join_search_text,
     rank,
     search_strings,
@@ -38,83 +38,65 @@ _MAX_WORDS = 6
 _MAX_CANDIDATES = 20
 
 
-class RankedContext(msgspec.Struct, frozen=True):
-    """An archived context that a search found; `why` explains its rank."""
-
-    context_id: str
-    why: str
-
-
-def search_contexts(stores: ChatStores, chat_key: str, words: str, *, limit: int) -> list[RankedContext]:
-    """Return the archived contexts that match most of the words, the best first. Raises NotFound for none."""
+def _search_best(stores: ChatStores, chat_key: str, words: str) -> ContextMatch:
+    """Return the archived context that matches the words best. Raises NotFound for none."""
+    if not words.strip():
+        raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
     if len(words) > SEARCH_TEXT_SIZE.value:
         raise InvalidInput(
             f"the query has {len(words)} characters; the limit is {SEARCH_TEXT_SIZE.value}",
             hint="pass a few words of the title or the messages",
         )
-    wanted = split_terms(words)[:_MAX_WORDS]
-    if not wanted:
+    terms = split_terms(words)[:_MAX_WORDS]
+    if not terms:
         raise InvalidInput("the query has no words", hint="pass words of the title or the messages")
-    index = ContextIndex(stores.project_id, chat_key)
-    search = _Search(stores, chat_key, index)
-    found = list(search.search_words(wanted)) or list(search.search_parts(wanted, words))
-    candidates = [
-        ContextCandidate(
-            context_id=each.context_id,
-            title=each.title or "",
-            reason=each.reason or "",
-            messages=each.search_text,
-            archived_at=each.archived_at,
-        )
-        for each in stores.archives.search_candidates(chat_key, unique(found))
-    ]
-    best = rank(candidates, words)
-    if not best:
+    search = _Search(stores, chat_key)
+    context_ids = list(search.search_words(terms)) or list(search.search_parts(terms, words))
+    matches = rank(stores.archives.search_candidates(chat_key, unique(context_ids)), words)
+    if not matches:
         raise NotFound(
             f"no archived context of chat {chat_key!r} matches {words!r}",
             hint=f"`cbx chat list {quote_argument(chat_key)}` lists them",
         )
-    return [RankedContext(each.context_id, each.why) for each in best[:limit]]
+    return matches[0]
 
 
 class _Search:
     """The queries that narrow the candidates by their index numbers."""
 
-    def __init__(self, stores: ChatStores, chat_key: str, index: ContextIndex) -> None:
+    def __init__(self, stores: ChatStores, chat_key: str) -> None:
         self._archives = stores.archives
         self._chat_key = chat_key
-        self._index = index
+        self._index = ContextIndex(stores.project_id, chat_key)
 
-    def search_words(self, wanted: Sequence[str]) -> Iterator[str]:
+    def search_words(self, terms: Sequence[str]) -> Iterator[str]:
         """Yield the newest contexts that have most of these words.
 
         If there are more than `_MAX_CANDIDATES`, also yield those with a word in the title, and those with a
         further one within a word.
         """
-        known = [term for term in wanted if self._newest(self._index.word_numbers(term), limit=1)]
+        known = [term for term in terms if self._newest(self._index.word_numbers(term), limit=1)]
         for size in range(len(known), 0, -1):
-            found = [
-                each for chosen in combinations(known, size) for each in self._search_all(chosen, wanted)
-            ]
-            if found:
-                yield from found
+            choices = combinations(known, size)
+            if context_ids := [each for chosen in choices for each in self._search_all(chosen, terms)]:
+                yield from context_ids
                 return
 
-    def _search_all(self, chosen: Sequence[str], wanted: Sequence[str]) -> Iterator[str]:
+    def _search_all(self, chosen: Sequence[str], terms: Sequence[str]) -> Iterator[str]:
         words = [number for term in chosen for number in self._index.word_numbers(term)]
-        found = self._newest(words)
-        yield from found
-        if len(found) < _MAX_CANDIDATES:
+        newest = self._newest(words)
+        yield from newest
+        if len(newest) < _MAX_CANDIDATES:
             return
         for term in chosen:
             yield from self._newest([*words, *self._index.title_numbers(term)])
-        for term in wanted:
+        for term in terms:
             if term not in chosen:
                 yield from self._newest([*words, *self._index.part_numbers(term)])
 
-    def search_parts(self, wanted: Sequence[str], words: str) -> Iterator[str]:
+    def search_parts(self, terms: Sequence[str], words: str) -> Iterator[str]:
         """Yield the newest contexts that have any of these within a word, or in a text without spaces."""
-        for term in (*wanted, *search_strings(words)[: _MAX_WORDS * 4]):
+        for term in (*terms, *search_strings(words)[: _MAX_WORDS * 4]):
             yield from self._newest(self._index.part_numbers(term))
 
     def _newest(self, numbers: Sequence[int], limit: int = _MAX_CANDIDATES) -> list[str]:
@@ -147,8 +129,10 @@ def context_slots(stores: ChatStores, chat: Chat) -> list[Slot]:
 def start_new(
     stores: ChatStores, chat_key: str, *, title: str | None = None, reason: str | None = None
 ) -> ContextChange:
-    """Archive the active context and start an empty one. A loaded snapshot without changes is not archived
-    again. Raises NotFound for an unknown chat."""
+    """Archive the active context and start an empty one. Raises NotFound for an unknown chat.
+
+    A loaded snapshot without changes is not archived again.
+    """
     _check_texts(title=title, reason=reason)
     with stores.transaction():
         chat = stores.chats.lock(chat_key)
@@ -183,14 +167,17 @@ def load(
     with stores.transaction():
         chat = stores.chats.lock(chat_key)
         now = stores.database.now()
-        best = _best(stores, chat_key, context_id, words)
-        archive = stores.archives.get(chat_key, context_id or best.context_id)
+        why = None
+        if context_id is None:
+            best = _search_best(stores, chat_key, words or "")
+            context_id, why = best.context_id, best.why
+        archive = stores.archives.get(chat_key, context_id)
         changed = ContextChange(
             chat_key=chat_key,
             loaded=archive.context_id,
             messages=archive.messages,
             run_id=_run_of(chat, now),
-            why=None if context_id else best.why,
+            why=why,
         )
         if chat.is_as_loaded and chat.context_id == archive.context_id:
             return changed
@@ -198,15 +185,6 @@ def load(
         stores.chats.write(_load_snapshot(stores, chat, archive, now), now)
         was_archived = archived is not None and chat.is_as_loaded
         return msgspec.structs.replace(changed, archived=archived, was_archived=was_archived)
-
-
-def _best(stores: ChatStores, chat_key: str, context_id: str | None, words: str | None) -> RankedContext:
-    if context_id is not None:
-        return RankedContext(context_id=context_id, why="")
-    if not (words or "").strip():
-        raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
-    found = search_contexts(stores, chat_key, words or "", limit=1)
-    return found[0]
 
 
 def _load_snapshot(stores: ChatStores, chat: Chat, archive: Archive, now: datetime) -> Chat:
@@ -282,8 +260,7 @@ def new_archive(
     reason: str | None,
 ) -> Archive:
     """Return the row of an archived context. Its checkpoint is the last message of an assistant."""
-    spoken = [index for index, card in enumerate(cards) if card.role == "assistant"]
-    last = spoken[-1] if spoken else None
+    last = max((index for index, card in enumerate(cards) if card.role == "assistant"), default=None)
     return Archive(
         context_id=context_id,
         chat_key=chat_key,
@@ -334,8 +311,8 @@ def _run_of(chat: Chat, now: datetime) -> str | None:
     return chat.run_id if chat.is_busy(now) else None
 
 
-def _check_texts(**said: Any) -> None:
-    for name, text in said.items():
+def _check_texts(**texts: str | None) -> None:
+    for name, text in texts.items():
         try:
             exact_json.check_storable(text, name)
         except exact_json.Unstorable as exc:

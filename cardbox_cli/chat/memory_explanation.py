@@ -10,12 +10,11 @@ from typing import Literal
 import msgspec
 
 from cardbox_cli.chat.transcript import unanswered_messages
-from cardbox_cli.model.chats import Archive, Chat, ChatRun
+from cardbox_cli.model.chats import Chat
 from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.text.command_lines import command_line
 
 _MAX_NEAR = 5
-_MAX_RUNS = 5
 
 Carries = Literal["context", "transcript", "nothing"]
 
@@ -50,7 +49,6 @@ class MemoryExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def well(self) -> bool:
-        """Return whether the next run has any memory."""
         return self.carries != "nothing"
 
 
@@ -58,16 +56,14 @@ def explain_memory(stores: ChatStores, chat_key: str) -> MemoryExplanation:
     """Explain the memory of a chat, which need not exist. Takes part in the caller's snapshot."""
     chat = stores.chats.find(chat_key)
     near = stores.chats.similar(chat_key, _MAX_NEAR)
-    nothing: tuple[Carries, int] = ("nothing", 0)
-    carries, messages = nothing if chat is None else _measure_memory(stores, chat)
-    found = [] if carries == "context" else list(_causes(stores, chat_key, chat, near))
+    carries, messages = _measure_memory(stores, chat)
     return MemoryExplanation(
         chat_key=chat_key,
         exists=chat is not None,
         carries=carries,
         messages=messages,
         summary=_summary(chat, carries, messages),
-        causes=found,
+        causes=[] if carries == "context" else list(_causes(stores, chat_key, chat, near)),
         near=[
             SimilarChat(
                 chat_key=each.chat_key,
@@ -80,7 +76,9 @@ def explain_memory(stores: ChatStores, chat_key: str) -> MemoryExplanation:
     )
 
 
-def _measure_memory(stores: ChatStores, chat: Chat) -> tuple[Carries, int]:
+def _measure_memory(stores: ChatStores, chat: Chat | None) -> tuple[Carries, int]:
+    if chat is None:
+        return "nothing", 0
     if chat.context_box_id is not None:
         return "context", len(stores.boxes.get(chat.context_box_id).card_ids)
     waiting = unanswered_messages(stores, chat, chat.answered)
@@ -124,39 +122,16 @@ def _causes(
 
 def _own_causes(stores: ChatStores, chat: Chat) -> Iterator[MemoryLossCause]:
     newest = next(iter(stores.archives.newest(chat.chat_key, limit=1)), None)
+    fix = None if newest is None else command_line(("chat", "load", newest.chat_key, newest.context_id))
+    moment = "an unknown time" if chat.reset_at is None else f"{chat.reset_at:%Y-%m-%d %H:%M:%S}Z"
     if chat.context_box_id is None and chat.reset_by == "clear":
-        yield MemoryLossCause(
-            cause="cleared",
-            proves=f"the context was cleared at {_format_time(chat.reset_at)} without archiving it",
-            fix=_load_command(newest),
-        )
+        proof = f"the context was cleared at {moment} without archiving it"
+        yield MemoryLossCause(cause="cleared", proves=proof, fix=fix)
     if chat.context_box_id is None and chat.reset_by == "new":
-        yield MemoryLossCause(
-            cause="new-context",
-            proves=f"a new context was started at {_format_time(chat.reset_at)}",
-            fix=_load_command(newest),
-        )
-    failed = _failed_run(stores.runs.last(chat.chat_key, _MAX_RUNS))
-    if failed is not None:
-        yield MemoryLossCause(
-            cause="run-failed",
-            proves=f"run {failed.run_id} {failed.status}: {failed.error or failed.error_code}; its messages "
-            "are not in the context",
-            fix=None,
-        )
-
-
-def _failed_run(runs: Sequence[ChatRun]) -> ChatRun | None:
-    """Return the last run if it ended without success."""
-    last = runs[0] if runs else None
-    return last if last is not None and last.status not in ("success", "running") else None
-
-
-def _load_command(archive: Archive | None) -> str | None:
-    if archive is None:
-        return None
-    return command_line(("chat", "load", archive.chat_key, archive.context_id))
-
-
-def _format_time(moment: datetime | None) -> str:
-    return "an unknown time" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}Z"
+        proof = f"a new context was started at {moment}"
+        yield MemoryLossCause(cause="new-context", proves=proof, fix=fix)
+    last = next(iter(stores.runs.last(chat.chat_key, 1)), None)
+    if last is not None and last.status not in ("success", "running"):
+        problem = f"run {last.run_id} {last.status}: {last.error or last.error_code}"
+        proof = f"{problem}; its messages are not in the context"
+        yield MemoryLossCause(cause="run-failed", proves=proof, fix=None)

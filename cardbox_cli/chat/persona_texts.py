@@ -6,7 +6,7 @@ current, and a blank one removes the text.
 
 import msgspec
 
-from cardbox_cli.model.boxes import Slot
+from cardbox_cli.execution.requests.turn_requests import present_cards
 from cardbox_cli.model.card_types import CHAT_MEMORY, CHAT_PERSONA
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, card_text, draft_card
 from cardbox_cli.model.chats import CHAT, check_key, texts_box
@@ -35,26 +35,24 @@ def list_personas(stores: ChatStores) -> list[StoredText]:
         StoredText(name=name, text=card_text(card.content), card_id=card.card_id)
         for name, card in latest.items()
     ]
-    return sorted((each for each in named if each.text.strip()), key=_order)
+    return sorted(
+        (each for each in named if each.text.strip()),
+        key=lambda each: (not _is_same(each.name, PRIMARY), each.name or ""),
+    )
 
 
 def find_memory(stores: ChatStores, chat_key: str) -> StoredText | None:
     """Return the memory of a chat, None if it is empty."""
     last = _cards(stores, texts_box(stores.project_id, chat_key))[-1:]
-    found = [StoredText(name=None, text=card_text(card.content), card_id=card.card_id) for card in last]
-    return next((each for each in found if each.text.strip()), None)
+    texts = [StoredText(name=None, text=card_text(card.content), card_id=card.card_id) for card in last]
+    return next((each for each in texts if each.text.strip()), None)
 
 
 def set_persona(stores: ChatStores, name: str, text: str) -> str:
     """Set the text of a persona, whose name ignores case. Returns the card's id."""
     check_new_id(name, "the persona's name", f"for example {PRIMARY}")
-    found = next((each for each in list_personas(stores) if _is_same(each.name, name)), None)
-    draft = draft_card(
-        CHAT_PERSONA,
-        text,
-        author_id=OPERATOR,
-        metadata={"name": name if found is None else found.name},
-    )
+    own_name = next((each.name for each in list_personas(stores) if _is_same(each.name, name)), name)
+    draft = draft_card(CHAT_PERSONA, text, author_id=OPERATOR, metadata={"name": own_name})
     return _append(stores, texts_box(stores.project_id, None), "personas", draft)
 
 
@@ -78,12 +76,7 @@ def _append(stores: ChatStores, box_id: str, title: str, draft: CardDraft) -> st
 
 
 def _cards(stores: ChatStores, box_id: str) -> list[Card]:
-    slots: list[Slot] = stores.boxes.slots(box_id)
-    return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]
-
-
-def _order(persona: StoredText) -> tuple[bool, str]:
-    return not _is_same(persona.name, PRIMARY), persona.name or ""
+    return present_cards(stores.boxes.slots(box_id))
 
 
 def _is_same(name: str | None, other: str) -> bool:

@@ -9,15 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from cardbox_cli.errors import InvalidInput
-from cardbox_cli.model.cards import CardDraft, card_text
+from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import Chat, ChatFence, Entry, check_key, entry_draft, entry_id
 from cardbox_cli.store.chats import ChatStores
 
 # The number of last entries that are searched for unanswered messages.
 _MAX_UNANSWERED = 1000
-
-# The `turn` of an entry that a person or a platform sends.
-_NO_TURN: Mapping[str, str] = {}
 
 
 class AppendedEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,15 +36,15 @@ def send(
     chat_key: str,
     text: str,
     *,
-    told: Mapping[str, Any] | None = None,
-    turn: Mapping[str, str] = _NO_TURN,
+    told: Mapping[str, Any] = {},
+    turn: Mapping[str, str] = {},
 ) -> AppendedEntry:
     """Append a user's message. A running run reads it before its next step.
 
     `turn` is the metadata of the turn, or the run, whose command sends it.
     """
     with stores.transaction():
-        return _append(stores, chat_key, "user", text, told or {}, turn, None)
+        return _append(stores, chat_key, "user", text, told, turn, None)
 
 
 def correct(
@@ -55,13 +52,13 @@ def correct(
     chat_key: str,
     text: str,
     *,
-    told: Mapping[str, Any] | None = None,
-    turn: Mapping[str, str] = _NO_TURN,
+    told: Mapping[str, Any] = {},
+    turn: Mapping[str, str] = {},
 ) -> AppendedEntry:
     """Append a user's message to an existing chat, like `send`. Raises NotFound for an unknown chat."""
     with stores.transaction():
         stores.chats.get(chat_key)
-        return _append(stores, chat_key, "user", text, told or {}, turn, None)
+        return send(stores, chat_key, text, told=told, turn=turn)
 
 
 def reply(
@@ -69,8 +66,8 @@ def reply(
     chat_key: str,
     text: str,
     *,
-    told: Mapping[str, Any] | None = None,
-    turn: Mapping[str, str] = _NO_TURN,
+    told: Mapping[str, Any] = {},
+    turn: Mapping[str, str] = {},
     fence: ChatFence | None = None,
 ) -> AppendedEntry:
     """Append a reply that was sent to the user.
@@ -79,7 +76,7 @@ def reply(
     messages so far. Raises StaleEpoch if the run has lost the chat.
     """
     with stores.transaction():
-        return _append(stores, chat_key, "assistant", text, told or {}, turn, fence)
+        return _append(stores, chat_key, "assistant", text, told, turn, fence)
 
 
 def _append(
@@ -105,13 +102,19 @@ def _append(
         metadata={**turn, **({} if fence is None else {"agent_turn_id": fence.run_id})},
     )
     now = stores.database.now()
-    known = message_id is not None and _is_stored(stores, draft)
-    appended = chat if known else stores.chats.append(chat, [draft])
+    # A platform's message that was stored before with the same text is not stored again.
+    stored = [] if message_id is None else stores.cards.get_many([draft.card_id]).cards
+    is_stored = any(card_text(card.content) == card_text(draft.content) for card in stored)
+    appended = chat if is_stored else stores.chats.append(chat, [draft])
     is_new = appended.entries > chat.entries
     if is_new:
-        stores.chats.write(_mark_answered(appended, role, fence, is_busy=chat.is_busy(now)), now)
+        if role == "assistant" and fence is None and not chat.is_busy(now):  # it answers all messages
+            appended = msgspec.structs.replace(appended, answered=appended.entries)
+        stores.chats.write(appended, now)
         if fence is not None:
-            _note_reply(stores, fence, draft.card_id)
+            run = stores.runs.get(fence.chat_key, fence.run_id)
+            replies = [*run.reply_card_ids, draft.card_id]
+            stores.runs.write(msgspec.structs.replace(run, reply_card_ids=replies))
     return AppendedEntry(
         chat_key=chat_key,
         card_id=draft.card_id,
@@ -122,37 +125,16 @@ def _append(
     )
 
 
-def _is_stored(stores: ChatStores, draft: CardDraft) -> bool:
-    """Return whether a platform's message was stored before with the same text."""
-    found = stores.cards.get_many([draft.card_id]).cards
-    return any(card_text(card.content) == card_text(draft.content) for card in found)
-
-
-def _mark_answered(chat: Chat, role: str, fence: ChatFence | None, *, is_busy: bool) -> Chat:
-    """Return the chat after an entry. A reply outside any run answers all messages."""
-    if role == "assistant" and fence is None and not is_busy:
-        return msgspec.structs.replace(chat, answered=chat.entries)
-    return chat
-
-
-def _note_reply(stores: ChatStores, fence: ChatFence, card_id: str) -> None:
-    run = stores.runs.get(fence.chat_key, fence.run_id)
-    stores.runs.write(msgspec.structs.replace(run, reply_card_ids=[*run.reply_card_ids, card_id]))
-
-
 def unanswered_messages(stores: ChatStores, chat: Chat, start: int) -> list[Entry]:
     """Return the users' messages from position `start` on, in order, out of the last 1,000 entries."""
     first = max(start, chat.entries - _MAX_UNANSWERED)
     return [entry for entry in stores.chats.entries(chat, first) if entry.role == "user"]
 
 
-def last_entries(stores: ChatStores, chat: Chat, count: int | None) -> list[Entry]:
-    """Return the last `count` entries, or all, in order."""
-    return stores.chats.entries(chat, 0 if count is None else chat.entries - count)
-
-
 def window_entries(stores: ChatStores, chat: Chat, before: int) -> list[Entry]:
-    """Return the entries that a run without a context sees: the last ones before position `before`, and none
-    from before the latest `new` or `clear`."""
+    """Return the entries that a run without a context sees.
+
+    These are the last ones before position `before`, and none from before the latest `new` or `clear`.
+    """
     first = max(chat.window_start, before - stores.settings.chat_window)
     return stores.chats.entries(chat, first, before)

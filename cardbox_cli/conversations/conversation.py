@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from cardbox_cli.conversations.json_documents import JsonDocuments
+from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import Card, CardDraft
 
@@ -40,8 +41,8 @@ class FileEntry(msgspec.Struct, frozen=True, gc=False):
 def parse_time(text: Any) -> datetime | None:
     """Parse an RFC 3339 time, in UTC if it names no zone. Returns None for any other value."""
     try:
-        found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -53,17 +54,19 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     conversation that it branched off from, and `place` is for error messages. `siblings` are the keys next to
     its messages, such as the tools of a request; `request` is the stored part of them if it is a request. If
     `is_part`, it belongs to others, in this file or another one, and is imported even without a message.
+    `lack` is the error of a conversation whose messages are missing.
     """
 
     entries: Iterable[FileEntry]
     place: str
-    own_id: str | None
-    title: str | None
+    own_id: str | None = None
+    title: str | None = None
     format: str
     parent_id: str | None = None
     siblings: Mapping[str, Any] = {}
     request: FileEntry | None = None
     is_part: bool = False
+    lack: InvalidConversation | None = None
 
 
 class ConversationReader(Protocol):
@@ -87,7 +90,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     - `draft` makes the cards of an entry, without ids, and raises InvalidConversation naming its place;
       `draft_request` makes those of a request.
     - `keep_original` adds to the first card what `export` needs to write the second. `export` yields the text
-      of a file in chunks, and may iterate over the cards more than once.
+      of a file in chunks, and may iterate over the cards more than once. Read-only formats have neither.
     - `names_itself_later`: a conversation may get its id only when it grows.
     """
 
@@ -98,8 +101,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     fits: Callable[[Any], bool]
     read: ConversationReader
     draft: Callable[[FileEntry], list[CardDraft]]
-    keep_original: Callable[[CardDraft, CardDraft], CardDraft]
-    export: Callable[[Iterable[Card]], Iterator[str]] | None
+    keep_original: Callable[[CardDraft, CardDraft], CardDraft] = lambda changed, _: changed
+    export: Callable[[Iterable[Card]], Iterator[str]] | None = None
     draft_request: Callable[[FileEntry], list[CardDraft]] | None = None
     reads: Callable[[Any], bool] | None = None
     tells_all: bool = True

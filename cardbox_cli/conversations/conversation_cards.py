@@ -50,10 +50,10 @@ _COMMAND = re.compile(r"<command-(?:name|args)>(.*?)</command-", re.DOTALL)
 def derive_title(draft: CardDraft) -> str | None:
     """Return the beginning of a user's message as a title, or the name of the command if it is only one."""
     text = card_text(draft.content)
-    said = _ADDED_TEXT.sub(" ", text)
-    if not said.strip():
-        said = " ".join(found[1] for found in _COMMAND.finditer(text))
-    words = " ".join(said.split())
+    own = _ADDED_TEXT.sub(" ", text)
+    if not own.strip():
+        own = " ".join(match[1] for match in _COMMAND.finditer(text))
+    words = " ".join(own.split())
     if draft.role != "user" or not isinstance(draft.content, TextContent) or not words:
         return None
     return words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH - 1] + "…"
@@ -99,7 +99,6 @@ class SkippedConversations(NamedTuple):
     first: str = ""
 
     def add(self, place: str) -> "SkippedConversations":
-        """Add one at a place."""
         return SkippedConversations(self.number + 1, self.first or place)
 
 
@@ -147,7 +146,7 @@ class ConversationPass:
         turn: Mapping[str, str] = {},
         only: int | None = None,
     ) -> None:
-        self.wanted: list[ImportedConversation] = []
+        self.imported: list[ImportedConversation] = []
         self.places: dict[int, str] = {}
         self.last_card_id: str | None = None
         self.replaced_characters = 0
@@ -184,7 +183,7 @@ class ConversationPass:
             elif alike is not None:
                 self._read[alike] = read
             self.last_card_id, self.places[label] = read.last_card_id, conversation.place
-            self.wanted.append(
+            self.imported.append(
                 ImportedConversation(
                     label=label,
                     title=title or read.first_words,
@@ -205,7 +204,9 @@ class ConversationPass:
         before, words, last = self.replaced_characters, None, None
         drafts = self._drafts(conversation, key)
         first = next(drafts, None)
-        if first is None or (_is_event(first) and self._is_left_out(conversation)):
+        # A conversation that begins with an event makes no box if it has no message yet and is not a part.
+        is_event = first is not None and _is_event(first) and not conversation.is_part
+        if first is None or (is_event and not _says_something(conversation, self)):
             self.replaced_characters = before
             return _ReadResult(label, None, None, 0)
         for draft in chain([first], drafts):
@@ -214,16 +215,13 @@ class ConversationPass:
             yield label, attribute_to_turn(draft, self._turn)
         return _ReadResult(label, words, last, self.replaced_characters - before)
 
-    def _is_left_out(self, conversation: Conversation) -> bool:
-        """Return whether a conversation that begins with an event makes no box: it has no message yet, and is
-        not a part of others."""
-        return not conversation.is_part and not _says_something(conversation, self)
-
     def _content_key(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None
     ) -> tuple[Any, ...] | None:
-        """Return a key that conversations with the same cards share. None if the conversation has its own id,
-        because then a later one may be a longer version of it."""
+        """Return a key that conversations with the same cards share.
+
+        None if the conversation has its own id: a later one may be a longer version of it.
+        """
         if conversation.own_id is not None:
             return None
         request = conversation.request
@@ -231,8 +229,8 @@ class ConversationPass:
 
     def keys(self, conversation: Conversation) -> tuple[_Key, _Key | None]:
         """Return the unique keys of the conversation and of the one that it branched off from."""
-        of_turn = [self._turn[TURN]] if TURN in self._turn else []
-        keyspace = (*find_format(conversation.format).keyspace, *of_turn)
+        turn = [self._turn[TURN]] if TURN in self._turn else []
+        keyspace = (*find_format(conversation.format).keyspace, *turn)
         own_id = conversation.own_id
         if own_id is None:
             own_id = str(derive_id(each.canonical for each in self._cache_if_small(conversation)))
@@ -245,13 +243,14 @@ class ConversationPass:
     def _drafts(self, conversation: Conversation, key: _Key) -> Iterator[CardDraft]:
         source_format = find_format(conversation.format)
         scope = (self._project_id, *key, "remapped") if self._remap_tool_ids else (self._project_id, *key)
-        drafts = self._drafts_with_ids(conversation, source_format, scope, key)
+        drafts = self._drafts_with_ids(
+            conversation, source_format, _Ids(DerivedIds(*scope), DerivedIds(*key))
+        )
         return remap_call_ids(drafts, scope, source_format.keep_original) if self._remap_tool_ids else drafts
 
     def _drafts_with_ids(
-        self, conversation: Conversation, source_format: Format, scope: _Key, key: _Key
+        self, conversation: Conversation, source_format: Format, ids: "_Ids"
     ) -> Iterator[CardDraft]:
-        ids = _Ids(DerivedIds(*scope), DerivedIds(*key))
         if conversation.request is not None and source_format.draft_request is not None:
             each = self._count_replaced(self._prepare(conversation.request))
             cards = source_format.draft_request(each.entry)
@@ -265,21 +264,20 @@ class ConversationPass:
         return stored
 
     def stored_entries(self, conversation: Conversation) -> Iterator[_StoredEntry]:
-        """Yield the entries of a conversation as they will be stored."""
-        of, entries = self._cached
-        return iter(entries) if of is conversation else map(self._prepare, conversation.entries)
+        cached, entries = self._cached
+        return iter(entries) if cached is conversation else map(self._prepare, conversation.entries)
 
     def _cache_if_small(self, conversation: Conversation) -> Iterator[_StoredEntry]:
         """Yield the entries of a conversation, and cache them if they are small."""
-        held: list[_StoredEntry] = []
+        small: list[_StoredEntry] = []
         size = 0
         for each in map(self._prepare, conversation.entries):
             size += len(each.canonical)
             if size <= _MAX_HELD_BYTES:
-                held.append(each)
+                small.append(each)
             yield each
         if size <= _MAX_HELD_BYTES:
-            self._cached = conversation, held
+            self._cached = conversation, small
 
     def _prepare(self, entry: FileEntry) -> _StoredEntry:
         if exact_json.is_simple(entry.value):

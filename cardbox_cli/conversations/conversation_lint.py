@@ -48,21 +48,15 @@ def detect_provider(conversation: Conversation) -> str | None:
 
 
 def is_empty_conversation(conversation: Conversation) -> bool:
-    """Return whether there is nothing to check: neither a request nor any message. A request without messages
-    is checked, because providers refuse it."""
-    return not _is_request(conversation) and has_no_message(conversation)
+    """Return whether there is nothing to check: neither a request nor any message.
 
-
-def _is_request(conversation: Conversation) -> bool:
-    """Return whether a model, tools or parameters are next to the messages, or next to where they belong.
-    Conversations in the files of agents are not requests."""
-    own = provider_named(find_format(conversation.format).provider)
-    if conversation.format != own.name:
-        return False
-    named = ("model", "tools", *own.files.parameters)
-    return is_request(own, conversation.siblings) or any(
-        conversation.siblings.get(key) is not None for key in named
-    )
+    A request has a model, tools or parameters next to its messages. It is checked even without messages,
+    because providers refuse it. Conversations in the files of agents are not requests.
+    """
+    own, siblings = provider_named(find_format(conversation.format).provider), conversation.siblings
+    keys = ("model", "tools", *own.files.parameters)
+    has_keys = is_request(own, siblings) or any(siblings.get(key) is not None for key in keys)
+    return not (conversation.format == own.name and has_keys) and has_no_message(conversation)
 
 
 def lint_conversation(
@@ -74,34 +68,29 @@ def lint_conversation(
     ids and positions are those of an import into the project. Rules in `warned` report warnings, not errors.
     """
     record, source = provider_named(provider), provider_named(find_format(conversation.format).provider)
-    is_logged = conversation.format == source.name == record.format
     places: list[str] = []
     entries: list[RequestEntry] = []
     first: dict[str, RequestEntry] = {}
     for drafted in drafts_of(conversation, project_id):
-        made = list(_entries(drafted, project_id, len(entries)))
-        entries += made
-        places += [drafted.entry.place] * len(made)
-        first[drafted.entry.position] = made[0]
+        own = list(_entries(drafted, project_id, len(entries)))
+        entries += own
+        places += [drafted.entry.place] * len(own)
+        first[drafted.entry.position] = own[0]
     siblings = _sibling_keys(conversation, source)
     config, tools = source.files.read_request(siblings)
     request = request_of(
         entries, ComposeOptions(model=text_at(siblings, "model") or None), encode=record.encode
     )
+    parameters = {key: value for key, value in config.items() if value is not None}
     request = msgspec.structs.replace(
-        request, tools=request.tools + tools, config={**_set_parameters(config), **request.config}
+        request, tools=request.tools + tools, config={**parameters, **request.config}
     )
-    logged = (
-        Logged(
-            messages=list(_messages(conversation, source, first)),
-            beside=siblings,
-            is_request=is_request(source, siblings),
-        )
-        if is_logged
-        else None
-    )
-    found = lint(entries, request, record, logged=logged, warned=warned)
-    return [_add_place(each, conversation, places) for each in found]
+    logged = None
+    if conversation.format == source.name == record.format:
+        messages = list(_messages(conversation, source, first))
+        logged = Logged(messages=messages, beside=siblings, is_request=is_request(source, siblings))
+    findings = lint(entries, request, record, logged=logged, warned=warned)
+    return [_add_place(each, conversation, places) for each in findings]
 
 
 def _sibling_keys(conversation: Conversation, source: Provider) -> dict[str, Any]:
@@ -145,15 +134,11 @@ def _list_messages(conversation: Conversation, source: Provider) -> Iterator[Any
     return (value[key] if isinstance(value, dict) and value.keys() == {key} else value for value in values)
 
 
-def _set_parameters(config: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if value is not None}
-
-
-def _add_place(found: LintFinding, conversation: Conversation, places: list[str]) -> LintFinding:
+def _add_place(finding: LintFinding, conversation: Conversation, places: list[str]) -> LintFinding:
     """Add the place in the file to a finding, and remove the id of a placeholder card."""
-    place = conversation.place if found.position is None else places[found.position]
-    card_id = None if found.card_id == _placeholder_id(place) else found.card_id
-    return msgspec.structs.replace(found, message=f"{place}: {found.message}", card_id=card_id)
+    place = conversation.place if finding.position is None else places[finding.position]
+    card_id = None if finding.card_id == _placeholder_id(place) else finding.card_id
+    return msgspec.structs.replace(finding, message=f"{place}: {finding.message}", card_id=card_id)
 
 
 def _entries(drafted: DraftedEntry, project_id: str, position: int) -> Iterator[RequestEntry]:
@@ -167,11 +152,11 @@ def _placeholder(drafted: DraftedEntry) -> CardDraft:
     """Return a card for an entry that cannot be imported. A rule reports it."""
     value = drafted.entry.value
     role = text_at(value, "role")
-    named = {} if role is None else {"role": role}
+    metadata = {} if role is None else {"role": role}
     return CardDraft(
         card_id=_placeholder_id(drafted.entry.place),
         content=TextContent(exact_json.encode(value).decode()),
-        metadata={"type": UNREADABLE_TYPE, UNREADABLE: drafted.problem, **named},
+        metadata={"type": UNREADABLE_TYPE, UNREADABLE: drafted.problem, **metadata},
     )
 
 

@@ -69,13 +69,13 @@ def import_conversations(
             project_id, remap_tool_ids=remap_tool_ids, replace_bad_text=replace_bad_text, turn=turn, only=only
         )
         counts = store.add(reading.labelled_drafts(conversations))
-        placed = store.assign_boxes(reading.wanted)
+        box_ids = store.assign_boxes(reading.imported)
     CardStore(database, project_id).refresh_statistics(sum(each.inserted for each in counts.values()))
-    boxes = [
-        _imported_box(each, reading.places[each.label], placed[each.label], counts) for each in reading.wanted
-    ]
     return ConversationImport(
-        boxes=boxes,
+        boxes=[
+            _imported_box(each, reading.places[each.label], box_ids[each.label], counts)
+            for each in reading.imported
+        ],
         last_card_id=reading.last_card_id,
         replaced_characters=reading.replaced_characters,
         left_out=reading.left_out,

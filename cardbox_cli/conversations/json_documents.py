@@ -127,7 +127,6 @@ class JsonCursor:
 
     @property
     def mark(self) -> JsonPosition:
-        """The position of the cursor."""
         passed = self._text[self._marked_at : self._at]
         breaks = passed.count("\n")
         self._mark = JsonPosition(
@@ -140,12 +139,12 @@ class JsonCursor:
 
     def peek(self) -> str:
         """Move to the next character that is not blank, and return it; "" at the end."""
-        while (found := _NO_BLANK.search(self._text, self._at)) is None:
+        while (match := _NO_BLANK.search(self._text, self._at)) is None:
             self._at = len(self._text)
             if not self._fill():
                 return ""
-        self._at = found.start()
-        return found[0]
+        self._at = match.start()
+        return match[0]
 
     def value(self, *, whole: bool) -> Any:
         """Read the next value. Unless `whole`, a value that exceeds the window contains `LazyList`s.
@@ -191,23 +190,23 @@ class JsonCursor:
             self._refuse("Extra data", self._at)
 
     def _object(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         size, first = 0, self._place(self._at)
         for _ in self._item_starts("{", "}"):
             if self.peek() != '"':
                 self._refuse("Expecting property name enclosed in double quotes", self._at)
             begin = self.mark.offset
             key = self.value(whole=True)
-            if key in found:
+            if key in values:
                 raise self._source.refuse_with(
                     f"{self._place(self._at)}: an object has the key {key[:80]!r} twice"
                 )
             self._expect(":")
-            found[key] = self.value(whole=False)
-            if not isinstance(found[key], LazyList | dict):
+            values[key] = self.value(whole=False)
+            if not isinstance(values[key], LazyList | dict):
                 size += self.mark.offset - begin
                 self._source.check_size(size, first)
-        return found
+        return values
 
     def _item_starts(self, opening: str, closing: str) -> Iterator[None]:
         """Yield at the beginning of each item of an array or object. The caller reads the item."""
@@ -259,8 +258,6 @@ _UNREAD = object()
 
 
 class JsonDocument(NamedTuple):
-    """A JSON value of a file, and its place for messages."""
-
     place: str
     value: Any
 
@@ -280,7 +277,6 @@ class JsonDocuments:
 
     @property
     def is_blank(self) -> bool:
-        """Return whether the file has no value."""
         if self._source.read(self._begin, _HEAD_BYTES).strip():
             return False
         head = self._source.read(self._begin, self._source.window)
@@ -331,15 +327,17 @@ class JsonDocuments:
                     yield mark.line, self._document(line, mark.line)
                 mark = JsonPosition(mark.offset + len(line) + 1, mark.line + 1, 1)
             if len(unread) > self._source.window and not unread.isspace():
-                value, behind = self._read_large(mark)
+                cursor = JsonCursor(self._source, mark)
+                value = cursor.value(whole=False)
+                if cursor.peek() and cursor.mark.line == mark.line:
+                    cursor.end()
                 yield mark.line, JsonDocument(f"{self.name}:{mark.line}", value)
-                mark, unread = behind, b""
+                mark, unread = cursor.mark, b""
         if unread.strip():
             yield mark.line, self._document(unread, mark.line)
         self._is_checked = True
 
     def line(self, number: int) -> JsonDocument:
-        """Return the document in the line of this number."""
         begin, behind = self._line_offsets[number - 1], self._line_offsets[number]
         self._source.check_size(behind - begin, f"{self.name}:{number}")
         return self._document(self._source.read(begin, behind - begin), number)
@@ -360,12 +358,8 @@ class JsonDocuments:
         if self._is_checked:
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
                 return JsonDocument(place, exact_json.decode(line))
-        return JsonDocument(place, self._parse_strictly(line, place))
-
-    def _parse_strictly(self, line: bytes, place: str) -> Any:
-        """Parse a line strictly, but accept values that a later check refuses, such as NaN."""
-        try:
-            return exact_json.read(line.decode(), exact_json.strict_reader)
+        try:  # values such as NaN are accepted here: a later check refuses them
+            return JsonDocument(place, exact_json.read(line.decode(), exact_json.strict_reader))
         except UnicodeDecodeError as exc:
             message = f"{place}: not UTF-8 (byte {exc.start})"
             raise self._source.refuse_with(message, hint="convert the file to UTF-8") from exc
@@ -375,23 +369,12 @@ class JsonDocuments:
         except ValueError as exc:
             raise self._source.refuse_with(f"{place}: {exc}") from exc
 
-    def _read_large(self, mark: JsonPosition) -> tuple[Any, JsonPosition]:
-        """Return the value of a line that exceeds the window, and the position of the next line."""
-        cursor = JsonCursor(self._source, mark)
-        value = cursor.value(whole=False)
-        if cursor.peek() and cursor.mark.line == mark.line:
-            cursor.end()
-        return value, cursor.mark
-
     @cached_property
     def _line_offsets(self) -> "array[int]":
         """The offset of each line, and of the end of the last one."""
         offsets, position = array("Q", [self._begin]), self._begin
         while chunk := self._source.read(position, self._source.window):
-            found = chunk.find(b"\n")
-            while found >= 0:
-                offsets.append(position + found + 1)
-                found = chunk.find(b"\n", found + 1)
+            offsets.extend(position + match.end() for match in re.finditer(b"\n", chunk))
             position += len(chunk)
         offsets.append(position)
         return offsets

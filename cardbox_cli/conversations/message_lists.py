@@ -62,30 +62,27 @@ def find_messages(
     Raises InvalidConversation naming the file and the place.
     """
     if at is None and documents.all(shape.is_message):
-        yield _whole_file(documents)
+        messages = Rereadable(lambda: (load_lazy_lists(value) for _, value in documents))
+        yield MessageList(messages, {}, {}, documents.name)
         return
     finder = _Finder(shape, at)
-    found = (
+    lists = (
         each
         for place, document in iterate_values(documents, shape.is_message)
         for each in finder.all(document, place)
     )
-    yield from require_some_messages((each, each.lack) for each in found)
+    yield from require_some_messages(lists)
 
 
-_Item = TypeVar("_Item")
+_Item = TypeVar("_Item", Conversation, MessageList)
 
 
-def require_some_messages(found: Iterable[tuple[_Item, InvalidConversation | None]]) -> Iterator[_Item]:
-    """Yield the items, each paired with its error if it lacks messages.
-
-    An item without messages is fine if another one has some. If all lack them, raises NoMessages with the
-    first error.
-    """
+def require_some_messages(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield the items. If all of them lack messages, raises NoMessages with the first error."""
     wrong, has_any = None, False
-    for one, lack in found:
-        wrong, has_any = wrong or lack, has_any or lack is None
-        yield one
+    for item in items:
+        wrong, has_any = wrong or item.lack, has_any or item.lack is None
+        yield item
     if wrong is not None and not has_any:
         raise NoMessages(wrong.message, hint=wrong.hint)
 
@@ -100,9 +97,8 @@ def missing_list_error(key: str, holder: Any, problem: str) -> InvalidConversati
     if is_list(value):
         return None
     wrong = InvalidConversation(problem, hint=_keys_hint(holder))
-    if not isinstance(holder, dict) or value is not None:
-        raise wrong
-    if key not in holder and _holds_messages(holder, CHAT_SHAPE):
+    is_other = not isinstance(holder, dict) or value is not None
+    if is_other or (key not in holder and _holds_messages(holder, CHAT_SHAPE)):
         raise wrong
     return wrong
 
@@ -130,11 +126,11 @@ def _values_in(
     document: JsonDocument, is_message: Callable[[Any], bool], depth: int = 0
 ) -> Iterator[JsonDocument]:
     place, value = document
-    first = next(iter(_parts(value)), None) if is_list(value) else None
+    first = next(iter(list_items(value)), None) if is_list(value) else None
     if not is_list(value) or depth > _MAX_DEPTH or is_message(first) or (depth and value == []):
         yield document
         return
-    for index, item in enumerate(_parts(value)):
+    for index, item in enumerate(list_items(value)):
         part = JsonDocument(f"{place}[{index}]", item)
         if is_list(item):
             yield from _values_in(part, is_message, depth + 1)
@@ -157,21 +153,21 @@ def find_lists(
             if isinstance(item, str):
                 if any(shape.takes_text and shape.key == name for shape in shapes):
                     yield [], value
-            elif (alone := _alone(name, item, shapes)) is not None:
+            elif (alone := _single_message(name, item, shapes)) is not None:
                 yield alone, value
             elif isinstance(item, dict | list | LazyList):
                 yield from find_lists(item, shapes, value, depth + 1, name)
     elif depth <= _MAX_DEPTH and is_list(value):
-        for item in _parts(value):
+        for item in list_items(value):
             if _may_hold_lists(item, shapes):
                 yield from find_lists(item, shapes, None, depth + 1)
 
 
-def _alone(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
+def _single_message(key: str, value: Any, shapes: Sequence[MessageShape]) -> list[Any] | None:
     """Return the single message that a shape allows instead of a list, None for anything else."""
     if type(value) is not dict:
         return None
-    return next((found for shape in shapes if (found := shape.alone(key, value)) is not None), None)
+    return next((messages for shape in shapes if (messages := shape.alone(key, value)) is not None), None)
 
 
 def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
@@ -186,18 +182,11 @@ def _may_hold_lists(item: Any, shapes: Sequence[MessageShape]) -> bool:
 
 
 def is_list(value: Any) -> bool:
-    """Return whether a value is a JSON array, in memory or lazy."""
     return isinstance(value, list | LazyList)
 
 
-def _whole_file(documents: JsonDocuments) -> MessageList:
-    return MessageList(
-        Rereadable(lambda: (load_lazy_lists(value) for _, value in documents)), {}, {}, documents.name
-    )
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """Return the items of a list that are not messages. They may contain `LazyList`s."""
+def list_items(value: Any) -> Any:
+    """Return the items of a list that are not messages. Large ones contain `LazyList`s."""
     return value.parts() if isinstance(value, LazyList) else value
 
 
@@ -208,7 +197,6 @@ class _Finder(NamedTuple):
     at: str | None
 
     def all(self, item: Any, place: str) -> Iterator[MessageList]:
-        """Yield the lists of messages in a document."""
         if self.at is None:
             yield self._one(item, place)
         else:
@@ -218,60 +206,51 @@ class _Finder(NamedTuple):
         is_message = self.shape.is_message
         if is_list(item) and (is_message(next(iter(item), None)) or _all(item, is_message)):
             return MessageList(item, {}, {}, place)  # a later error names the item that is not a message
-        found = self._find_lists(item)
+        lists = self._find_lists(item)
         if self.shape.is_own:  # its own key outweighs others
-            found = {path: pair for path, pair in found.items() if self._is_at_key(path)} or found
-            found |= _other_providers_lists(found)
-        if len(found) == 1:
-            [(messages, holder)] = found.values()
+            lists = {path: pair for path, pair in lists.items() if _last_key(path) == self.shape.key} or lists
+            lists |= _other_providers_lists(lists)
+        if len(lists) == 1:
+            [(messages, holder)] = lists.values()
             return MessageList(messages, holder, item, place)
-        if not found:
-            deeper = _path_within(item, self.shape)
-            named = f"--at {deeper}" if deeper else f"--at KEY; {_keys_hint(item)}"
-            raise InvalidConversation(f"{place}: no messages found", hint=f"pass their key: {named}")
+        if not lists:
+            path = _path_within(item, self.shape)
+            option = f"--at {path}" if path else f"--at KEY; {_keys_hint(item)}"
+            raise InvalidConversation(f"{place}: no messages found", hint=f"pass their key: {option}")
         raise InvalidConversation(
-            f"{place}: several keys hold messages: {_join_keys(found)}",
-            hint=f"choose one, for example --at {_shorten(next(iter(found)))}",
+            f"{place}: several keys hold messages: {_join_keys(lists)}",
+            hint=f"choose one, for example --at {_shorten(next(iter(lists)))}",
         )
 
-    def _find_at(self, item: Any, keys: Sequence[str], found: MessageList) -> Iterator[MessageList]:
+    def _find_at(self, item: Any, keys: Sequence[str], base: MessageList) -> Iterator[MessageList]:
         """Yield the lists at a path of keys. Lists on the path are searched item by item.
 
-        `found` describes the holder of `item`. For null, and for an object without the next key and without
+        `base` describes the holder of `item`. For null, and for an object without the next key and without
         messages elsewhere, yields an empty list with an error.
         """
-        if not keys and (alone := self.shape.alone(self._last_key, item)) is not None:
+        if not keys and (alone := self.shape.alone(_last_key(self.at or ""), item)) is not None:
             item = alone
-        if is_list(item) and (keys or self._holds_lists(item)):
-            for index, part in enumerate(_parts(item)):
-                each = msgspec.structs.replace(found, siblings={}, top={}, place=f"{found.place}[{index}]")
+        if is_list(item) and (keys or _begins_with_list(item)):
+            for index, part in enumerate(list_items(item)):
+                each = msgspec.structs.replace(base, siblings={}, top={}, place=f"{base.place}[{index}]")
                 yield from self._find_at(part, keys, each)
         elif is_list(item) and not keys:
-            yield msgspec.structs.replace(found, messages=item)
+            yield msgspec.structs.replace(base, messages=item)
         elif (key := _first_key(item, keys)) is not None:
-            top, rest = found.top or item, keys[key.count(".") + 1 :]
-            place = found.place if _is_plain(item[key], rest) else f"{found.place}: {key}"
-            below = msgspec.structs.replace(found, siblings=item, top=top, place=place)
+            top, rest = base.top or item, keys[key.count(".") + 1 :]
+            place = base.place if _is_plain(item[key], rest) else f"{base.place}: {key}"
+            below = msgspec.structs.replace(base, siblings=item, top=top, place=place)
             yield from self._find_at(item[key], rest, below)
         else:
             wrong = InvalidConversation(
-                f"{found.place}: no list of messages at {self.at!r}", hint=_keys_hint(item)
+                f"{base.place}: no list of messages at {self.at!r}", hint=_keys_hint(item)
             )
-            if item is not None and not (keys and isinstance(item, dict)):
-                raise wrong
-            if item is not None and _holds_messages(item, self.shape):
+            is_object = bool(keys) and isinstance(item, dict)
+            if item is not None and (not is_object or _holds_messages(item, self.shape)):
                 raise wrong
             # The object that lacks the messages may have an id and a title; objects above it do not count.
-            siblings = {"siblings": item, "top": found.top or item} if item and len(keys) == 1 else {}
-            yield msgspec.structs.replace(found, messages=[], lack=wrong, **siblings)
-
-    @property
-    def _last_key(self) -> str:
-        return (self.at or "").split(".")[-1]
-
-    def _holds_lists(self, value: Any) -> bool:
-        """Return whether the items of a list are lists, each a conversation."""
-        return is_list(next(iter(_parts(value)), None))
+            siblings = {"siblings": item, "top": base.top or item} if item and len(keys) == 1 else {}
+            yield msgspec.structs.replace(base, messages=[], lack=wrong, **siblings)
 
     def _find_lists(self, item: Any) -> dict[str, _ListAndHolder]:
         """Return the lists of messages at the shallowest level, with their holders, by dotted key."""
@@ -283,43 +262,39 @@ class _Finder(NamedTuple):
                 if isinstance(mapping, dict)
                 for key, value in mapping.items()
             }
-            found = {
+            lists = {
                 path: pair for path, pair in below.items() if _is_message_list(path, pair[0], self.shape)
             }
-            found |= self._alone(below)
-            if found:
-                return found
+            # A string or a single message may replace a list of messages.
+            lists |= {
+                path: (alone, holder)
+                for path, (value, holder) in below.items()
+                if (alone := self.shape.alone(_last_key(path), value)) is not None
+            }
+            if lists:
+                return lists
             level = {path: value for path, (value, _) in below.items()}
         return {}
 
-    def _alone(
-        self, below: dict[str, tuple[Any, dict[str, Any]]]
-    ) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-        """Return the strings and single messages that replace a list of messages, as lists of one."""
-        return {
-            path: (alone, holder)
-            for path, (value, holder) in below.items()
-            if (alone := self.shape.alone(path.split(".")[-1], value)) is not None
-        }
 
-    def _is_at_key(self, path: str) -> bool:
-        return path.split(".")[-1] == self.shape.key
+def _last_key(path: str) -> str:
+    return path.split(".")[-1]
 
 
 def _is_message_list(path: str, value: Any, shape: MessageShape) -> bool:
     if not is_list(value):
         return False
-    if path.split(".")[-1] == shape.key:
+    if _last_key(path) == shape.key:
         return value == [] or not _all(value, lambda item: not shape.is_message(item))
     return value != [] and _all(value, shape.is_message)
 
 
-def _other_providers_lists(found: Mapping[str, _ListAndHolder]) -> dict[str, _ListAndHolder]:
+def _other_providers_lists(lists: Mapping[str, _ListAndHolder]) -> dict[str, _ListAndHolder]:
     """Return the lists next to those found, under the keys of messages of other providers' requests."""
     return {
         f"{path[: -len(own)]}{key}": (holder[key], holder)
-        for path, (_, holder) in found.items()
-        for own in [path.split(".")[-1]]
+        for path, (_, holder) in lists.items()
+        for own in [_last_key(path)]
         for key, shape in ((each.files.shape.key, each.files.shape) for each in providers())
         if key != own and holder.get(key) and _is_message_list(key, holder[key], shape)
     }
@@ -343,14 +318,21 @@ def _is_plain(value: Any, keys: Sequence[str]) -> bool:
         if (key := _first_key(value, keys)) is None:
             return False
         value, keys = value[key], keys[key.count(".") + 1 :]
-    return not is_list(value) or not is_list(next(iter(_parts(value)), None))
+    return not is_list(value) or not _begins_with_list(value)
+
+
+def _begins_with_list(items: Any) -> bool:
+    """Return whether the items of a list are lists, each a conversation."""
+    return is_list(next(iter(list_items(items)), None))
 
 
 def _path_within(item: Any, shape: MessageShape, depth: int = 0) -> str | None:
     """Return the path of keys to messages within the items of lists, None if there are none."""
+    if depth > _MAX_DEPTH:
+        return None
     if is_list(item):
-        return _path_within(next(iter(_parts(item)), None), shape, depth + 1) if depth <= _MAX_DEPTH else None
-    for key, value in item.items() if isinstance(item, dict) and depth <= _MAX_DEPTH else ():
+        return _path_within(next(iter(list_items(item)), None), shape, depth + 1)
+    for key, value in item.items() if isinstance(item, dict) else ():
         if _is_message_list(key, value, shape):
             return str(key)
         below = _path_within(value, shape, depth + 1)

@@ -4,7 +4,7 @@ It serves all providers; their classes (`providers/`) define their messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -38,7 +38,6 @@ _REQUEST = "request"
 
 
 def messages_format(provider: Provider) -> Format:
-    """Return the format of files with messages of one provider."""
     files = _Files(provider)
     return Format(
         name=provider.name,
@@ -56,8 +55,6 @@ def messages_format(provider: Provider) -> Format:
 
 
 class _Files:
-    """The files of one provider."""
-
     def __init__(self, provider: Provider) -> None:
         self._provider, self._files = provider, provider.files
 
@@ -67,27 +64,21 @@ class _Files:
         if has_role(value) or self._files.shape.is_message(value):
             return marks_message(value)
         for messages, siblings in find_lists(value, (self._files.shape,)):
-            found = marks_beside(siblings) or next(filter(None, map(marks_message, messages)), None)
-            if found is not None:
-                return found
+            evidence = marks_beside(siblings) or next(filter(None, map(marks_message, messages)), None)
+            if evidence is not None:
+                return evidence
         return None
 
     def fits(self, value: Any) -> bool:
         """Return whether a value without evidence may be a message of the provider, or contain some."""
-        shape = self._files.shape
+        shape, problem = self._files.shape, self._files.problem
         if shape.is_message(value):
-            return self._files.problem(value) is None
-        return any(self._may_be(*found) for found in find_lists(value, (shape,)))
-
-    def _may_be(self, messages: Iterable[Any], siblings: Mapping[str, Any]) -> bool:
-        """Return whether messages without evidence may be the provider's.
-
-        If only this provider has messages of its form, messages under another provider's key are that one's.
-        """
-        if not self._files.shape.is_own:
-            return True
-        return not self._owners(messages, siblings) and all(
-            self._files.problem(each) is None for each in messages
+            return problem(value) is None
+        # If only this provider has messages of its form, those under another provider's key are that one's.
+        return any(
+            not shape.is_own
+            or (not self._owners(messages, siblings) and all(problem(each) is None for each in messages))
+            for messages, siblings in find_lists(value, (shape,))
         )
 
     def _owners(self, messages: Iterable[Any], siblings: Mapping[str, Any]) -> list[Provider]:
@@ -97,52 +88,47 @@ class _Files:
             return []
         return [each for each in providers() if each.files.shape.key == key]
 
-    def _check_nothing_lost(self, found: MessageList) -> None:
-        """Raise InvalidConversation for messages of another provider's request if keys next to them would be
-        lost."""
-        owners = self._owners(found.messages, found.siblings)
-        if not owners or any(key in found.siblings for key in (*ID_KEYS, *TITLE_KEYS)):
+    def _check_nothing_lost(self, message_list: MessageList) -> None:
+        """Raise InvalidConversation if keys next to messages of another provider's request would be lost."""
+        siblings = message_list.siblings
+        owners = self._owners(message_list.messages, siblings)
+        if not owners or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
             return
-        owner = next((each for each in owners if each.files.marks_beside(found.siblings)), owners[0])
-        lost = self._lost(found, owner)
-        if lost is not None:
+        owner = next((each for each in owners if each.files.marks_beside(siblings)), owners[0])
+        lost = [key for key in siblings if key != owner.files.shape.key]
+        if not self._files.shape.is_own and not owner.files.marks_beside(siblings):
+            lost = [key for key in lost if key in ("model", "tools")]
+        if lost:
             name, key = self._provider.name, self._files.shape.key
             raise InvalidConversation(
-                f"{found.place}: {lost!r} would be lost in the {name} format, because it is next to "
-                f"{owner.files.shape.key!r}, the key of messages in requests to {owner.title}",
+                f"{message_list.place}: {lost[0]!r} would be lost in the {name} format, because it is next "
+                f"to {owner.files.shape.key!r}, the key of messages in requests to {owner.title}",
                 hint=f"pass --from {owner.name}, or put the messages at {key!r}",
             )
 
-    def _lost(self, found: MessageList, owner: Provider) -> str | None:
-        """Return the first key of a request to `owner` that would be lost, None for other conversations."""
-        siblings = [key for key in found.siblings if key != owner.files.shape.key]
-        if not self._files.shape.is_own and not owner.files.marks_beside(found.siblings):
-            siblings = [key for key in siblings if key in ("model", "tools")]
-        return next(iter(siblings), None)
-
     def read(self, documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
         """Yield the conversations in a file: lists of messages under any key."""
-        for found in find_messages(documents, at, self._files.shape):
-            self._check_nothing_lost(found)
-            entries = Rereadable(partial(self._entries, found))
-            yield found.conversation(self._provider.name, entries, self._request(found))
+        for message_list in find_messages(documents, at, self._files.shape):
+            self._check_nothing_lost(message_list)
+            entries = Rereadable(partial(self._entries, message_list))
+            yield message_list.conversation(self._provider.name, entries, self._request(message_list))
 
-    def _entries(self, found: MessageList) -> Iterator[FileEntry]:
+    def _entries(self, message_list: MessageList) -> Iterator[FileEntry]:
         """Yield the system prompt next to the messages, with its key as position, then the messages."""
         for key in self._files.system_keys:
-            if key in found.siblings:
-                yield FileEntry(key, {key: load_lazy_lists(found.siblings[key])}, found.place)
-        for number, message in self._files.gather(found.messages):
-            yield FileEntry(str(number), message, f"{found.place}: message {number}")
+            if key in message_list.siblings:
+                yield FileEntry(key, {key: load_lazy_lists(message_list.siblings[key])}, message_list.place)
+        for number, message in self._files.gather(message_list.messages):
+            yield FileEntry(str(number), message, f"{message_list.place}: message {number}")
 
-    def _request(self, found: MessageList) -> FileEntry | None:
+    def _request(self, message_list: MessageList) -> FileEntry | None:
         """Return the keys of a request next to its messages and system prompt, None for anything else.
 
         A conversation with an id or a title is not a request: the keys next to it change as it grows.
         """
-        files, siblings = self._files, found.siblings
-        given = siblings.get(files.shape.key)
-        is_there = isinstance(given, str | dict) or given is found.messages
+        files, siblings = self._files, message_list.siblings
+        messages = siblings.get(files.shape.key)
+        is_there = isinstance(messages, str | dict) or messages is message_list.messages
         if not is_there or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
             return None
         apart = (files.shape.key, *files.system_keys)
@@ -151,7 +137,7 @@ class _Files:
         prompts = (key for each in providers() for key in each.files.system_keys)
         named = ("model", "tools", *files.parameters, *files.request_keys, *prompts)
         is_request = bool(rest) if files.shape.is_own else any(key in rest for key in named)
-        return FileEntry(_REQUEST, rest, f"{found.place}: request") if is_request else None
+        return FileEntry(_REQUEST, rest, f"{message_list.place}: request") if is_request else None
 
     def draft(self, entry: FileEntry) -> list[CardDraft]:
         """Make the cards of a message or of the system prompt. Raises InvalidConversation."""
@@ -167,28 +153,26 @@ class _Files:
         """Make the cards of a request's parameters and tools. The first card also preserves the request."""
         config, tools = self._files.read_request(entry.value)
         card = imported_card(PROFILE, JsonContent({"llm_config": config}))
-        kept = keep(card, self._provider.name, source_message=entry.value)
-        return [kept, imported_card(TOOLS, ToolContent(tools))] if tools else [kept]
+        profile = keep(card, self._provider.name, source_message=entry.value)
+        return [profile, imported_card(TOOLS, ToolContent(tools))] if tools else [profile]
 
     def _check_calls(self, message: Any, place: str) -> None:
-        """Raise InvalidConversation for a content part that is another provider's tool call or result, which
-        would be lost. Calls in `tool_calls` are read there."""
+        """Raise InvalidConversation for a part that is another provider's tool call or result.
+
+        It would be lost. Calls in `tool_calls` are read there.
+        """
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, list) or message.get("tool_calls"):
             return
+        others = [each for each in providers() if each is not self._provider]
         for number, part in enumerate(content):
-            other = next((each for each in self._others if each.files.is_exchange(part)), None)
-            if other is not None:
+            owners = (each for each in others if each.files.is_exchange(part))
+            if (other := next(owners, None)) is not None:
                 raise InvalidConversation(
                     f"{place}: content[{number}] is a tool call or result in the {other.name} format, but "
                     f"the file is in the {self._provider.name} format",
                     hint="convert the conversation to one format",
                 )
-
-    @cached_property
-    def _others(self) -> list[Provider]:
-        """The other providers, whose tool calls and results may be parts of a message's content."""
-        return [each for each in providers() if each is not self._provider]
 
     def _check_message(self, entry: FileEntry) -> Any:
         message, files = entry.value, self._files
@@ -216,16 +200,14 @@ class _Files:
         yield "{\n"
         for name, value in {**(request or {}), **siblings}.items():
             yield f"  {format_indented(name)}: {format_indented(value, 2)},\n"
-        begin = next(messages, None)
-        if isinstance(begin, str):
-            yield f"  {format_indented(key)}: {format_indented(begin)}\n}}"
-            return
-        if self._files.shape.takes_one and isinstance(begin, dict) and begin.keys() == {key}:
-            more = next(messages, None)
-            if more is None:
-                yield f"  {format_indented(key)}: {format_indented(begin[key], 2)}\n}}"
-                return
-            begin, messages = begin[key], chain([more], messages)
         yield f"  {format_indented(key)}: "
-        yield from format_indented_list(chain([] if begin is None else [begin], messages), 1)
+        begin, more = next(messages, None), next(messages, None)
+        is_alone = isinstance(begin, str)
+        if self._files.shape.takes_one and isinstance(begin, dict) and begin.keys() == {key}:
+            begin, is_alone = begin[key], more is None
+        if is_alone:
+            yield format_indented(begin, 2)
+        else:
+            first_two = [each for each in (begin, more) if each is not None]
+            yield from format_indented_list(chain(first_two, messages), 1)
         yield "\n}"

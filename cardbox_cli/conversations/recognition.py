@@ -41,44 +41,39 @@ def recognize_format(
 
     Raises InvalidConversation for a mixture of formats.
     """
-    found: _Marked | None = None
+    first: _Marked | None = None
     plain: list[tuple[str, Any]] = []
     ask = sorted(formats, key=lambda each: not each.tells_all)
     for place, value in iterate_values(documents):
         marked = _find_mark(place, value, ask)
-        if marked is None and found is not None:
-            _check_fits(found, place, value, formats, default)
+        if marked is None and first is not None:
+            _check_fits(first, place, value, formats, default)
         elif marked is None:
             plain += [(place, value)] if len(plain) < _MAX_REMEMBERED else []
-        elif found is None:
-            found = marked
+        elif first is None:
+            first = marked
             ask.sort(key=lambda each: not (each.tells_all and each is marked.format))
-        elif marked.format.name not in (found.format.name, *found.format.holds):
-            raise _mixture(found, marked)
-    if found is None:
+        elif marked.format.name not in (first.format.name, *first.format.holds):
+            raise _mixture(first, marked)
+    if first is None:
         return RecognizedFormat(default, _UNMARKED)
     for place, value in plain:
-        _check_fits(found, place, value, formats, default)
-    within = found.place.removeprefix(documents.name)
+        _check_fits(first, place, value, formats, default)
+    within = first.place.removeprefix(documents.name)
     where = f"line {within[1:]}: " if within.startswith(":") else f"{within}: " if within else ""
-    return RecognizedFormat(found.format, f"{where}{found.evidence}")
+    return RecognizedFormat(first.format, f"{where}{first.evidence}")
 
 
 def _find_mark(place: str, value: Any, formats: Sequence[Format]) -> _Marked | None:
-    for each in formats:
-        evidence = each.marks(value)
-        if evidence is not None:
-            return _Marked(place, each, evidence)
-    return None
+    marks = ((each, each.marks(value)) for each in formats)
+    return next((_Marked(place, each, evidence) for each, evidence in marks if evidence is not None), None)
 
 
-def _check_fits(found: _Marked, place: str, value: Any, formats: Sequence[Format], default: Format) -> None:
+def _check_fits(first: _Marked, place: str, value: Any, formats: Sequence[Format], default: Format) -> None:
     """Raise InvalidConversation for a value without evidence that fits another format than the one found."""
-    if found.format.fits(value):
-        return
-    other = next((each for each in (default, *formats) if each.fits(value)), None)
-    if other is not None:
-        raise _mixture(found, _Marked(place, other, _SHAPE))
+    other = next((each for each in (first.format, default, *formats) if each.fits(value)), first.format)
+    if other is not first.format:
+        raise _mixture(first, _Marked(place, other, _SHAPE))
 
 
 def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
@@ -122,12 +117,10 @@ def _check_no_other(documents: JsonDocuments, named: Format, formats: Sequence[F
     """Raise InvalidConversation for a file that looks like another of these formats than the named one."""
     others = [each for each in formats if each.name != named.name]
     for place, value in iterate_values(documents):
-        other = _find_mark(place, value, others)
-        shaped = next((each for each in others if each.fits(value)), None) if other is None else None
-        found = _Marked(place, shaped, _SHAPE) if shaped is not None else other
-        if found is not None:
+        shapes = (_Marked(place, each, _SHAPE) for each in others if each.fits(value))
+        if (other := _find_mark(place, value, others) or next(shapes, None)) is not None:
             raise InvalidConversation(
                 f"{documents.name} is not in the {named.name} format; {place} looks like "
-                f"{found.format.name} ({found.evidence})",
-                hint=f"pass --from {found.format.name}",
+                f"{other.format.name} ({other.evidence})",
+                hint=f"pass --from {other.format.name}",
             )

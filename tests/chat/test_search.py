@@ -4,24 +4,25 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cardbox_cli.chat.context_search import ContextCandidate, rank, search_strings, split_terms
+from cardbox_cli.chat.context_search import rank, search_strings, split_terms
+from cardbox_cli.model.chats import SearchCandidate
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def candidate(
     context_id: str, messages: str = "", *, title: str = "", reason: str = "", day: int = 0
-) -> ContextCandidate:
-    return ContextCandidate(
+) -> SearchCandidate:
+    return SearchCandidate(
         context_id=context_id,
         title=title,
         reason=reason,
-        messages=messages,
+        search_text=messages,
         archived_at=START + timedelta(days=day),
     )
 
 
-def found(query: str, *candidates: ContextCandidate) -> list[str]:
+def found(query: str, *candidates: SearchCandidate) -> list[str]:
     return [each.context_id for each in rank(candidates, query)]
 
 

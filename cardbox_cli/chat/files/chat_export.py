@@ -76,20 +76,16 @@ class _Exporter:
                 more.append(line)
             else:
                 files.setdefault(number, []).append(line)
-        came = [TranscriptFile(number or None, lines) for number, lines in files.items()]
-        return roll_over(came, more) if came or more else []
+        imported = [TranscriptFile(number or None, lines) for number, lines in files.items()]
+        return roll_over(imported, more) if imported or more else []
 
     def active(self) -> list[MessageRecord] | None:
         """Return the messages of the active context, None if the chat never had one."""
-        if self._chat.context_box_id is None and self._chat.reset_by is None:
-            return None
-        return self._messages(self._chat.context_box_id)
-
-    def _messages(self, box_id: str | None) -> list[MessageRecord]:
-        return [] if box_id is None else [message_of_card(card) for card in self._cards(box_id)]
+        if self._chat.context_box_id is None:
+            return None if self._chat.reset_by is None else []
+        return [message_of_card(card) for card in self._cards(self._chat.context_box_id)]
 
     def archives(self) -> tuple[list[ArchiveRecord], list[IndexItem]]:
-        """Return the archived contexts and their index entries."""
         layouts = self._stores.archives.layouts(self._chat.chat_key)
         records, items = [], []
         for archive in self._stores.archives.newest(self._chat.chat_key):
@@ -105,13 +101,13 @@ class _Exporter:
         return records, items
 
     def _cards(self, box_id: str) -> list[Card]:
-        found = []
+        cards = []
         for slot in self._stores.boxes.slots(box_id):
             if slot.card is None or slot.state != "present":
                 self.gone.append(slot.card_id)
             else:
-                found.append(slot.card)
-        return found
+                cards.append(slot.card)
+        return cards
 
 
 def _keeps_order(files: dict[int, list[TranscriptLine]], number: int) -> bool:

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import UNSET
 
 from cardbox_cli.chat.contexts import archive_active, context_slots, empty_head, new_archive, store_archive
-from cardbox_cli.chat.files import records
 from cardbox_cli.chat.files.layout_files import ChatFiles
 from cardbox_cli.chat.files.record_cards import (
     draft_line,
@@ -23,12 +22,12 @@ from cardbox_cli.chat.files.record_cards import (
     record_of,
     restore_checkpoint,
 )
-from cardbox_cli.chat.files.records import MessageRecord, TranscriptLine, parse_stamp
+from cardbox_cli.chat.files.records import ArchiveRecord, MessageRecord, TranscriptLine, parse_stamp
 from cardbox_cli.chat.persona_texts import find_memory, list_personas, set_memory, set_persona
 from cardbox_cli.errors import NotAccepted
 from cardbox_cli.execution.requests.turn_requests import present_cards
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.cards import Card, CardDraft
+from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.chats import Chat, check_key, entry_id
 from cardbox_cli.model.execution.turns import new_id
 from cardbox_cli.model.ids import derived_id
@@ -63,16 +62,14 @@ def import_persona(
 ) -> ImportOutcome:
     """Import a persona's text into the project. Raises InvalidInput for an invalid name."""
     with stores.transaction():
-        named = {(each.name or "").casefold(): each.text for each in list_personas(stores)}
-        current = named.get(name.casefold())
-        outcome = _text_outcome(current, text, replace=replace)
+        texts = {(each.name or "").casefold(): each.text for each in list_personas(stores)}
+        outcome = _text_outcome(texts.get(name.casefold()), text, replace=replace)
         if outcome == "imported" and text is not None:
             set_persona(stores, name, text)
     return outcome
 
 
 def _text_outcome(current: str | None, text: str | None, *, replace: bool) -> ImportOutcome:
-    """Return the outcome for a text of a file."""
     if text is None:
         return "absent"
     if current == text:
@@ -93,19 +90,19 @@ def import_chat(stores: ChatStores, files: ChatFiles, *, replace: bool = False) 
         new_entries = importer.transcript()
         new_archives, differing = importer.archives()
         context = importer.context(replace=replace)
-        remembered = importer.memory(replace=replace)
+        memory = importer.memory(replace=replace)
         importer.write()
     stores.cards.refresh_statistics(new_entries + len(files.active or []))
     return ImportedChat(
         chat_key=files.chat_key,
-        entries=sum(len(moved.lines) for moved in files.transcript),
+        entries=sum(len(file.lines) for file in files.transcript),
         new_entries=new_entries,
         context=context,
         messages=len(files.active or []),
         archives=len(files.archives),
         new_archives=new_archives,
         differing=differing,
-        memory=remembered,
+        memory=memory,
     )
 
 
@@ -119,7 +116,6 @@ class _Importer:
         self._now = stores.database.now()
 
     def write(self) -> None:
-        """Write the head if it has changed."""
         if self._chat != self._before:
             self._stores.chats.write(self._chat, self._now)
 
@@ -127,55 +123,47 @@ class _Importer:
 
     def transcript(self) -> int:
         """Append the lines that the chat does not have yet, and return their number."""
-        begin, spoken = self._chat.entries, 0
+        begin = self._chat.entries
         drafts = list(self._new_lines())
         for start in range(0, len(drafts), _BATCH_SIZE):
             self._chat = self._stores.chats.append(self._chat, drafts[start : start + _BATCH_SIZE])
-        for place, draft in enumerate(drafts, 1):
-            spoken = place if draft.role == "assistant" else spoken
-        if spoken:
-            answered = max(self._chat.answered, begin + spoken)
-            self._chat = msgspec.structs.replace(self._chat, answered=answered)
+        answers = [begin + place for place, draft in enumerate(drafts, 1) if draft.role == "assistant"]
+        answered = max([self._chat.answered, *answers])
+        self._chat = msgspec.structs.replace(self._chat, answered=answered)
         return self._chat.entries - begin
 
     def _new_lines(self) -> Iterator[CardDraft]:
         """Yield the entries that the chat does not have yet, by their content and by the platform's id."""
-        held: Counter[bytes] = Counter()
+        stores, chat_key = self._stores, self._chat.chat_key
+        stored: Counter[bytes] = Counter()
         texts: dict[str, str | None] = {}
-        for entry in self._stores.chats.stream_entries(self._chat):
+        for entry in stores.chats.stream_entries(self._chat):
             texts[entry.card_id] = None if entry.card is None else entry.text
             if entry.card is not None:
-                held[_canonical(line_of_card(self._chat.chat_key, entry.card))] += 1
-        met: Counter[bytes] = Counter()
-        for number, line in self._lines():
+                stored[_canonical(line_of_card(chat_key, entry.card))] += 1
+        so_far: Counter[bytes] = Counter()
+        lines = ((file.number, line) for file in self._files.transcript for line in file.lines)
+        for number, line in lines:
             canonical = _canonical(line)
-            met[canonical] += 1
-            if met[canonical] <= held[canonical]:
+            so_far[canonical] += 1
+            if so_far[canonical] <= stored[canonical]:
                 continue
-            delivered = self._delivered_as(line)
+            delivered = None
+            if line.message_id is not UNSET and line.message_id:  # the id of a platform's delivery
+                delivered = entry_id(stores.project_id, chat_key, line.role, line.message_id)
             if delivered is not None and texts.get(delivered) == line.text:
                 continue
-            own = self._id("line", canonical.decode(), str(met[canonical]))
+            own = self._id("line", canonical.decode(), str(so_far[canonical]))
             if own in texts:  # imported before; its card is deleted
                 continue
             card_id = own if delivered is None or delivered in texts else delivered
             texts[card_id] = line.text
             yield draft_line(line, number, card_id)
 
-    def _lines(self) -> Iterator[tuple[int | None, TranscriptLine]]:
-        return ((moved.number, line) for moved in self._files.transcript for line in moved.lines)
-
-    def _delivered_as(self, line: TranscriptLine) -> str | None:
-        """Return the card id that a platform's delivery of this line has, None without a message id."""
-        if line.message_id is UNSET or not line.message_id:
-            return None
-        return entry_id(self._stores.project_id, self._chat.chat_key, line.role, line.message_id)
-
     # --- the archived contexts
 
     def archives(self) -> tuple[int, list[str]]:
-        """Add the archived contexts that the chat does not have yet. Returns their number, and the ids that
-        differ from the chat's."""
+        """Add the archived contexts that the chat lacks. Returns their number, and the ids that differ."""
         layouts = self._stores.archives.layouts(self._chat.chat_key)
         new, differing = [], []
         for record in self._files.archives:
@@ -183,25 +171,24 @@ class _Importer:
             if current is None:
                 new.append(record)
                 continue
-            same = record_of(current, self._cards_of(current.box_id), layouts.get(record.context_id))
+            cards = present_cards(self._stores.boxes.slots(current.box_id))
+            same = record_of(current, cards, layouts.get(record.context_id))
             if _canonical(same) != _canonical(record):
                 differing.append(record.context_id)
         # One statement for all cards: one for each archive takes far longer.
-        self._stores.cards.add_many(draft for record in new for draft in self._messages_of(record))
+        self._stores.cards.add_many(
+            draft for record in new for draft in self._drafts(record.messages, record.context_id)
+        )
         for record in new:
             self._add(record)
         return len(new), differing
 
-    def _messages_of(self, record: records.ArchiveRecord) -> list[CardDraft]:
-        return self._drafts(record.messages, record.context_id)
-
-    def _add(self, record: records.ArchiveRecord) -> None:
-        drafts = self._messages_of(record)
-        box_id = self._box(drafts)
+    def _add(self, record: ArchiveRecord) -> None:
+        drafts = self._drafts(record.messages, record.context_id)
         archive = new_archive(
             self._chat.chat_key,
             record.context_id,
-            box_id,
+            self._box(drafts),
             drafts,
             created_at=parse_stamp(record.created_at),
             archived_at=parse_stamp(record.archived_at),
@@ -221,17 +208,17 @@ class _Importer:
 
     def context(self, *, replace: bool) -> ImportOutcome:
         """Make the messages of the file the active context, unless the chat's context differs."""
-        wanted = self._files.active
-        if wanted is None:
+        messages = self._files.active
+        if messages is None:
             return "absent"
-        current = _canonical_list(map(message_of_card, self._active_cards()))
-        found = _canonical_list(wanted)
+        cards = present_cards(context_slots(self._stores, self._chat))
+        current, new = [_canonical(message_of_card(card)) for card in cards], list(map(_canonical, messages))
         never_any = not current and self._chat.reset_by is None
-        if current == found and not (never_any and self._files.active == []):
+        if current == new and not (never_any and messages == []):
             return "unchanged"
-        if not replace and not never_any and not (current and found[: len(current)] == current):
-            return "ahead" if current[: len(found)] == found else "kept"
-        self._make_active(wanted, replaces=not never_any and found[: len(current)] != current)
+        if not replace and not never_any and not (current and new[: len(current)] == current):
+            return "ahead" if current[: len(new)] == new else "kept"
+        self._make_active(messages, replaces=not never_any and new[: len(current)] != current)
         return "imported"
 
     def _make_active(self, messages: Sequence[MessageRecord], *, replaces: bool) -> None:
@@ -243,20 +230,17 @@ class _Importer:
         context_id = new_id("ctx")
         drafts = self._drafts(messages, context_id)
         self._stores.cards.add_many(drafts)
-        begun = messages[0].ts
+        ts = messages[0].ts
         self._chat = msgspec.structs.replace(
             self._chat,
             context_id=context_id,
             context_box_id=self._box(drafts),
-            context_created_at=self._now if begun is UNSET else parse_stamp(begun),
+            context_created_at=self._now if ts is UNSET else parse_stamp(ts),
             loaded_from=None,
             version=self._chat.version + 1,
         )
         if replaces:
             self._chat = msgspec.structs.replace(self._chat, reset_by="load", reset_at=self._now)
-
-    def _active_cards(self) -> list[Card]:
-        return present_cards(context_slots(self._stores, self._chat))
 
     # --- the memory
 
@@ -282,9 +266,6 @@ class _Importer:
         title = f"context of {self._chat.chat_key}"
         return self._stores.boxes.create(card_ids, title=title, allow_dangling=True).box_id
 
-    def _cards_of(self, box_id: str) -> list[Card]:
-        return present_cards(self._stores.boxes.slots(box_id))
-
     def _id(self, *parts: str) -> str:
         return derived_id(self._stores.project_id, "chat.layout", self._chat.chat_key, *parts).hex
 
@@ -300,10 +281,5 @@ def _check_idle(stores: ChatStores, chat: Chat) -> None:
         )
 
 
-def _canonical_list(messages: Iterable[MessageRecord]) -> list[bytes]:
-    return [_canonical(message) for message in messages]
-
-
-def _canonical(record: TranscriptLine | MessageRecord | records.ArchiveRecord) -> bytes:
-    """Return the canonical JSON of a record."""
+def _canonical(record: TranscriptLine | MessageRecord | ArchiveRecord) -> bytes:
     return exact_json.canonical(exact_json.encode(record.encode()))

@@ -40,15 +40,15 @@ def find_chat_folders(root: Path) -> tuple[dict[str, Path], list[str]]:
     chats = root / records.CHATS
     if not _is_folder(chats, root):
         return {}, []
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     others: list[str] = []
     for name in _names(chats):
         chat_key = records.folder_chat_key(name)
         if chat_key is not None and _is_folder(chats / name, root):
-            found[chat_key] = chats / name
+            folders[chat_key] = chats / name
         elif not name.startswith("."):
             others.append(f"{records.CHATS}/{exact_json.replace_unstorable(name)}")
-    return found, others
+    return folders, others
 
 
 def read_files(folder: Path, root: Path) -> dict[str, bytes]:
@@ -125,11 +125,17 @@ def find_changes(folder: Path, root: Path, files: Mapping[str, str], *, replace:
     _check_within(files)
     changed = {}
     for name, text in files.items():
-        current = _read_if_present(folder / name, root)
-        if current is not None and layout_files.is_same_content(name, current, text):
-            continue
-        if current is not None and not replace:
-            _check_loss(folder / name, name, current, files)
+        path = folder / name
+        if _is_folder(path.parent, root) and os.path.lexists(path):
+            current = _read(path)
+            if layout_files.is_same_content(name, current, text):
+                continue
+            loss = None if replace else layout_files.describe_loss(name, current, text, all_files=files)
+            if loss is not None:
+                raise Conflict(
+                    f"{str(path)!r} {loss}; nothing was written",
+                    hint="import it first, choose another folder, or replace it with --replace",
+                )
         changed[name] = text
     return changed
 
@@ -149,22 +155,6 @@ def write_files(folder: Path, root: Path, files: Mapping[str, str]) -> None:
     _check_within(files)
     for name, text in files.items():
         _write(folder / name, root, text)
-
-
-def _read_if_present(path: Path, root: Path) -> bytes | None:
-    """Return the content of a file, None if it does not exist."""
-    if not _is_folder(path.parent, root) or not os.path.lexists(path):
-        return None
-    return _read(path)
-
-
-def _check_loss(path: Path, name: str, current: bytes, files: Mapping[str, str]) -> None:
-    what = layout_files.describe_loss(name, current, files[name], all_files=files)
-    if what is not None:
-        raise Conflict(
-            f"{str(path)!r} {what}; nothing was written",
-            hint="import it first, choose another folder, or replace it with --replace",
-        )
 
 
 def _write(path: Path, root: Path, text: str) -> None:

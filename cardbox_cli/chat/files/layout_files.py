@@ -4,7 +4,7 @@ Pure: files are bytes or texts by their names in the folder. `folders` reads and
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -58,9 +58,7 @@ class ChatFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
-    """Read the files of a chat."""
-    skipped: list[SkippedRecord] = []
-    reader = _ChatReader(chat_key, files, skipped)
+    reader = _ChatReader(chat_key, files)
     archives = reader.archives()
     items, index_fields = reader.index({archive.context_id for archive in archives})
     return ChatFiles(
@@ -71,7 +69,7 @@ def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
         items=items,
         index_fields=index_fields,
         memory=reader.memory(),
-        skipped=skipped,
+        skipped=reader.skipped,
         ignored=[name for name in files if not _is_known(name)],
     )
 
@@ -88,26 +86,17 @@ def read_text(name: str, data: bytes, skipped: list[SkippedRecord]) -> str | Non
 
 
 class _ChatReader:
-    """The reader of one chat's files. It appends what it skips to `skipped`."""
-
-    def __init__(self, chat_key: str, files: Mapping[str, bytes], skipped: list[SkippedRecord]) -> None:
+    def __init__(self, chat_key: str, files: Mapping[str, bytes]) -> None:
         self._chat_key = chat_key
         self._files = files
-        self._skipped = skipped
+        self.skipped: list[SkippedRecord] = []
 
     def transcript(self) -> list[TranscriptFile]:
-        numbers = sorted(
-            number for name in self._files if (number := records.rolled_file_number(name)) is not None
-        )
-        moved = [TranscriptFile(number, self._lines(records.rolled_file(number))) for number in numbers]
-        return (
-            [*moved, TranscriptFile(None, self._lines(records.HISTORY))]
-            if records.HISTORY in self._files
-            else moved
-        )
-
-    def _lines(self, name: str) -> list[TranscriptLine]:
-        return self._records(name, self._line)
+        numbers = filter(None, map(records.rolled_file_number, self._files))
+        names: dict[int | None, str] = {each: records.rolled_file(each) for each in sorted(numbers)}
+        if records.HISTORY in self._files:
+            names |= {None: records.HISTORY}
+        return [TranscriptFile(number, self._records(name, self._line)) for number, name in names.items()]
 
     def _line(self, value: object) -> TranscriptLine:
         line = TranscriptLine.parse(value)
@@ -121,15 +110,15 @@ class _ChatReader:
 
     def archives(self) -> list[ArchiveRecord]:
         """Return the archived contexts, the oldest first."""
-        found = [each for name in sorted(self._files) if (each := self._archive(name)) is not None]
-        return sorted(found, key=lambda each: (parse_stamp(each.archived_at), each.context_id))
+        archives = [each for name in sorted(self._files) if (each := self._archive(name)) is not None]
+        return sorted(archives, key=lambda each: (parse_stamp(each.archived_at), each.context_id))
 
     def _archive(self, name: str) -> ArchiveRecord | None:
         context_id = records.archived_context_id(name)
         if context_id is None:
             return None
         try:
-            archive, refused = ArchiveRecord.parse(_value(self._files[name]))
+            archive, refused = ArchiveRecord.parse_valid(_value(self._files[name]))
             self._check_key(archive.chat_key)
             if archive.context_id != context_id:
                 raise InvalidRecord(f"contextId {archive.context_id[:80]!r} is not the file's name")
@@ -149,8 +138,8 @@ class _ChatReader:
         except (InvalidRecord, msgspec.ValidationError) as exc:
             self._skip(records.INDEX, None, str(exc))
             return [], {}
-        found = (self._item(number, each, taken) for number, each in enumerate(listed, 1))
-        items = [item for item in found if item is not None]
+        parsed = (self._item(number, each, taken) for number, each in enumerate(listed, 1))
+        items = [item for item in parsed if item is not None]
         return items, {key: each for key, each in value.items() if key not in ("v", "items")}
 
     def _item(self, number: int, value: object, taken: Collection[str]) -> IndexItem | None:
@@ -165,40 +154,33 @@ class _ChatReader:
 
     def memory(self) -> str | None:
         data = self._files.get(records.MEMORY)
-        return None if data is None else read_text(records.MEMORY, data, self._skipped)
+        return None if data is None else read_text(records.MEMORY, data, self.skipped)
 
-    def _records(self, name: str, take: Callable[[object], _Parsed]) -> list[_Parsed]:
-        found = []
-        for number, line in _numbered(self._files[name]):
+    def _records(self, name: str, parse: Callable[[object], _Parsed]) -> list[_Parsed]:
+        parsed = []
+        for number, line in enumerate(self._files[name].removeprefix(_BOM).split(b"\n"), 1):
             try:
-                found.append(take(_value(line)))
+                if line.strip():
+                    parsed.append(parse(_value(line)))
             except InvalidRecord as exc:
                 self._skip(name, number, str(exc))
-        return found
+        return parsed
 
-    def _check_key(self, found: str) -> None:
-        if found != self._chat_key:
-            raise InvalidRecord(f"chatKey {found[:80]!r} is not the folder's")
+    def _check_key(self, chat_key: str) -> None:
+        if chat_key != self._chat_key:
+            raise InvalidRecord(f"chatKey {chat_key[:80]!r} is not the folder's")
 
     def _skip(self, name: str, line: int | None, reason: str) -> None:
-        self._skipped.append(SkippedRecord(name, line, reason))
+        self.skipped.append(SkippedRecord(name, line, reason))
 
 
 def _is_known(name: str) -> bool:
-    known = name in (records.HISTORY, records.ACTIVE, records.INDEX, records.MEMORY)
-    return (
-        known or records.rolled_file_number(name) is not None or records.archived_context_id(name) is not None
-    )
-
-
-def _numbered(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Return the lines that are not blank, with their numbers from 1."""
-    lines = data.removeprefix(_BOM).split(b"\n")
-    return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    is_fixed = name in (records.HISTORY, records.ACTIVE, records.INDEX, records.MEMORY)
+    return is_fixed or bool(records.rolled_file_number(name) or records.archived_context_id(name))
 
 
 def _value(data: bytes) -> Any:
-    """Parse a line or file as JSON. Raises Unfit."""
+    """Parse a line or file as JSON. Raises InvalidRecord."""
     try:
         return exact_json.read(data.removeprefix(_BOM).decode())
     except ValueError as exc:
@@ -220,7 +202,7 @@ MAX_LINES = 1000
 
 
 def encode_files(chat: ChatFiles) -> dict[str, str]:
-    """Return the texts of a chat's files by name. A reader during the writing misses least in this order."""
+    """Return the texts of a chat's files by name, in the order in which a concurrent reader misses least."""
     files = {
         records.archive_file(archive.context_id): _document(archive.encode()) for archive in chat.archives
     }
@@ -237,8 +219,7 @@ def encode_files(chat: ChatFiles) -> dict[str, str]:
 
 
 def roll_over(files: list[TranscriptFile], more: Iterable[TranscriptLine]) -> list[TranscriptFile]:
-    """Append `more` lines to the last file of a transcript. Whenever it exceeds `MOST_LINES`, its older half
-    moves to a new file."""
+    """Append `more` lines. Whenever the last file exceeds `MAX_LINES`, its older half moves to a new file."""
     behind = [each for each in files if each.number is not None]
     lines = [line for each in files if each.number is None for line in each.lines]
     last = behind[-1].number or 0 if behind else 0
@@ -270,18 +251,17 @@ def describe_loss(name: str, current: bytes, text: str, *, all_files: Mapping[st
         return f"lists {gone} that this chat does not have" if gone else None
     if not name.startswith(("conversations/", records.ACTIVE)):
         return "has a different content"
-    kept = (each for file, each in all_files.items() if _may_hold_lines_of(file, name))
-    gone = _missing(_values(current), (value for each in kept for value in _values(each.encode())))
+    prefix = "conversations/" if name.startswith("conversations/") else name
+    lines = (
+        value for file in all_files if file.startswith(prefix) for value in _values(all_files[file].encode())
+    )
+    gone = _missing(_values(current), lines)
     return f"has {gone} that this chat does not have" if gone else None
 
 
-def _may_hold_lines_of(file: str, name: str) -> bool:
-    return file == name or (name.startswith("conversations/") and file.startswith("conversations/"))
-
-
-def _missing(found: Iterable[bytes], kept: Iterable[bytes]) -> str:
-    """Return the number of values that `kept` lacks, such as "2 entries"; "" if it lacks none."""
-    gone = (Counter(found) - Counter(kept)).total()
+def _missing(current: Iterable[bytes], new: Iterable[bytes]) -> str:
+    """Return the number of current values that `new` lacks, such as "2 entries"; "" if it lacks none."""
+    gone = (Counter(current) - Counter(new)).total()
     return f"{gone} {'entry' if gone == 1 else 'entries'}" if gone else ""
 
 

@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from cardbox_cli.chat.files import records
 from cardbox_cli.chat.files.records import (
     MAX_FILES,
+    ArchiveRecord,
     IndexItem,
     InvalidRecord,
     MessageRecord,
     TranscriptLine,
     milliseconds,
 )
+from cardbox_cli.context.parts import dict_at
 from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
 from cardbox_cli.model.chats import ROLES, Archive, chat_metadata, entry_draft, key_parts, message_time
@@ -36,7 +37,7 @@ _DEFAULT_CHANNEL = "cbx"
 
 def draft_line(line: TranscriptLine, number: int | None, card_id: str) -> CardDraft:
     """Return the entry for a line of a transcript. `number` is its file's; None means the file that grows."""
-    told = {
+    metadata = {
         "channel": line.channel,
         "chat_id": line.chat_id,
         "user_id": line.user_id,
@@ -50,41 +51,39 @@ def draft_line(line: TranscriptLine, number: int | None, card_id: str) -> CardDr
         line.text,
         author_id=IMPORTER,
         card_id=card_id,
-        told={name: value for name, value in told.items() if value is not UNSET},
+        told={name: value for name, value in metadata.items() if value is not UNSET},
         metadata={LAYOUT: {"file": number or GROWING, "extra": line.extra}},
     )
 
 
 def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
-    """Return the line of a transcript for an entry."""
-    told, parts = chat_metadata(card), key_parts(chat_key)
+    metadata, parts = chat_metadata(card), key_parts(chat_key)
     value = {
         "v": 1,
-        "ts": _said_milliseconds(card),
-        "channel": _text(told, "channel") or parts.channel or _DEFAULT_CHANNEL,
-        "chatId": _text(told, "chat_id") or parts.chat_id or chat_key,
+        "ts": _message_milliseconds(card),
+        "channel": _text(metadata, "channel") or parts.channel or _DEFAULT_CHANNEL,
+        "chatId": _text(metadata, "chat_id") or parts.chat_id or chat_key,
         "chatKey": chat_key,
-        "userId": _text(told, "user_id"),
-        "messageId": _text(told, "message_id"),
+        "userId": _text(metadata, "user_id"),
+        "messageId": _text(metadata, "message_id"),
         "role": card.role if card.role in ROLES else "system",
         "text": card_text(card.content),
-        "meta": _mapping(told, "meta"),
+        "meta": _mapping(metadata, "meta"),
     }
-    given = {key: each for key, each in value.items() if each is not None}
+    fields = {key: each for key, each in value.items() if each is not None}
     with suppress(InvalidRecord):  # the preserved fields were edited
-        return TranscriptLine.parse({**(_mapping(_layout_of(card), "extra") or {}), **given})
-    return TranscriptLine.parse(given)
+        return TranscriptLine.parse({**dict_at(dict_at(card.metadata, LAYOUT), "extra"), **fields})
+    return TranscriptLine.parse(fields)
 
 
 def file_of_card(card: Card) -> int | None:
     """Return the number of the file that an entry was imported from, None if it was not imported."""
-    number = _layout_of(card).get("file")
+    number = dict_at(card.metadata, LAYOUT).get("file")
     is_one = isinstance(number, int) and not isinstance(number, bool) and GROWING <= number <= MAX_FILES
     return number if is_one else None
 
 
 def draft_message(chat_key: str, message: MessageRecord, card_id: str) -> CardDraft:
-    """Return the card of a context for a message record."""
     key = "text" if message.content is UNSET else "content"
     rest = {name: value for name, value in message.encode().items() if name not in ("role", key)}
     return entry_draft(
@@ -99,35 +98,29 @@ def draft_message(chat_key: str, message: MessageRecord, card_id: str) -> CardDr
 
 
 def message_of_card(card: Card) -> MessageRecord:
-    """Return the message record for a card of a context."""
-    layout = _layout_of(card)
+    layout = dict_at(card.metadata, LAYOUT)
     key = "text" if layout.get("key") == "text" else "content"
-    said = {"role": "assistant" if card.role == "assistant" else "user", key: card_text(card.content)}
+    own = {"role": "assistant" if card.role == "assistant" else "user", key: card_text(card.content)}
     rest = _mapping(layout, "rest")
     if rest is not None:
         with suppress(InvalidRecord):  # the preserved fields were edited
-            return MessageRecord.parse({**rest, **said})
+            return MessageRecord.parse({**rest, **own})
     meta = _mapping(chat_metadata(card), "meta")
-    rest = {"v": 1, "ts": _said_milliseconds(card), **({} if meta is None else {"meta": meta})}
-    return MessageRecord.parse({**rest, **said})
+    rest = {"v": 1, "ts": _message_milliseconds(card), **({} if meta is None else {"meta": meta})}
+    return MessageRecord.parse({**rest, **own})
 
 
-def _said_milliseconds(card: Card) -> int:
-    """Return the time of a message in milliseconds since 1970."""
+def _message_milliseconds(card: Card) -> int:
     return milliseconds(message_time(card) or EARLIEST + timedelta(days=1))
 
 
-def _layout_of(card: Card) -> Mapping[str, Any]:
-    return _mapping(card.metadata, LAYOUT) or {}
-
-
 def _mapping(value: Mapping[str, Any], key: str) -> dict[str, Any] | None:
-    found = value.get(key)
-    return found if isinstance(found, dict) else None
+    inner = value.get(key)
+    return inner if isinstance(inner, dict) else None
 
 
-def _text(told: Mapping[str, Any], key: str) -> str | None:
-    value = told.get(key)
+def _text(metadata: Mapping[str, Any], key: str) -> str | None:
+    value = metadata.get(key)
     return value if isinstance(value, str) else None if value is None else str(value)
 
 
@@ -143,56 +136,50 @@ _MAX_INDEX = 2**31 - 1
 
 
 def layout_of(
-    record: records.ArchiveRecord, item: IndexItem | None, index_fields: Mapping[str, Any]
+    record: ArchiveRecord, item: IndexItem | None, index_fields: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the preserved fields of an archive's file, of its index entry, and of the index itself."""
     rest = {key: value for key, value in record.encode().items() if key not in _COLUMNS}
     return {"file": rest, "item": None if item is None else item.encode(), "beside": dict(index_fields)}
 
 
-def restore_checkpoint(archive: Archive, record: records.ArchiveRecord) -> Archive:
+def restore_checkpoint(archive: Archive, record: ArchiveRecord) -> Archive:
     """Return the archived context with its file's checkpoint, if the file has one."""
-    named = {} if record.checkpoint is UNSET else record.checkpoint
-    index, preview = named.get("lastAssistantIndex"), named.get("lastAssistantPreview")
+    checkpoint = {} if record.checkpoint is UNSET else record.checkpoint
+    index, preview = checkpoint.get("lastAssistantIndex"), checkpoint.get("lastAssistantPreview")
+    is_index = isinstance(index, int) and 0 <= index <= _MAX_INDEX
     return msgspec.structs.replace(
         archive,
-        checkpoint_index=index if _is_index(index) else archive.checkpoint_index,
+        checkpoint_index=index if is_index else archive.checkpoint_index,
         checkpoint_preview=preview if isinstance(preview, str) else archive.checkpoint_preview,
     )
 
 
-def _is_index(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value <= _MAX_INDEX
-
-
-def record_of(
-    archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any] | None
-) -> records.ArchiveRecord:
-    """Return the record of an archived context."""
+def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any] | None) -> ArchiveRecord:
     messages = [message_of_card(card) for card in cards]
-    said = {"title": archive.title, "reason": archive.reason}
+    texts = {"title": archive.title, "reason": archive.reason}
     columns = {
         "v": 1,
         "chatKey": archive.chat_key,
         "contextId": archive.context_id,
-        **{key: text for key, text in said.items() if text is not None},
+        **{key: text for key, text in texts.items() if text is not None},
         "messages": [message.encode() for message in messages],
     }
-    kept = None if layout is None else layout.get("file", {})
-    if isinstance(kept, dict):
+    preserved = None if layout is None else layout.get("file", {})
+    if isinstance(preserved, dict):
         with suppress(InvalidRecord):  # the preserved fields were edited
-            return _record({**kept, **columns})
+            return _record({**preserved, **columns})
     return _record({**_further_fields(archive, messages), **columns})
 
 
-def _record(value: dict[str, Any]) -> records.ArchiveRecord:
-    record, refused = records.ArchiveRecord.parse(value)
+def _record(value: dict[str, Any]) -> ArchiveRecord:
+    record, refused = ArchiveRecord.parse_valid(value)
     if refused:
         raise InvalidRecord(f"message {refused[0][0]}: {refused[0][1]}")
     return record
 
 
-def _further_fields(archive: Archive, messages: Sequence[records.MessageRecord]) -> dict[str, Any]:
+def _further_fields(archive: Archive, messages: Sequence[MessageRecord]) -> dict[str, Any]:
     """Return the further fields of an archived context that was not imported."""
     rest: dict[str, Any] = {
         "createdAt": milliseconds(archive.created_at),
@@ -207,7 +194,7 @@ def _further_fields(archive: Archive, messages: Sequence[records.MessageRecord])
     return {**rest, "searchText": "\n".join(text for text in texts if text)[:_MAX_SEARCH_TEXT]}
 
 
-def item_of(record: records.ArchiveRecord, layout: Mapping[str, Any] | None) -> IndexItem:
+def item_of(record: ArchiveRecord, layout: Mapping[str, Any] | None) -> IndexItem:
     """Return the index entry of an archived context: the imported one, if there was one."""
     described = None if layout is None else layout.get("item")
     if described is not None:

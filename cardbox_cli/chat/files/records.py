@@ -1,12 +1,12 @@
 """The records and the paths of the `.ship` layout: transcript lines, messages, archived contexts, the index.
 
-`of` parses a record from a JSON object and raises Unfit with the problem. `as_json` returns the same object:
-`extra` preserves the keys that the layout does not define.
+`parse` makes a record from a JSON object, `encode` returns the same object. `extra` preserves the keys that
+the layout does not define.
 """
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -17,7 +17,6 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.text.error_messages import invalid_message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_Fields = TypeVar("_Fields", bound=msgspec.Struct)
 
 Text = str | UnsetType
 # Milliseconds since 1970, or an RFC 3339 time.
@@ -28,7 +27,37 @@ class InvalidRecord(ValueError):
     """A value that is not a record of the expected type; the message says why."""
 
 
-class _LineFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    extra: dict[str, Any] = {}
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Parse a JSON value. Raises InvalidRecord."""
+        fields, extra = value, dict[str, Any]()
+        if isinstance(value, dict):
+            names = {*cls.__struct_encode_fields__} - {"extra"}
+            fields = {key: item for key, item in value.items() if key in names}
+            extra = {key: item for key, item in value.items() if key not in names}
+        try:
+            exact_json.check_storable(value)
+            record = msgspec.convert(fields, cls)
+        except (exact_json.Unstorable, msgspec.ValidationError) as exc:
+            raise InvalidRecord(str(exc)) from None
+        for name in ("ts", "created_at", "archived_at"):
+            if (stamp := getattr(record, name, UNSET)) is not UNSET:
+                parse_stamp(stamp)
+        return msgspec.structs.replace(record, extra=extra)
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON object that was parsed."""
+        names = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
+        fields = {key: getattr(self, name) for name, key in names if name != "extra"}
+        return {key: value for key, value in fields.items() if value is not UNSET} | self.extra
+
+
+class TranscriptLine(_Record, frozen=True, kw_only=True):
+    """A line of a transcript. `ts` is in milliseconds since 1970."""
+
     v: Literal[1]
     ts: int
     channel: str
@@ -41,24 +70,9 @@ class _LineFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     meta: dict[str, Any] | UnsetType = UNSET
 
 
-class TranscriptLine(_LineFields, frozen=True, kw_only=True):
-    """A line of a transcript. `ts` is in milliseconds since 1970."""
+class MessageRecord(_Record, frozen=True, kw_only=True):
+    """A message of a chat context. Older files store its content as `text`."""
 
-    extra: dict[str, Any] = {}
-
-    @classmethod
-    def parse(cls, value: object) -> "TranscriptLine":
-        """Parse a JSON value. Raises Unfit."""
-        fields, extra = _fields(value, _LineFields)
-        parse_stamp(fields.ts)
-        return cls(**msgspec.structs.asdict(fields), extra=extra)
-
-    def encode(self) -> dict[str, Any]:
-        """Return the JSON object that was parsed."""
-        return _set_fields(self, _LineFields) | self.extra
-
-
-class _MessageFields(msgspec.Struct, frozen=True, kw_only=True):
     v: Literal[1] | UnsetType = UNSET
     ts: int | UnsetType = UNSET
     role: Literal["user", "assistant"]
@@ -66,29 +80,21 @@ class _MessageFields(msgspec.Struct, frozen=True, kw_only=True):
     text: Text = UNSET
     meta: dict[str, Any] | UnsetType = UNSET
 
-
-class MessageRecord(_MessageFields, frozen=True, kw_only=True):
-    """A message of a chat context. Older files store its content as `text`."""
-
-    extra: dict[str, Any] = {}
-
     @classmethod
-    def parse(cls, value: object) -> "MessageRecord":
-        """Parse a message of an archive, with or without version and time. Raises Unfit."""
-        aside = {}
+    def parse(cls, value: object) -> Self:
+        """Parse a message of an archive, with or without version and time. Raises InvalidRecord."""
+        second = {}
         if isinstance(value, dict) and "content" in value and "text" in value:
-            aside = {"text": value["text"]}
+            second = {"text": value["text"]}
             value = {key: item for key, item in value.items() if key != "text"}
-        fields, extra = _fields(value, _MessageFields)
-        if fields.content is UNSET and fields.text is UNSET:
+        message = super().parse(value)
+        if message.content is UNSET and message.text is UNSET:
             raise InvalidRecord("Object missing required field `content`")
-        if fields.ts is not UNSET:
-            parse_stamp(fields.ts)
-        return cls(**msgspec.structs.asdict(fields), extra={**aside, **extra})
+        return msgspec.structs.replace(message, extra=second | message.extra)
 
     @classmethod
-    def parse_line(cls, value: object) -> "MessageRecord":
-        """Parse a line of the active context, which needs a version and a time. Raises Unfit."""
+    def parse_line(cls, value: object) -> Self:
+        """Parse a line of the active context, which needs a version and a time. Raises InvalidRecord."""
         message = cls.parse(value)
         for name in ("v", "ts"):
             if getattr(message, name) is UNSET:
@@ -102,17 +108,15 @@ class MessageRecord(_MessageFields, frozen=True, kw_only=True):
         assert isinstance(content, str)
         return content
 
-    def encode(self) -> dict[str, Any]:
-        """Return the JSON object that was parsed."""
-        return _set_fields(self, _MessageFields) | self.extra
 
-
-class _CheckpointFields(msgspec.Struct, rename="camel"):
+class _Checkpoint(_Record, frozen=True, kw_only=True):
     last_assistant_index: int | UnsetType = UNSET
     last_assistant_preview: Text = UNSET
 
 
-class _ArchiveFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ArchiveRecord(_Record, frozen=True, kw_only=True):
+    """An archived context. Its messages are `MessageRecord`s."""
+
     v: Literal[1]
     chat_key: str
     context_id: str
@@ -124,39 +128,31 @@ class _ArchiveFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     messages: list[Any]
     search_text: Text = UNSET
 
-
-class ArchiveRecord(_ArchiveFields, frozen=True, kw_only=True):
-    """An archived context."""
-
-    messages: list[MessageRecord]
-    extra: dict[str, Any] = {}
-
     @classmethod
-    def parse(cls, value: object) -> "tuple[ArchiveRecord, list[tuple[int, str]]]":
+    def parse_valid(cls, value: object) -> tuple[Self, list[tuple[int, str]]]:
         """Parse an archive. Also returns the messages in it that are invalid, numbered from 1, and why.
 
-        Raises Unfit.
+        Raises InvalidRecord.
         """
-        fields, extra = _fields(value, _ArchiveFields)
-        parse_stamp(fields.created_at)
-        parse_stamp(fields.archived_at)
-        if fields.checkpoint is not UNSET:
-            _fields(fields.checkpoint, _CheckpointFields)
-        taken, refused = [], []
-        for number, each in enumerate(fields.messages, 1):
+        record = cls.parse(value)
+        if record.checkpoint is not UNSET:
+            _Checkpoint.parse(record.checkpoint)
+        messages, refused = [], []
+        for number, each in enumerate(record.messages, 1):
             try:
-                taken.append(MessageRecord.parse(each))
+                messages.append(MessageRecord.parse(each))
             except InvalidRecord as exc:
                 refused.append((number, str(exc)))
-        return cls(**{**msgspec.structs.asdict(fields), "messages": taken}, extra=extra), refused
+        return msgspec.structs.replace(record, messages=messages), refused
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object that was parsed, without its invalid messages."""
-        fields = _set_fields(self, _ArchiveFields)
-        return fields | {"messages": [message.encode() for message in self.messages]} | self.extra
+        return super().encode() | {"messages": [message.encode() for message in self.messages]}
 
 
-class _ItemFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class IndexItem(_Record, frozen=True, kw_only=True):
+    """The index entry of an archived context. `turns` counts its messages."""
+
     v: Literal[1]
     context_id: str
     title: Text = UNSET
@@ -166,26 +162,8 @@ class _ItemFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     search_text_preview: Text = UNSET
 
 
-class IndexItem(_ItemFields, frozen=True, kw_only=True):
-    """The index entry of an archived context. `turns` counts its messages."""
-
-    extra: dict[str, Any] = {}
-
-    @classmethod
-    def parse(cls, value: object) -> "IndexItem":
-        """Parse a JSON value as an index entry. Raises Unfit."""
-        fields, extra = _fields(value, _ItemFields)
-        parse_stamp(fields.created_at)
-        parse_stamp(fields.archived_at)
-        return cls(**msgspec.structs.asdict(fields), extra=extra)
-
-    def encode(self) -> dict[str, Any]:
-        """Return the JSON object that was parsed."""
-        return _set_fields(self, _ItemFields) | self.extra
-
-
 def parse_stamp(stamp: Stamp) -> datetime:
-    """Convert a stamp to an instant. Raises Unfit if it is invalid or Postgres cannot store it."""
+    """Convert a stamp to an instant. Raises InvalidRecord if it is invalid or Postgres cannot store it."""
     try:
         if isinstance(stamp, int):
             moment = _EPOCH + timedelta(milliseconds=stamp)
@@ -202,25 +180,6 @@ def parse_stamp(stamp: Stamp) -> datetime:
 def milliseconds(moment: datetime) -> int:
     """Convert an instant to milliseconds since 1970, rounded down."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
-
-
-def _fields(value: object, kind: type[_Fields]) -> tuple[_Fields, dict[str, Any]]:
-    """Split a JSON object into the fields of a type and its other keys. Raises Unfit."""
-    try:
-        exact_json.check_storable(value)
-        fields = msgspec.convert(value, kind)
-    except (exact_json.Unstorable, msgspec.ValidationError) as exc:
-        raise InvalidRecord(str(exc)) from None
-    assert isinstance(value, dict)
-    known = kind.__struct_encode_fields__
-    return fields, {key: item for key, item in value.items() if key not in known}
-
-
-def _set_fields(record: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON object of the fields that are set."""
-    names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
-    pairs = ((key, getattr(record, name)) for name, key in names)
-    return {key: value for key, value in pairs if value is not UNSET}
 
 
 # --- paths, relative to the project's folder or to the chat's, always with "/"
@@ -247,8 +206,7 @@ _UNESCAPED = "-_.!~*'()"
 
 
 def chat_folder(chat_key: str) -> str | None:
-    """Return the name of a chat's folder: its key as encodeURIComponent encodes it. None if it is not a valid
-    name."""
+    """Return the name of a chat's folder, its key by encodeURIComponent; None if that is not a valid name."""
     try:
         name = quote(chat_key, safe=_UNESCAPED)
     except UnicodeEncodeError:
@@ -272,12 +230,11 @@ def rolled_file(number: int) -> str:
 
 def rolled_file_number(name: str) -> int | None:
     """Return the number of a file of older lines, None for any other file."""
-    found = _ROLLED.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _ROLLED.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def archive_file(context_id: str) -> str:
-    """Return the name of an archived context's file."""
     return f"contexts/archive/{context_id}.json"
 
 
@@ -289,8 +246,8 @@ def is_archive_id(context_id: str) -> bool:
 
 def archived_context_id(name: str) -> str | None:
     """Return the id of the archived context in a file of this name, None for any other file."""
-    found = _ARCHIVE.fullmatch(name)
-    return found[1] if found else None
+    match = _ARCHIVE.fullmatch(name)
+    return match[1] if match else None
 
 
 def profile_file(persona: str) -> str:
@@ -304,5 +261,5 @@ def is_file_name(name: str) -> bool:
 
 def persona_name(name: str) -> str | None:
     """Return the name of the persona whose text this file holds, None for any other file."""
-    found = _PROFILE.fullmatch(name)
-    return found[1] if found else None
+    match = _PROFILE.fullmatch(name)
+    return match[1] if match else None

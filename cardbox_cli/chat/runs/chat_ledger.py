@@ -3,7 +3,7 @@
 Each step first reads new messages. Its request is composed, stored and verified like a turn's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cardbox_cli.chat.context_tools import CHAT_TOOLS, run_chat_tool
@@ -50,8 +50,6 @@ from cardbox_cli.store.tools import ToolStore
 
 
 class ChatState(RunState, frozen=True, kw_only=True):
-    """The state of a chat's run before its next step."""
-
     run: ChatRun
 
 
@@ -86,22 +84,11 @@ class ChatLedger:
         return ChatState(
             run=run,
             boxes=boxes,
-            tools=self._tools(stores, boxes),
+            tools=chat_tools(stores, boxes, lambda tool: self._commands.find(tool) is not None),
             config={},
             steps=len(answered),
             step_id=answered[-1].step_id if answered else None,
         )
-
-    def _tools(self, stores: ChatStores, boxes: TurnBoxes) -> list[Tool]:
-        """Return the chat tools, and the registered tools that the profile allows and a command answers."""
-        own = [each.tool for each in CHAT_TOOLS.values()]
-        registered = ToolStore(stores.database, stores.project_id).all()
-        here = [
-            tool
-            for tool in registered
-            if tool.tool_name not in CHAT_TOOLS and self._commands.find(tool) is not None
-        ]
-        return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), here)]
 
     def enter(self, runtime: Runtime, state: ChatState) -> None:
         """Skip: another process never resumes a chat's run."""
@@ -117,7 +104,7 @@ class ChatLedger:
             run = run_lifecycle.update_run(stores, self._fence)
             with stores.snapshot():
                 now = self._state(stores, run)
-            asked, settings = compose_step(runtime, now, format=format, options=options)
+            composed, settings = compose_step(runtime, now, format=format, options=options)
             step_id = new_id("step")
             with runtime.transaction():
                 chat = stores.chats.hold(self._fence)
@@ -126,11 +113,11 @@ class ChatLedger:
                 stores.runs.begin_step(
                     run,
                     step_id,
-                    request_box_id=store_request(runtime, asked, settings, step_id),
-                    metadata={SNAPSHOT_KEY: snapshot_of(asked.request, asked.body, now.boxes, format)},
+                    request_box_id=store_request(runtime, composed, settings, step_id),
+                    metadata={SNAPSHOT_KEY: snapshot_of(composed.request, composed.body, now.boxes, format)},
                     now=stores.database.now(),
                 )
-            return BegunStep(step_id=step_id, asked=asked, written=len(now.boxes.own))
+            return BegunStep(step_id=step_id, asked=composed, written=len(now.boxes.own))
 
     def understand(
         self, runtime: Runtime, state: ChatState, step: BegunStep, stdout: bytes, rules: AnswerRules
@@ -143,7 +130,6 @@ class ChatLedger:
     def store_answer(
         self, runtime: Runtime, state: ChatState, step: BegunStep, answer: StepAnswer
     ) -> TurnEnd | None:
-        """Append the answer to the output box. Returns the end of the run if the answer calls no tool."""
         stores = _stores(runtime)
         with runtime.transaction():
             stores.chats.hold(self._fence)
@@ -159,10 +145,9 @@ class ChatLedger:
                 tool_call_ids=[call.tool_call_id for call in calls] or None,
                 metadata={} if answer.usage is None else {"llm_usage": answer.usage},
             )
-            return None if calls else self._end(stores, "success", answer=_text_of(answer.cards))
+            return None if calls else self._end(stores, "success", answer=_deliverable_text(answer.cards))
 
     def complete_step(self, runtime: Runtime, state: ChatState) -> TurnEnd | None:
-        """Complete the last step. Returns the end of the run if a tool result ends it."""
         stores = _stores(runtime)
         with runtime.transaction():
             stores.chats.hold(self._fence)
@@ -178,16 +163,15 @@ class ChatLedger:
     # --- calls
 
     def answers(self, call: ToolCall) -> bool:
-        """Return whether this is a call of a chat tool."""
         return call.tool_name in CHAT_TOOLS
 
     def answer(self, runtime: Runtime, state: ChatState, call: ToolCall) -> CardDraft:
         """Execute a call of a chat tool. The next step uses the changed context."""
         stores = _stores(runtime)
         author = self.author(state)
-        fault = size_problem(call) or argument_problem(call)
-        if fault is not None:
-            return result_card(call, author, failure=("invalid_arguments", fault))
+        problem = size_problem(call) or argument_problem(call)
+        if problem is not None:
+            return result_card(call, author, failure=("invalid_arguments", problem))
         try:
             with stores.transaction():
                 stores.chats.hold(self._fence)
@@ -199,7 +183,6 @@ class ChatLedger:
         return result_card(call, author, result=result)
 
     def add_result(self, runtime: Runtime, state: ChatState, draft: CardDraft) -> None:
-        """Append a tool result to the output box."""
         stores = _stores(runtime)
         with runtime.transaction():
             stores.chats.hold(self._fence)
@@ -261,11 +244,10 @@ class ChatLedger:
         kept: int,
     ) -> None:
         """Store a command's log in `cbx.logs` under the run's id."""
-        fence = Fence(self._fence.chat_key, self._fence.run_id, self._fence.epoch)
         store_log(
             runtime,
             lambda: _stores(runtime).chats.hold(self._fence),
-            fence=fence,
+            fence=Fence(self._fence.chat_key, self._fence.run_id, self._fence.epoch),
             ran=ran,
             log_id=log_id,
             step_id=step_id,
@@ -275,14 +257,12 @@ class ChatLedger:
         )
 
     def author(self, state: ChatState) -> Author:
-        """Return the chat's agent as the author of cards of the last step."""
         return self._author(state.step_id or "")
 
     def _author(self, step_id: str) -> Author:
         return Author(agent_id=AGENT, agent_turn_id=self._fence.run_id, step_id=step_id)
 
     def variables(self, state: ChatState) -> dict[str, str]:
-        """Return the environment variables by which `cbx chat reply` identifies the chat and its run."""
         return {
             PROJECT.name: self._project_id,
             CHAT_KEY.name: self._fence.chat_key,
@@ -301,10 +281,18 @@ def boxes_of(boxes: BoxStore, run: ChatRun | Step) -> TurnBoxes:
     )
 
 
-def _text_of(cards: Sequence[CardDraft]) -> str | None:
-    """Return the text of the last deliverable."""
-    texts = [card_text(card.content) for card in cards if card.type == DELIVERABLE]
-    return texts[-1] if texts else None
+def chat_tools(
+    stores: ChatStores, boxes: TurnBoxes, is_answered: Callable[[Tool], bool] = lambda _: True
+) -> list[Tool]:
+    """Return the chat tools, and the registered tools that the profile allows and that are answered."""
+    registered = ToolStore(stores.database, stores.project_id).all()
+    others = [tool for tool in registered if tool.tool_name not in CHAT_TOOLS and is_answered(tool)]
+    own = [each.tool for each in CHAT_TOOLS.values()]
+    return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), others)]
+
+
+def _deliverable_text(cards: Sequence[CardDraft]) -> str | None:
+    return next((card_text(card.content) for card in reversed(cards) if card.type == DELIVERABLE), None)
 
 
 def _stores(runtime: Runtime) -> ChatStores:

@@ -19,10 +19,9 @@ from cardbox_cli.chat.runs.chat_ledger import ChatLedger
 from cardbox_cli.chat.runs.run_lifecycle import begin_run, end_run
 from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.errors import CbxError, ChatBusy, NotFound
-from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.command_output import DeduplicatedWarnings
 from cardbox_cli.execution.worker.connections import WorkerConnection, WorkerConnectionPool
-from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutcome
+from cardbox_cli.execution.worker.runner import CancellationToken, Run
 from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
@@ -54,7 +53,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRunner:
-    """Runs chats of one project with a program. `tell` prints messages, for example about failed commands."""
+    """A runner of one project's chats. `tell` prints messages, for example about failed commands."""
 
     def __init__(
         self,
@@ -85,20 +84,18 @@ class ChatRunner:
         cancelled while it waited, DatabaseUnavailable if the database does not let a run begin.
         """
         with self._connections.open_own(self._cancellation.cancelled.is_set) as connection:
-            asked = self._attempt(
-                connection, lambda stores: _newest_unanswered(stores, chat_key), insist=False
-            )
+            has_message = self._attempt(connection, partial(_has_message, chat_key=chat_key), insist=False)
             run = self._begin_run(connection, chat_key, wait=wait)
             if run is not None:
                 self._run(connection, run)
                 read = partial(_read_answer, chat_key=chat_key, run_id=run.run_id, by_other=False)
                 return self._attempt(connection, read)
-            if asked is None:
+            if not has_message:
                 raise NotFound(
                     f"chat {chat_key!r} has no unanswered message",
                     hint=f"add one with `cbx chat send {quote_argument(chat_key)} TEXT`",
                 )
-            return self._attempt(connection, lambda stores: _read_last_answer(stores, chat_key))
+            return self._attempt(connection, partial(_read_last_answer, chat_key=chat_key))
 
     def _begin_run(self, connection: WorkerConnection, chat_key: str, *, wait: bool) -> ChatRun | None:
         begin = partial(begin_run, chat_key=chat_key, owner=self.owner, profile=self._profile)
@@ -122,20 +119,14 @@ class ChatRunner:
         beats.start()
         ledger = ChatLedger(self._project_id, run, commands=self._program.tools)
         try:
-            self._loop(connection, ledger)
+            attempt = partial(connection.attempt, self._project_id)
+            Run(attempt, ledger, self._program, self._cancellation, tell=self._tell, warn=self._warn).run()
         except BaseException as exc:
             self._give_up(connection, run, exc)
             raise
         finally:
             over.set()
             beats.join()
-
-    def _loop(self, connection: WorkerConnection, ledger: ChatLedger) -> RunOutcome:
-        def attempt(action: Callable[[Runtime], _T]) -> _T:
-            return connection.attempt(self._project_id, action)
-
-        run = Run(attempt, ledger, self._program, self._cancellation, tell=self._tell, warn=self._warn)
-        return run.run()
 
     def _give_up(self, connection: WorkerConnection, run: ChatRun, exc: BaseException) -> None:
         """End the run so that the next one can begin. If that fails, its lease expires."""
@@ -153,11 +144,11 @@ class ChatRunner:
             settings = connection.attempt(self._project_id, lambda runtime: runtime.settings)
             while not over.wait(settings.heartbeat):
                 try:
-                    kept = self._attempt(connection, lambda stores: _extend_lease(stores, run), insist=False)
+                    has_chat = self._attempt(connection, partial(_extend_lease, run=run), insist=False)
                 except CbxError as exc:
                     self._tell(f"warning: cannot extend the lease: {exc.message}")
                     continue
-                if not kept and not over.is_set():
+                if not has_chat and not over.is_set():
                     self._cancellation.cancel(lost=True)
                     return
 
@@ -176,11 +167,9 @@ def _extend_lease(stores: ChatStores, run: ChatRun) -> bool:
         return stores.chats.extend_lease(run.fence, stores.database.now() + stores.settings.lease_time)
 
 
-def _newest_unanswered(stores: ChatStores, chat_key: str) -> int | None:
-    """Return the position of the newest unanswered message, None if all are answered."""
+def _has_message(stores: ChatStores, chat_key: str) -> bool:
     chat = stores.chats.get(chat_key)
-    waiting = unanswered_messages(stores, chat, chat.answered)
-    return waiting[-1].position if waiting else None
+    return bool(unanswered_messages(stores, chat, chat.answered))
 
 
 def _read_last_answer(stores: ChatStores, chat_key: str) -> ChatAnswer:

@@ -7,13 +7,13 @@ snapshot.
 import msgspec
 
 from cardbox_cli.chat.context_tools import CHAT_TOOLS
-from cardbox_cli.chat.runs.chat_ledger import boxes_of
+from cardbox_cli.chat.runs.chat_ledger import boxes_of, chat_tools
 from cardbox_cli.chat.runs.run_requests import context_parts, profile_card, select_messages, unsaved_source
 from cardbox_cli.chat.transcript import unanswered_messages
 from cardbox_cli.context.composer import ContextCollector
 from cardbox_cli.context.cost.account import Sent
 from cardbox_cli.context.cost.findings import ChatSubject
-from cardbox_cli.context.request import ComposeOptions, profile_of
+from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, StepRequest
 from cardbox_cli.execution.requests.request_series import read_step_requests
@@ -21,17 +21,12 @@ from cardbox_cli.execution.requests.turn_requests import (
     BoxSource,
     TurnBoxes,
     compose_turn_request,
-    offered_tools,
-    present_cards,
 )
-from cardbox_cli.model.chats import ChatRun
 from cardbox_cli.model.execution.turns import Step
-from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import unique
 from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import DateFilter, Moment
-from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.text.command_lines import quote_argument
 
 # The placeholder for the id of the next run.
@@ -60,7 +55,6 @@ class ChatRequests(RecordedRequests):
         return []
 
     def boxes_of(self, step: Step) -> TurnBoxes:
-        """Return the boxes of a step."""
         return boxes_of(self._boxes, step)
 
     def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
@@ -71,24 +65,26 @@ class ChatRequests(RecordedRequests):
         try:
             return super()._find_step(at)
         except NotFound:
-            found = self._stores.runs.steps_like(self.chat.chat_key, at)
-            if not found:
+            steps = self._stores.runs.steps_like(self.chat.chat_key, at)
+            if not steps:
                 raise
-            self._steps = found
+            self._steps = steps
             return super()._find_step(at)
 
     def _compose(
         self, options: ComposeOptions, format: str | None, collector: ContextCollector
     ) -> StepRequest:
-        running = self._running()
+        is_running = self._last is not None and self._last.run_id == self.chat.run_id
+        running = self._last if is_running else None
         boxes = self._boxes_of_next() if running is None else boxes_of(self._boxes, running)
         format = format or self._last_format(options, boxes.entries)
-        asked = compose_turn_request(boxes, self._tools(boxes), options, format=format, collector=collector)
+        tools = chat_tools(self._stores, boxes)
+        composed = compose_turn_request(boxes, tools, options, format=format, collector=collector)
         return StepRequest(
             step=None,
             format=format,
-            entries=asked.entries,
-            request=asked.request,
+            entries=composed.entries,
+            request=composed.request,
             awaited=[],
             notes=[
                 "as cbx would compose it",
@@ -96,10 +92,6 @@ class ChatRequests(RecordedRequests):
                 *([] if self._waiting else ["all messages are answered"]),
             ],
         )
-
-    def _running(self) -> ChatRun | None:
-        is_running = self._last is not None and self._last.run_id == self.chat.run_id
-        return self._last if is_running else None
 
     def _boxes_of_next(self) -> TurnBoxes:
         chat, waiting = self.chat, self._waiting
@@ -112,13 +104,6 @@ class ChatRequests(RecordedRequests):
             output=BoxSource("", []),
             output_start=0,
         )
-
-    def _tools(self, boxes: TurnBoxes) -> list[Tool]:
-        """Return the chat tools, and the registered tools that the profile allows."""
-        own = [each.tool for each in CHAT_TOOLS.values()]
-        registered = ToolStore(self._database, self._project_id).all()
-        others = [tool for tool in registered if tool.tool_name not in CHAT_TOOLS]
-        return [*own, *offered_tools(profile_of(present_cards(boxes.profile.slots)), others)]
 
 
 class SentByChat(msgspec.Struct, frozen=True, kw_only=True):

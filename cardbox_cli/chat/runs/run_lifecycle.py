@@ -15,9 +15,7 @@ from cardbox_cli.chat.runs.run_requests import (
     AGENT,
     context_parts,
     create_box,
-    create_corrected_box,
     create_corrected_message,
-    create_output_box,
     profile_card,
     select_messages,
 )
@@ -70,6 +68,7 @@ def _new_run(
 ) -> ChatRun:
     run_id = new_id("run")
     card_ids = select_messages(chat, waiting)
+    profile_parts = [profile_card(chat.chat_key, run_id, profile)]
     run = ChatRun(
         run_id=run_id,
         chat_key=chat.chat_key,
@@ -80,19 +79,17 @@ def _new_run(
         merged=chat.entries,
         version=chat.version,
         user_card_ids=card_ids,
-        profile_box_id=create_box(
-            stores, [profile_card(chat.chat_key, run_id, profile)], f"what {run_id} is"
-        ),
+        profile_box_id=create_box(stores, profile_parts, f"what {run_id} is"),
         context_box_id=_context_box(stores, chat, run_id, waiting[-1].position, card_ids),
-        output_box_id=create_output_box(stores, run_id),
+        output_box_id=create_box(stores, [], f"output of {run_id}"),
         started_at=now,
     )
     stores.runs.begin(run)
     return run
 
 
-def _context_box(stores: ChatStores, chat: Chat, run_id: str, position: int, asked: Sequence[str]) -> str:
-    return create_box(stores, context_parts(stores, chat, position, asked), f"context of {run_id}")
+def _context_box(stores: ChatStores, chat: Chat, run_id: str, position: int, card_ids: Sequence[str]) -> str:
+    return create_box(stores, context_parts(stores, chat, position, card_ids), f"context of {run_id}")
 
 
 def _claim(chat: Chat, run: ChatRun, expires_at: datetime) -> Chat:
@@ -118,24 +115,21 @@ def update_run(stores: ChatStores, fence: ChatFence) -> ChatRun:
                 run,
                 version=chat.version,
                 user_card_ids=run.user_card_ids[-1:],
-                output_box_id=create_output_box(stores, run.run_id),
+                output_box_id=create_box(stores, [], f"output of {run.run_id}"),
             )
             box_id = _context_box(stores, chat, run.run_id, run.position, run.user_card_ids)
             run = msgspec.structs.replace(run, context_box_id=box_id)
         if arrived:
-            run = _merge_corrections(stores, chat, run, arrived)
+            card_id = create_corrected_message(stores, run, arrived)
+            card_ids = [*stores.boxes.get(run.context_box_id).card_ids[:-1], card_id]
+            run = msgspec.structs.replace(
+                run,
+                merged=chat.entries,
+                user_card_ids=[*run.user_card_ids[:-1], card_id],
+                context_box_id=create_box(stores, card_ids, f"context of {run.run_id}"),
+            )
         stores.runs.write(run)
         return run
-
-
-def _merge_corrections(stores: ChatStores, chat: Chat, run: ChatRun, arrived: Sequence[Entry]) -> ChatRun:
-    card_id = create_corrected_message(stores, run, arrived).card_id
-    return msgspec.structs.replace(
-        run,
-        merged=chat.entries,
-        user_card_ids=[*run.user_card_ids[:-1], card_id],
-        context_box_id=create_corrected_box(stores, run, card_id),
-    )
 
 
 def get_run(stores: ChatStores, fence: ChatFence) -> ChatRun:
@@ -168,10 +162,10 @@ def end_run(
 
 def _end_lost_run(stores: ChatStores, chat: Chat, run_id: str, now: datetime) -> Chat:
     """End a run whose lease has expired, if its row exists. Returns the head, which the caller writes."""
-    found = stores.runs.find(chat.chat_key, run_id)
-    if found is None:
+    run = stores.runs.find(chat.chat_key, run_id)
+    if run is None:
         return _release(chat)
-    run = msgspec.structs.replace(found, status="lost", error_code="lease_lost", error=LOST, ended_at=now)
+    run = msgspec.structs.replace(run, status="lost", error_code="lease_lost", error=LOST, ended_at=now)
     chat, run = _append_reply(stores, chat, run, None, now)
     stores.runs.write(run)
     stores.runs.close_steps(run, FAILED, LOST, now)

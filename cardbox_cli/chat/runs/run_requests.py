@@ -4,7 +4,7 @@ The profile box describes the run. The context box holds the personas, the memor
 messages to answer. The output box holds what the run itself did.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cardbox_cli.chat.context_tools import CHAT_TOOLS
@@ -26,7 +26,7 @@ _INDENT = "  "
 _CORRECTIONS_HEADING = "[Corrections: the user sent this in the meantime]"
 
 
-def runtime_prompt(chat_key: str, run_id: str) -> str:
+def _format_facts(chat_key: str, run_id: str) -> str:
     """Return the facts about the chat for the model: its key, the parts of the key, and the run's id."""
     parts = key_parts(chat_key)
     facts = {
@@ -39,31 +39,10 @@ def runtime_prompt(chat_key: str, run_id: str) -> str:
     return "\n".join(f"{name}: {value}" for name, value in facts.items() if value is not None)
 
 
-def window_text(entries: Sequence[Entry]) -> str:
-    """Format entries of a transcript, each after its role; "" for none.
-
-    Further lines of an entry are indented, so no line looks like another entry.
-    """
-    return "\n".join(
-        f"{entry.role}: {_indent_rest(entry.text)}" for entry in entries if entry.card is not None
-    )
-
-
-def _indent_rest(text: str) -> str:
-    return indent_lines(text, _INDENT).removeprefix(_INDENT)
-
-
-def append_corrections(text: str, corrections: Iterable[str]) -> str:
-    """Append corrections to a user's message."""
-    return "\n\n".join([text, "\n".join([_CORRECTIONS_HEADING, *(f"- {each}" for each in corrections)])])
-
-
 AGENT = CHAT_AGENT
-_ALL_TOOLS: Mapping[str, Any] = {"allowed_tools": None}
 
-
+# An item of a box: the id of a card, or a draft that is not written yet.
 BoxItem = str | CardDraft
-"""An item of a box: the id of a card, or a draft that is not written yet."""
 
 
 def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) -> CardDraft:
@@ -72,38 +51,41 @@ def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) 
     Without a profile, the run offers every tool with a command. The four chat tools are always offered.
     `must_end_with` does not apply to chats.
     """
-    given = {
-        name: value for name, value in (profile or _ALL_TOOLS).items() if name != turn_ends.MUST_END_WITH_KEY
-    }
-    own = text_at(given, "system_prompt") or text_at(given, "system_prompt_template")
-    allowed = given.get("allowed_tools", [])
-    given |= {
-        "system_prompt": "\n\n".join(text for text in (runtime_prompt(chat_key, run_id), own) if text),
+    fields = dict(profile or {"allowed_tools": None})
+    fields.pop(turn_ends.MUST_END_WITH_KEY, None)
+    own = text_at(fields, "system_prompt") or text_at(fields, "system_prompt_template")
+    allowed = fields.get("allowed_tools", [])
+    fields |= {
+        "system_prompt": "\n\n".join(text for text in (_format_facts(chat_key, run_id), own) if text),
         "allowed_tools": [*allowed, *CHAT_TOOLS] if isinstance(allowed, list) else None,
         "process": "react",
     }
-    return draft_card(PROFILE, JsonContent(given), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
+    return draft_card(PROFILE, JsonContent(fields), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
 
 
-def context_parts(stores: ChatStores, chat: Chat, position: int, asked: Sequence[str]) -> list[BoxItem]:
+def context_parts(stores: ChatStores, chat: Chat, position: int, card_ids: Sequence[str]) -> list[BoxItem]:
     """Return the items of a run's context box: personas, memory, history, and the messages to answer.
 
     The history is the active context, or if that is empty, the transcript before `position` as one message.
     """
-    remembered = find_memory(stores, chat.chat_key)
-    texts = [each.card_id for each in (*list_personas(stores), *([remembered] if remembered else []))]
-    held: list[BoxItem] = [slot.card_id for slot in context_slots(stores, chat)]
-    return [*texts, *(held or _window(stores, chat, position)), *asked]
+    memory = find_memory(stores, chat.chat_key)
+    texts = [each.card_id for each in (*list_personas(stores), *([memory] if memory else []))]
+    history: list[BoxItem] = [slot.card_id for slot in context_slots(stores, chat)]
+    return [*texts, *(history or _window(stores, chat, position)), *card_ids]
 
 
 def _window(stores: ChatStores, chat: Chat, position: int) -> list[BoxItem]:
-    said = window_text(window_entries(stores, chat, position))
-    told = {CHAT: {"key": chat.chat_key}}
-    return [draft_card(CHAT_WINDOW, said, author_id=AGENT, metadata=told)] if said else []
+    # Further lines of an entry are indented, so no line looks like another entry.
+    text = "\n".join(
+        f"{entry.role}: {indent_lines(entry.text, _INDENT).removeprefix(_INDENT)}"
+        for entry in window_entries(stores, chat, position)
+        if entry.card is not None
+    )
+    metadata = {CHAT: {"key": chat.chat_key}}
+    return [draft_card(CHAT_WINDOW, text, author_id=AGENT, metadata=metadata)] if text else []
 
 
 def create_box(stores: ChatStores, parts: Sequence[BoxItem], title: str) -> str:
-    """Create a box of these items, and return its id."""
     drafts = [part for part in parts if isinstance(part, CardDraft)]
     for draft in drafts:
         stores.cards.add(draft)
@@ -114,13 +96,12 @@ def create_box(stores: ChatStores, parts: Sequence[BoxItem], title: str) -> str:
 def unsaved_source(stores: ChatStores, parts: Sequence[BoxItem]) -> BoxSource:
     """Return these items as a source, without creating a box."""
     ids = [part for part in parts if isinstance(part, str)]
-    known = stores.boxes.cards_with_states(ids)
+    cards = stores.boxes.cards_with_states(ids)
 
     def slot(position: int, part: BoxItem) -> Slot:
         if isinstance(part, CardDraft):
             return Slot(position, part.card_id, draft_as_card(part, stores.project_id), "present")
-        found = known.get(part)
-        return Slot(position, part, None, "dangling") if found is None else Slot(position, part, *found)
+        return Slot(position, part, *cards.get(part, (None, "dangling")))
 
     return BoxSource("", [slot(position, part) for position, part in enumerate(parts)])
 
@@ -130,29 +111,18 @@ def select_messages(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
 
     With an active context these are all of them. Without one, only the newest: the window holds the others.
     """
-    asked = waiting if chat.context_box_id is not None else waiting[-1:]
-    return [entry.card_id for entry in asked]
+    return [entry.card_id for entry in (waiting if chat.context_box_id is not None else waiting[-1:])]
 
 
-def create_output_box(stores: ChatStores, run_id: str) -> str:
-    """Create the output box of a run, and return its id."""
-    return create_box(stores, [], f"output of {run_id}")
-
-
-def create_corrected_box(stores: ChatStores, run: ChatRun, card_id: str) -> str:
-    """Create the context box of a run whose last message was replaced by a card, and return its id."""
-    before = stores.boxes.get(run.context_box_id).card_ids[:-1]
-    return create_box(stores, [*before, card_id], f"context of {run.run_id}")
-
-
-def create_corrected_message(stores: ChatStores, run: ChatRun, corrections: Sequence[Entry]) -> CardDraft:
-    """Write a card of the run's last message with its corrections."""
+def create_corrected_message(stores: ChatStores, run: ChatRun, corrections: Sequence[Entry]) -> str:
+    """Write a card of the run's last message with its corrections, and return its id."""
     [card] = stores.cards.get_many(run.user_card_ids[-1:], include_deleted=True).cards
+    lines = [_CORRECTIONS_HEADING, *(f"- {entry.text}" for entry in corrections)]
     draft = entry_draft(
         run.chat_key,
         "user",
-        append_corrections(card_text(card.content), [entry.text for entry in corrections]),
+        "\n\n".join([card_text(card.content), "\n".join(lines)]),
         metadata={"corrected": [card.card_id, *(entry.card_id for entry in corrections)]},
     )
     stores.cards.add(draft)
-    return draft
+    return draft.card_id

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import dict_at, text_at
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.containers.container_entries import (
     container_format,
@@ -54,9 +54,8 @@ def _lines(documents: JsonDocuments) -> Iterator[JsonDocument]:
         if isinstance(session, dict) and isinstance(items, list):
             yield JsonDocument(place, session)
             for index, item in enumerate(items):
-                yield JsonDocument(
-                    f"{place}: items[{index}]", item if isinstance(item, dict) else {"item": item}
-                )
+                value = item if isinstance(item, dict) else {"item": item}
+                yield JsonDocument(f"{place}: items[{index}]", value)
         else:
             yield JsonDocument(place, line)
 
@@ -71,12 +70,11 @@ def _session(line: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _read(documents: JsonDocuments) -> Iterator[Conversation]:
-    starts = (found for _, line in _lines(documents) if (found := _session(line)) is not None)
+    starts = (start for _, line in _lines(documents) if (start := _session(line)) is not None)
     yield Conversation(
         entries=Rereadable(partial(_entries, documents)),
         place=documents.name,
         own_id=text_at(next(starts, None), "id"),
-        title=None,
         format=NAME,
     )
 
@@ -84,29 +82,20 @@ def _read(documents: JsonDocuments) -> Iterator[Conversation]:
 def _entries(documents: JsonDocuments) -> Iterator[FileEntry]:
     """Yield the lines, with the instructions of a session before its first line."""
     for number, (place, line) in enumerate(_lines(documents)):
-        if (start := _session(line)) is not None and (prompt := _prompt(start)):
-            yield timed_entry(
-                f"{number}:{_PROMPT}", {_PROMPT: prompt, "timestamp": line.get("timestamp")}, place
-            )
+        start = _session(line)
+        if prompt := text_at(dict_at(start, "base_instructions"), "text") or text_at(start, _PROMPT):
+            value = {_PROMPT: prompt, "timestamp": line.get("timestamp")}
+            yield timed_entry(f"{number}:{_PROMPT}", value, place)
         yield timed_entry(str(number), line, place)
-
-
-def _prompt(start: dict[str, Any]) -> str | None:
-    return text_at(start.get("base_instructions"), "text") or text_at(start, _PROMPT)
 
 
 def _cards(line: dict[str, Any]) -> list[CardDraft]:
     if line.keys() == {_PROMPT, "timestamp"}:
         return [imported_card(RENDERED_PROMPT, line[_PROMPT])]
     item = line.get("payload") if line.get("type") in _TYPES else line
-    if (
-        line.get("type", "response_item") in _EVENTS
-        or provider_named(RESPONSES).files.problem(item) is not None
-    ):
-        return []
-    if text_at(item, "type") in _OWN_ITEMS:
-        return []
-    return provider_named(RESPONSES).files.draft(item)
+    files = provider_named(RESPONSES).files
+    is_event = line.get("type") in _EVENTS or text_at(item, "type") in _OWN_ITEMS
+    return [] if is_event or files.problem(item) is not None else files.draft(item)
 
 
 FORMAT = container_format(NAME, RESPONSES, mark=_mark, read=_read, cards=_cards, holds=(RESPONSES,))

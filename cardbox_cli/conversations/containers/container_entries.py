@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import RAW, text_at
 from cardbox_cli.context.sources import ENTRY, imported_card
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, parse_time
-from cardbox_cli.conversations.formats.chat_messages import keep_unchanged
-from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, LazyList, load_lazy_lists
-from cardbox_cli.conversations.message_lists import is_list
+from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, load_lazy_lists
+from cardbox_cli.conversations.message_lists import is_list, list_items, require_some_messages
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model.card_types import SESSION_EVENT
 from cardbox_cli.model.cards import CardDraft
@@ -49,7 +48,7 @@ def container_format(
     def read_all(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
         if at is not None:
             raise UsageError(f"--at {at}: the format {name} has fixed keys of messages", hint="omit --at")
-        return read(documents)
+        return require_some_messages(read(documents))
 
     return Format(
         name=name,
@@ -62,8 +61,6 @@ def container_format(
         read=read_all,
         draft=lambda entry: cards(entry.value) or [imported_card(SESSION_EVENT, JsonContent(entry.value))],
         draft_request=request,
-        keep_original=keep_unchanged,
-        export=None,
     )
 
 
@@ -74,26 +71,17 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
         yield first
 
 
-def list_items(values: Any) -> Any:
-    """Return the items of a list. Large ones contain `LazyList`s."""
-    return values.parts() if isinstance(values, LazyList) else values
-
-
 def iterate_objects(documents: JsonDocuments) -> Iterator[JsonDocument]:
     """Yield the objects of a file of lines, or of a list. Raises InvalidConversation."""
     for place, value in documents:
-        listed = enumerate(value) if is_list(value) else None
-        found = (
-            [(place, value)] if listed is None else ((f"{place}[{index}]", each) for index, each in listed)
-        )
-        for where, each in found:
+        items = ((f"{place}[{index}]", each) for index, each in enumerate(value if is_list(value) else ()))
+        for where, each in items if is_list(value) else [(place, value)]:
             if not isinstance(each, dict):
                 raise InvalidConversation(f"{where}: an entry must be an object, not {json_type(each)}")
             yield JsonDocument(where, load_lazy_lists(each))
 
 
 def timed_entry(position: str, value: Any, place: str) -> FileEntry:
-    """Return an entry with the time of its `timestamp`."""
     return FileEntry(position, value, place, parse_time(value.get("timestamp")))
 
 
@@ -116,8 +104,8 @@ def text_block(text: str) -> _Block:
 
 
 def call_block(call_id: str, name: str, arguments: Any) -> _Block:
-    given = arguments if isinstance(arguments, dict) else {"_raw": arguments}
-    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+    value = arguments if isinstance(arguments, dict) else {RAW: arguments}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": value}
 
 
 def result_block(call_id: str, content: Any, *, is_error: bool) -> _Block:
@@ -126,7 +114,6 @@ def result_block(call_id: str, content: Any, *, is_error: bool) -> _Block:
 
 
 def thinking_block(text: str, signature: str | None) -> _Block:
-    """Return a block of thinking, with its signature if Anthropic made it."""
     return {"type": "thinking", "thinking": text, **({"signature": signature} if signature else {})}
 
 

@@ -9,12 +9,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import media_of, text_at
+from cardbox_cli.context.parts import dict_at, media_of, text_at
 from cardbox_cli.conversations.containers.container_entries import (
     call_block,
     container_format,
     image_block,
-    list_items,
     may_be_claude,
     message_cards,
     result_block,
@@ -24,7 +23,7 @@ from cardbox_cli.conversations.containers.container_entries import (
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
-from cardbox_cli.conversations.message_lists import missing_list_error, require_some_messages
+from cardbox_cli.conversations.message_lists import list_items, missing_list_error
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.anthropic.blocks import NAME as ANTHROPIC
@@ -35,19 +34,11 @@ _ATTACHED = "attachment://"
 
 
 def _mark(log: dict[str, Any]) -> str | None:
-    return (
-        "an object has 'eval' and 'samples'"
-        if isinstance(log.get("eval"), dict) and "samples" in log
-        else None
-    )
+    is_log = isinstance(log.get("eval"), dict) and "samples" in log
+    return "an object has 'eval' and 'samples'" if is_log else None
 
 
 def _read(documents: JsonDocuments) -> Iterator[Conversation]:
-    return require_some_messages(_samples(documents))
-
-
-def _samples(documents: JsonDocuments) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
-    """Yield the conversations of the samples, each with an error if it has no messages."""
     for place, log in documents:
         if not isinstance(log, dict) or _mark(log) is None:
             raise InvalidConversation(f"{place}: an Inspect log must have 'eval' and 'samples'")
@@ -55,10 +46,12 @@ def _samples(documents: JsonDocuments) -> Iterator[tuple[Conversation, InvalidCo
         for index, sample in enumerate(list_items(log["samples"] or [])):
             where = f"{place}: samples[{index}]"
             lack = missing_list_error("messages", sample, f"{where}: an Inspect sample must have messages")
-            yield _conversation(sample, about, where), lack
+            yield _conversation(sample, about, where, lack)
 
 
-def _conversation(sample: dict[str, Any], about: dict[str, Any], place: str) -> Conversation:
+def _conversation(
+    sample: dict[str, Any], about: dict[str, Any], place: str, lack: InvalidConversation | None
+) -> Conversation:
     run = text_at(about, "run_id") or text_at(about, "task_id")
     which = f"{sample.get('id')}/{sample.get('epoch', 1)}"
     return Conversation(
@@ -68,19 +61,18 @@ def _conversation(sample: dict[str, Any], about: dict[str, Any], place: str) -> 
         title=f"{about.get('task') or 'sample'} {which}",
         format=NAME,
         siblings={"model": about["model"]} if text_at(about, "model") else {},
+        lack=lack,
     )
 
 
 def _entries(sample: dict[str, Any], place: str) -> Iterator[FileEntry]:
     """Yield the messages, with the log's attachments inserted."""
-    attached = sample.get("attachments")
-    attachments = load_lazy_lists(attached) if isinstance(attached, dict) else {}
+    attachments = load_lazy_lists(dict_at(sample, "attachments"))
     for number, message in enumerate(sample.get("messages") or ()):
         where = f"{place}: message {number}"
         if text_at(message, "role") not in _CARDS:
-            raise InvalidConversation(
-                f"{where}: the role of an Inspect message must be one of {', '.join(_CARDS)}"
-            )
+            problem = f"the role of an Inspect message must be one of {', '.join(_CARDS)}"
+            raise InvalidConversation(f"{where}: {problem}")
         yield FileEntry(str(number), _insert_attachments(message, attachments), where)
 
 
@@ -102,10 +94,6 @@ def _system(message: dict[str, Any]) -> list[CardDraft]:
     return store_entry([card_of_message({"role": "system", "content": message.get("content")})], message)
 
 
-def _user(message: dict[str, Any]) -> list[CardDraft]:
-    return message_cards("user", _content(message))
-
-
 def _assistant(message: dict[str, Any]) -> list[CardDraft]:
     content = _content(message)
     calls = [
@@ -113,10 +101,10 @@ def _assistant(message: dict[str, Any]) -> list[CardDraft]:
         for call in message.get("tool_calls") or []
         if text_at(call, "id") and text_at(call, "function")
     ]
-    said = ([text_block(content)] if content else []) if isinstance(content, str) else content
+    blocks = ([text_block(content)] if content else []) if isinstance(content, str) else content
     if not may_be_claude(text_at(message, "model")):
-        said = content = [_unsigned(block) for block in said]
-    return message_cards("assistant", [*said, *calls] if calls else content)
+        blocks = content = [_unsigned(block) for block in blocks]
+    return message_cards("assistant", [*blocks, *calls] if calls else content)
 
 
 def _tool(message: dict[str, Any]) -> list[CardDraft]:
@@ -131,7 +119,7 @@ def _tool(message: dict[str, Any]) -> list[CardDraft]:
 # The functions that make the cards of a message, by its role.
 _CARDS: dict[str, Callable[[dict[str, Any]], list[CardDraft]]] = {
     "system": _system,
-    "user": _user,
+    "user": lambda message: message_cards("user", _content(message)),
     "assistant": _assistant,
     "tool": _tool,
 }
@@ -161,8 +149,8 @@ def _block(part: Any) -> dict[str, Any]:
         case {"type": "document", "document": str(document)}:
             return _document(part, document)
         case {"type": "tool_use", "name": str(name)}:  # a tool that the provider ran
-            given, found = text_at(part, "arguments"), text_at(part, "error") or text_at(part, "result")
-            return text_block(f"[{name}({given or ''})]\n{found or ''}".rstrip())
+            result = text_at(part, "error") or text_at(part, "result") or ""
+            return text_block(f"[{name}({text_at(part, 'arguments') or ''})]\n{result}".rstrip())
     return part if isinstance(part, dict) else text_block(str(part))
 
 

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import data_url, is_text, kind, text_at, text_part, texts_in
+from cardbox_cli.context.parts import data_url, is_text, kind, list_at, list_of, text_at, text_part, texts_in
 from cardbox_cli.context.sources import imported_card, mark_failed
 from cardbox_cli.conversations.containers.container_entries import (
     container_format,
-    list_items,
     may_be_claude,
     message_cards,
     store_entry,
@@ -16,7 +15,7 @@ from cardbox_cli.conversations.containers.container_entries import (
 )
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable, parse_time
 from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
-from cardbox_cli.conversations.message_lists import is_list, missing_list_error, require_some_messages
+from cardbox_cli.conversations.message_lists import is_list, list_items, missing_list_error
 from cardbox_cli.errors import InvalidConversation
 from cardbox_cli.model.card_types import TOOLS
 from cardbox_cli.model.cards import CardDraft
@@ -31,18 +30,12 @@ _ROLES = ("system", "user", "assistant", "tool", "function", "approval", "summar
 
 def _mark(file: dict[str, Any]) -> str | None:
     agents = file.get("agents") if "blocks" in file or "tools" in file else None
-    is_one = is_list(agents) and any(
-        isinstance(each, dict) and "messages" in each for each in list_items(agents)
-    )
+    listed = list_items(agents) if is_list(agents) else ()
+    is_one = any(isinstance(each, dict) and "messages" in each for each in listed)
     return "an object has 'agents' with messages, and 'blocks' or 'tools'" if is_one else None
 
 
 def _read(documents: JsonDocuments) -> Iterator[Conversation]:
-    return require_some_messages(_agents(documents))
-
-
-def _agents(documents: JsonDocuments) -> Iterator[tuple[Conversation, InvalidConversation | None]]:
-    """Yield the conversations of the agents, each with an error if it has no messages."""
     for place, file in documents:
         if not isinstance(file, dict) or not is_list(file.get("agents")):
             raise InvalidConversation(f"{place}: a Letta file must have 'agents'")
@@ -50,26 +43,26 @@ def _agents(documents: JsonDocuments) -> Iterator[tuple[Conversation, InvalidCon
         for index, agent in enumerate(file["agents"]):
             where = f"{place}: agents[{index}]"
             lack = missing_list_error("messages", agent, f"{where}: a Letta agent must have messages")
-            yield _conversation(agent, tools, where), lack
+            yield _conversation(agent, tools, where, lack)
 
 
-def _conversation(agent: dict[str, Any], tools: Any, place: str) -> Conversation:
-    wanted = agent.get("tool_ids")
-    own = [tool["json_schema"] for tool in tools if _is_tool(tool) and tool.get("id") in (wanted or ())]
-    functions = [{"type": "function", "function": schema} for schema in own]
-    said = agent.get("messages") or ()
+def _conversation(
+    agent: dict[str, Any], tools: Any, place: str, lack: InvalidConversation | None
+) -> Conversation:
+    tool_ids, messages = agent.get("tool_ids") or (), agent.get("messages") or ()
+    functions = [
+        {"type": "function", "function": tool["json_schema"]}
+        for tool in tools
+        if isinstance(tool, dict) and isinstance(tool.get("json_schema"), dict) and tool.get("id") in tool_ids
+    ]
     return Conversation(
-        entries=Rereadable(partial(_entries, said, place)),
+        entries=Rereadable(partial(_entries, messages, place)),
         place=place,
-        own_id=None,
         title=text_at(agent, "name"),
         format=NAME,
-        request=FileEntry("tools", functions, f"{place}: tools") if functions and said else None,
+        request=FileEntry("tools", functions, f"{place}: tools") if functions and messages else None,
+        lack=lack,
     )
-
-
-def _is_tool(tool: Any) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("json_schema"), dict)
 
 
 def _entries(messages: Any, place: str) -> Iterator[FileEntry]:
@@ -92,9 +85,9 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
     elif role in ("assistant", "approval"):
         called = {"tool_calls": calls} if isinstance(calls, list) and calls else {}
         text = _text(content)
-        said = {"role": "assistant", "content": text or (None if called else ""), **called}
+        answer = {"role": "assistant", "content": text or (None if called else ""), **called}
         thoughts = _thoughts(content, text_at(message, "model"))
-        cards = [*thoughts, card_of_message(said)] if called or text or not thoughts else thoughts
+        cards = [*thoughts, card_of_message(answer)] if called or text or not thoughts else thoughts
     else:
         own = "user" if role == "summary" else role
         cards = [card_of_message({"role": own, "content": _content(content)})]
@@ -102,11 +95,9 @@ def _cards(message: dict[str, Any]) -> list[CardDraft]:
 
 
 def _results(message: dict[str, Any]) -> list[CardDraft]:
-    """Make a card for each tool result of a message."""
-    returned = message.get("tool_returns")
     answers = [
         _result(each["tool_call_id"], each.get("func_response"), is_failure=each.get("status") == "error")
-        for each in (returned if isinstance(returned, list) else [])
+        for each in list_at(message, "tool_returns")
         if text_at(each, "tool_call_id")
     ]
     return answers or [_result(text_at(message, "tool_call_id"), message.get("content"), is_failure=False)]
@@ -123,7 +114,7 @@ def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
     only their provider can read them."""
     signed = may_be_claude(model)
     blocks: list[dict[str, Any]] = []
-    for part in content if isinstance(content, list) else []:
+    for part in list_of(content):
         match part:
             case {"type": "reasoning", "reasoning": str(text)}:
                 blocks.append(thinking_block(text, text_at(part, "signature") if signed else None))
@@ -136,11 +127,8 @@ def _thoughts(content: Any, model: str | None) -> list[CardDraft]:
 
 def _content(content: Any) -> Any:
     """Return the content of a message: a string, or parts if there are images."""
-    parts = content if isinstance(content, list) else []
-    made = [_part(part) for part in parts]
-    if any(kind(part) != "text" for part in made):
-        return made
-    return _text(content)
+    parts = list(map(_part, list_of(content)))
+    return parts if any(kind(part) != "text" for part in parts) else _text(content)
 
 
 def _part(part: Any) -> dict[str, Any]:
@@ -155,13 +143,14 @@ def _part(part: Any) -> dict[str, Any]:
 
 def _text(content: Any) -> str:
     """Join the texts of a message, without thoughts, calls and results, which become other cards."""
-    if isinstance(content, str):
-        return content
-    return texts_in([part for part in content or [] if is_text(part)]) if isinstance(content, list) else ""
+    return content if isinstance(content, str) else texts_in(list(filter(is_text, list_of(content))))
 
 
-def _tools(entry: FileEntry) -> list[CardDraft]:
-    return [imported_card(TOOLS, ToolContent(entry.value))]
-
-
-FORMAT = container_format(NAME, DEFAULT, mark=_mark, read=_read, cards=_cards, request=_tools)
+FORMAT = container_format(
+    NAME,
+    DEFAULT,
+    mark=_mark,
+    read=_read,
+    cards=_cards,
+    request=lambda entry: [imported_card(TOOLS, ToolContent(entry.value))],
+)

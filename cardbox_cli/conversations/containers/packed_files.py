@@ -11,7 +11,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, BinaryIO, NamedTuple, cast
@@ -26,6 +26,7 @@ ZSTD_METHOD = 93  # APPNOTE.TXT of PKWARE, 4.4.5
 _BLOCK = 1 << 16
 # The header of a member, APPNOTE.TXT 4.3.7. Its last two numbers are the lengths of its name and extra field.
 _HEADER = struct.Struct("<4s5H3I2H")
+_ZIP = b"PK\x03\x04"
 
 
 class DamagedZstandard(Exception):
@@ -59,14 +60,14 @@ def unpack_chunks(read: Callable[[int], bytes], name: str) -> Iterator[bytes]:
             data = b""
 
 
-def unpack_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
-    """Unpack a member of an archive in chunks. Raises like `unpacked_chunks`, also for a wrong checksum."""
-    file.seek(found.header_offset)
+def unpack_member(file: BinaryIO, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
+    """Unpack a member of an archive in chunks. Raises like `unpack_chunks`, also for a wrong checksum."""
+    file.seek(info.header_offset)
     head = file.read(_HEADER.size)
-    if len(head) < _HEADER.size or not head.startswith(b"PK\x03\x04"):
+    if len(head) < _HEADER.size or not head.startswith(_ZIP):
         raise DamagedZstandard("a member has no header")
     *_, name_size, extra_size = _HEADER.unpack(head)
-    at, left, checksum = found.header_offset + _HEADER.size + name_size + extra_size, found.compress_size, 0
+    at, left, checksum = info.header_offset + _HEADER.size + name_size + extra_size, info.compress_size, 0
 
     def read(size: int) -> bytes:
         nonlocal at, left
@@ -78,7 +79,7 @@ def unpack_member(file: BinaryIO, found: zipfile.ZipInfo, name: str) -> Iterator
     for chunk in unpack_chunks(read, name):
         checksum = zlib.crc32(chunk, checksum)
         yield chunk
-    if checksum != found.CRC:
+    if checksum != info.CRC:
         raise DamagedZstandard("wrong checksum")
 
 
@@ -98,15 +99,13 @@ def _load_library(name: str):  # type: ignore[no-untyped-def]  # either module h
 
 # --- `.eval` archives of Inspect: a header and one file per sample, together one JSON document
 
-_ZIP = b"PK\x03\x04"
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLE = re.compile(r"samples/.+\.json")
-_ARCHIVE_BLOCK = 1 << 16
 _MAX_HEADER_BYTES = 64 << 20
 _CONVERT = "convert it with `inspect log convert --to json`"
 
 # The methods that the standard library unpacks in bounded chunks. With others (bzip2, LZMA), 1 KB may unpack
-# to gigabytes in memory. `unpacked_chunks` bounds Zstandard.
+# to gigabytes in memory. `unpack_chunks` bounds Zstandard.
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 98: "PPMd"}
 # What the standard library raises for archives that are truncated, damaged, encrypted or malicious.
@@ -137,23 +136,21 @@ def open_log(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 
 class _Archive(NamedTuple):
-    """An archive, its file, and the name of the file."""
-
     archive: zipfile.ZipFile
     file: BinaryIO
     name: str
 
     def chunks(self, member: str) -> Iterator[bytes]:
         """Unpack a member in chunks. Raises InvalidConversation for an unsupported compression method."""
-        found = self.archive.getinfo(member)
-        if found.compress_type == ZSTD_METHOD:
-            yield from unpack_member(self.file, found, self.name)
-        elif found.compress_type in _BOUNDED:
-            with self.archive.open(found) as packed:
-                yield from iter(lambda: packed.read(_ARCHIVE_BLOCK), b"")
+        info = self.archive.getinfo(member)
+        if info.compress_type == ZSTD_METHOD:
+            yield from unpack_member(self.file, info, self.name)
+        elif info.compress_type in _BOUNDED:
+            with self.archive.open(info) as packed:
+                yield from iter(lambda: packed.read(_BLOCK), b"")
         else:
-            how = _METHODS.get(found.compress_type, f"method {found.compress_type}")
-            what = f"{short_repr(member)} uses {how}, not deflate or Zstandard"
+            method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
+            what = f"{short_repr(member)} uses {method}, not deflate or Zstandard"
             raise InvalidConversation(f"{self.name} cannot be unpacked: {what}", hint=_CONVERT)
 
 
@@ -188,15 +185,12 @@ def _eval_of(archive: _Archive, header: str) -> bytes:
         text += chunk
         if len(text) > _MAX_HEADER_BYTES:
             break
-    try:
-        found = json.loads(text)["eval"] if len(text) <= _MAX_HEADER_BYTES else None
-    except (ValueError, KeyError, TypeError):
-        found = None
-    if not isinstance(found, dict):
-        raise InvalidConversation(
-            f"{archive.name}: {header} has no `eval` section; the file may be damaged", hint=_CONVERT
-        )
-    return json.dumps(found).encode()
+    with suppress(ValueError, KeyError, TypeError):
+        if len(text) <= _MAX_HEADER_BYTES and isinstance(section := json.loads(text)["eval"], dict):
+            return json.dumps(section).encode()
+    raise InvalidConversation(
+        f"{archive.name}: {header} has no `eval` section; the file may be damaged", hint=_CONVERT
+    )
 
 
 # --- event folders of OpenHands: a file for each event
@@ -207,11 +201,9 @@ def _eval_of(archive: _Archive, header: str) -> bytes:
 
 EVENTS = "events"
 _EVENT = re.compile(r"(?:event-)?(\d+)(?:-[0-9A-Za-z-]+)?\.json")
-_FOLDER_BLOCK = 1 << 16
 
 
 def is_event_folder(path: str | Path) -> bool:
-    """Return whether a path is a folder of event files."""
     folder = Path(path)
     if folder.name != EVENTS:
         return False
@@ -226,13 +218,13 @@ def read_event_folder(path: str | Path) -> Iterator[bytes]:
 
     Raises InvalidInput naming a file that cannot be read.
     """
-    numbered = ((found, each) for each in Path(path).iterdir() if (found := _EVENT.fullmatch(each.name)))
+    matches = ((_EVENT.fullmatch(each.name), each) for each in Path(path).iterdir())
     lead = b"["
-    for _, each in sorted((int(found[1]), each) for found, each in numbered):
+    for _, each in sorted((int(match[1]), each) for match, each in matches if match):
         yield lead
         try:
             with open_regular_file(each) as file:
-                yield from iter(lambda file=file: file.read(_FOLDER_BLOCK), b"")  # type: ignore[misc]
+                yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]
         except OSError as exc:
             raise InvalidInput(
                 f"cannot read {each}: {exc.strerror}", hint="check its permissions, or remove it"

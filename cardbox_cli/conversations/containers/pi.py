@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import text_at
+from cardbox_cli.context.parts import list_of, text_at
 from cardbox_cli.conversations.containers.container_entries import (
     call_block,
     container_format,
@@ -101,12 +101,11 @@ def _cards(line: dict[str, Any]) -> list[CardDraft]:
     if message is None or not isinstance(content := message.get("content"), str | list):
         return []
     role = text_at(message, "role")
-    blocks = [] if isinstance(content, str) else [_block(part, message) for part in content]
+    blocks = [_block(part, message) for part in list_of(content)]
     if role == "toolResult" and text_at(message, "toolCallId"):
-        failed = message.get("isError") is True
-        return message_cards(
-            "user", [result_block(message["toolCallId"], blocks or content, is_error=failed)]
-        )
+        is_error = message.get("isError") is True
+        result = result_block(message["toolCallId"], blocks or content, is_error=is_error)
+        return message_cards("user", [result])
     return message_cards(role, blocks or content) if role in ("user", "assistant") else []
 
 

@@ -1,6 +1,7 @@
 """Shared functions of the formats that convert their messages to chat messages."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ from cardbox_cli.context.sources import MESSAGE, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Rereadable
 from cardbox_cli.conversations.json_documents import JsonDocuments
 from cardbox_cli.conversations.message_lists import MessageList, find_lists, find_messages
+from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.openai.cards import card_of_message
 
@@ -16,26 +18,25 @@ from cardbox_cli.providers.openai.cards import card_of_message
 def read_lists(
     name: str, shape: MessageShape, documents: JsonDocuments, *, at: str | None = None
 ) -> Iterator[Conversation]:
-    """Yield the conversations in a file whose messages are of a shape."""
-    for found in find_messages(documents, at, shape):
-        yield found.conversation(name, Rereadable(partial(list_entries, found)))
+    for message_list in find_messages(documents, at, shape):
+        yield message_list.conversation(name, Rereadable(partial(list_entries, message_list)))
 
 
-def list_entries(found: MessageList) -> Iterator[FileEntry]:
+def list_entries(message_list: MessageList) -> Iterator[FileEntry]:
     """Yield the messages of a list. Their positions are their numbers."""
-    for number, message in enumerate(found.messages):
-        yield FileEntry(str(number), message, f"{found.place}: message {number}")
+    for number, message in enumerate(message_list.messages):
+        yield FileEntry(str(number), message, f"{message_list.place}: message {number}")
 
 
-def find_evidence(shape: MessageShape, said: Callable[[Any], str | None], value: Any) -> str | None:
-    """Return the evidence that a value holds messages of a shape that no other format has.
+def find_evidence(shape: MessageShape, mark: Callable[[Any], str | None], value: Any) -> str | None:
+    """Return the evidence that a value is or holds messages of a shape that no other format has.
 
-    `said` returns the evidence in a message, None for anything else.
+    `mark` returns the evidence in a message, None for anything else.
     """
-    if (mark := said(value)) is not None:
-        return mark
-    found = next((messages for messages, _ in find_lists(value, (shape,)) if messages), ())
-    return said(next(iter(found), None))
+    if (evidence := mark(value)) is not None:
+        return evidence
+    messages = next((messages for messages, _ in find_lists(value, (shape,)) if messages), ())
+    return mark(next(iter(messages), None))
 
 
 def chat_card(message: Mapping[str, Any], name: str) -> CardDraft:
@@ -44,6 +45,8 @@ def chat_card(message: Mapping[str, Any], name: str) -> CardDraft:
     return keep(card, name) if MESSAGE in card.metadata else card
 
 
-def keep_unchanged(changed: CardDraft, _: CardDraft) -> CardDraft:
-    """Return the card unchanged: read-only formats have no original to preserve."""
-    return changed
+def parse_text(value: Any) -> Any:
+    """Return a value, parsed if it is a string; None for invalid JSON."""
+    with suppress(ValueError):
+        return exact_json.read(value) if isinstance(value, str) else value
+    return None

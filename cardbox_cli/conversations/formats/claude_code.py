@@ -12,7 +12,7 @@ from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import gather, never_a_message, role_of
-from cardbox_cli.context.parts import text_at, text_of
+from cardbox_cli.context.parts import dict_at, text_at, text_of
 from cardbox_cli.context.sources import imported_card, keep
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable, parse_time
 from cardbox_cli.conversations.json_documents import JsonDocument, JsonDocuments, load_lazy_lists
@@ -41,11 +41,8 @@ _Thread = tuple[str | None, str | None]
 
 
 def _marks(value: Any) -> str | None:
-    """Return the evidence that a line, or a list of lines, is a Claude Code session."""
     lines = value if is_list(value) else [value]
-    if not _fits(value):
-        return None
-    return next(filter(None, map(_session_evidence, lines)), None)
+    return next(filter(None, map(_session_evidence, lines)), None) if _fits(value) else None
 
 
 def _session_evidence(line: Any) -> str | None:
@@ -64,11 +61,7 @@ def _fits(value: Any) -> bool:
 
 def _reads(value: Any) -> bool:
     """Return whether a line names its session or has a message, so that it is not an unknown event."""
-    return is_list(value) or _session_evidence(value) is not None or _is_message(_message_in(value))
-
-
-def _message_in(line: Any) -> Any:
-    return line.get("message") if isinstance(line, dict) else None
+    return is_list(value) or _session_evidence(value) is not None or _has_message(value)
 
 
 def _is_line(line: Any) -> bool:
@@ -82,7 +75,6 @@ class _SessionLines:
         self._documents = documents
 
     def numbered(self) -> Iterator[tuple[int, JsonDocument]]:
-        """Read all lines in order."""
         if self._documents.is_json_lines:
             return self._documents.numbered()
         [(place, value)] = self._documents
@@ -105,32 +97,30 @@ def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conver
         raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="omit --at")
     lines = _SessionLines(documents)
     threads = _threads(lines)
-    parted = {session for session, root in threads if root is not None}
+    with_sidechains = {session for session, root in threads if root is not None}
     for thread in sorted(threads, key=lambda thread: thread[1] is not None):
         session, root = thread
         yield Conversation(
             entries=Rereadable(partial(_entries, lines, threads[thread])),
             place=documents.name,
             own_id=session if root is None or session is None else f"{session}/{root}",
-            title=None,
             format=NAME,
             parent_id=None if root is None else session,
-            is_part=session in parted or _continues_other_file(lines, threads[thread]),
+            is_part=session in with_sidechains or _continues_other_file(lines, threads[thread]),
         )
 
 
 def _continues_other_file(lines: _SessionLines, numbers: Iterable[int]) -> bool:
-    """Return whether a thread continues or summarizes lines of another file: a line before its first message
-    refers to one that the thread does not have."""
-    own: set[str] = set()
+    """Return whether a line before a thread's first message refers to a line of another file."""
+    own: set[str | None] = set()
     for number in numbers:
         _, line = lines.line(number)
-        if _is_message(_message_in(line)):
+        if _has_message(line):
             return False
-        named = {found for key in _LINE_REFERENCES if (found := text_at(line, key)) is not None}
-        if not named <= own:
+        referred = {text_at(line, key) for key in _LINE_REFERENCES} - {None}
+        if not referred <= own:
             return True
-        own.add(text_at(line, "uuid") or "")
+        own.add(text_at(line, "uuid"))
     return False
 
 
@@ -158,8 +148,7 @@ def _check_line(line: Any, place: str) -> None:
         raise InvalidConversation(f"{place}: a line of a session must be an object, not {json_type(line)}")
     if not isinstance(line.get("type"), str):
         raise InvalidConversation(
-            f"{place}: a line of a Claude Code session must have a type",
-            hint="check --from",
+            f"{place}: a line of a Claude Code session must have a type", hint="check --from"
         )
 
 
@@ -176,20 +165,14 @@ def _root(line: dict[str, Any], roots: dict[str, str]) -> str:
 
 
 def _messages() -> AnthropicFiles:
-    """The reader and writer of the messages in the lines."""
     return AnthropicFiles(provider_named(ANTHROPIC))
 
 
-def _keep_original(changed: CardDraft, original: CardDraft) -> CardDraft:
-    return _messages().keep_original(changed, original)
-
-
 def _draft(entry: FileEntry) -> list[CardDraft]:
-    """Make the cards of a line."""
     line = entry.value
-    message = line.get("message")
-    if line["type"] not in ("user", "assistant") or not _is_message(message):
+    if line["type"] not in ("user", "assistant") or not _has_message(line):
         return [imported_card(SESSION_EVENT, JsonContent(line))]
+    message = line["message"]
     cards = _messages().content_cards(message["role"], message["content"], NAME)
     around = {**line, "message": {**message, "content": empty_content(message["content"])}}
     group = {"source_group": message["id"]} if text_at(message, "id") else {}
@@ -197,9 +180,9 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
     return [keep(cards[0], NAME, source_line=around), *cards[1:]]
 
 
-def _is_message(message: Any) -> bool:
-    is_said = text_at(message, "role") in ("user", "assistant")
-    return is_said and isinstance(message.get("content"), str | list)
+def _has_message(line: Any) -> bool:
+    message = dict_at(line, "message")
+    return message.get("role") in ("user", "assistant") and isinstance(message.get("content"), str | list)
 
 
 # --- exporting
@@ -207,15 +190,11 @@ def _is_message(message: Any) -> bool:
 
 def _export(cards: Iterable[Card]) -> Iterator[str]:
     """Yield the imported lines as JSONL. Other cards become lines of a type and a message."""
-    for number, line in enumerate(_export_lines(cards)):
-        yield ("\n" if number else "") + exact_json.encode(line).decode()
-
-
-def _export_lines(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
     others = _messages().ids_on_export(cards)
     written = (card for card in cards if never_a_message(card) is None or _event(card) is not None)
-    for run in gather(written, lambda card: _envelope(card) is not None):
-        yield _event(run[0]) or _line_of(run, others)
+    for number, run in enumerate(gather(written, lambda card: _envelope(card) is not None)):
+        line = _event(run[0]) or _line_of(run, others)
+        yield ("\n" if number else "") + exact_json.encode(line).decode()
 
 
 def _event(card: Card) -> dict[str, Any] | None:
@@ -248,7 +227,7 @@ FORMAT = Format(
     reads=_reads,
     read=_read,
     draft=_draft,
-    keep_original=_keep_original,
+    keep_original=lambda changed, original: _messages().keep_original(changed, original),
     export=_export,
     names_itself_later=True,
 )

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from cardbox_cli.context.parts import text_at
-from cardbox_cli.conversations.containers.container_entries import list_items
+from cardbox_cli.context.parts import dict_at, text_at
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format
-from cardbox_cli.conversations.formats.chat_messages import keep_unchanged
 from cardbox_cli.conversations.formats.registry import find_format
 from cardbox_cli.conversations.json_documents import (
     JsonDocument,
@@ -20,7 +18,7 @@ from cardbox_cli.conversations.json_documents import (
     MemoryDocuments,
     load_lazy_lists,
 )
-from cardbox_cli.conversations.message_lists import is_list
+from cardbox_cli.conversations.message_lists import is_list, list_items
 from cardbox_cli.conversations.recognition import recognize_format
 from cardbox_cli.errors import InvalidConversation, UsageError
 from cardbox_cli.model import exact_json
@@ -55,14 +53,15 @@ def _find_request(value: Any, url: str = "", key: str = "") -> _RecordedRequest 
     )
 
 
-def _format_of(sent: _RecordedRequest, documents: JsonDocuments, body: Any) -> Format | None:
+def _format_of(sent: _RecordedRequest, documents: JsonDocuments) -> Format | None:
     """Return the format of a body by its URL, otherwise by its evidence. None for a body without messages."""
+    [(_, body)] = documents
     formats = [find_format(name) for name in PROVIDERS]
     path = sent.url.partition("?")[0].rstrip("/")
     for each in providers():
         if any(path.endswith(end) for end in each.files.endpoints):
-            found = find_format(each.name)
-            return found if found.fits(body) or found.marks(body) else None
+            own = find_format(each.name)
+            return own if own.fits(body) or own.marks(body) else None
     marked = any(each.marks(body) is not None for each in formats)
     if not marked and not find_format(DEFAULT).fits(body):
         return None
@@ -71,21 +70,20 @@ def _format_of(sent: _RecordedRequest, documents: JsonDocuments, body: Any) -> F
 
 def _body(sent: _RecordedRequest, place: str) -> JsonDocuments | None:
     """Parse the body of a request as a document, None if it is not a JSON object."""
+    where = f"{place}: {sent.key}"
     try:
         value = exact_json.read(sent.text, exact_json.strict_reader)
     except exact_json.Malformed:
         return None
     except ValueError as exc:
-        raise InvalidConversation(f"{place}: {sent.key}: {exc}") from exc
-    where = f"{place}: {sent.key}"
+        raise InvalidConversation(f"{where}: {exc}") from exc
     return MemoryDocuments(where, [JsonDocument(where, value)]) if isinstance(value, dict) else None
 
 
 def _marks(value: Any) -> str | None:
     if not isinstance(value, dict):
         return None
-    log = value.get("log")
-    if isinstance(log, dict) and is_list(log.get("entries")):
+    if is_list(dict_at(value, "log").get("entries")):
         return "'log' has 'entries', as in a HAR file"
     if "role" in value or (sent := _find_request(value)) is None:
         return None
@@ -103,29 +101,25 @@ def _has_messages(value: Any) -> bool:
 
 def _fits(value: Any) -> bool:
     """Return whether a value may be an entry of a log, with any body."""
-    if not isinstance(value, dict):
-        return False
-    has_address = any(text_at(value, key) is not None for key in ("url", "uri", "method"))
-    return has_address or any(isinstance(value.get(key), dict) for key in _HOLDERS)
+    if any(text_at(value, key) is not None for key in ("url", "uri", "method")):
+        return True
+    return isinstance(value, dict) and any(isinstance(value.get(key), dict) for key in _HOLDERS)
 
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
         raise UsageError(f"--at {at}: the format {NAME} has fixed keys of messages", hint="omit --at")
-    total = found = 0
+    total = matches = 0
     for place, value in _entries(documents):
         total += 1
         sent = _find_request(value)
         body = None if sent is None else _body(sent, place)
-        if sent is None or body is None:
+        if sent is None or body is None or (source := _format_of(sent, body)) is None:
             continue
-        [(_, request)] = body
-        source = _format_of(sent, body, request)
-        if source is not None:
-            for each in source.read(body):
-                found += 1
-                yield each
-    if not found:
+        for each in source.read(body):
+            matches += 1
+            yield each
+    if not matches:
         raise InvalidConversation(
             f"{documents.name}: none of {total} requests has a body with messages",
             hint="pass a log of requests to a model",
@@ -136,13 +130,10 @@ def _entries(documents: JsonDocuments) -> Iterator[JsonDocument]:
     """Yield the entries of a log: those of a HAR file, the items of a list, or the lines."""
     for place, value in documents:
         log = value.get("log") if isinstance(value, dict) else None
-        listed = log.get("entries") if isinstance(log, dict) else value
-        where = f"{place}: entries" if isinstance(log, dict) else place
+        listed, where = (log.get("entries"), f"{place}: entries") if isinstance(log, dict) else (value, place)
         if is_list(listed):
-            yield from (
-                JsonDocument(f"{where}[{index}]", load_lazy_lists(each))
-                for index, each in enumerate(list_items(listed))
-            )
+            for index, each in enumerate(list_items(listed)):
+                yield JsonDocument(f"{where}[{index}]", load_lazy_lists(each))
         else:
             yield JsonDocument(place, load_lazy_lists(value))
 
@@ -164,6 +155,4 @@ FORMAT = Format(
     fits=partial(_check_first, _fits),
     read=_read,
     draft=_no_cards,
-    keep_original=keep_unchanged,
-    export=None,
 )

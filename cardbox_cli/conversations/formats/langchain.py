@@ -11,7 +11,18 @@ from typing import Any
 
 from cardbox_cli.context import sources
 from cardbox_cli.context.messages import Message, NoMessage, never_a_message
-from cardbox_cli.context.parts import arguments_of, arguments_text, data_url, kind, text_at
+from cardbox_cli.context.parts import (
+    arguments_of,
+    arguments_text,
+    called_function,
+    data_url,
+    function_call,
+    kind,
+    list_at,
+    list_of,
+    text_at,
+    text_part,
+)
 from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import LINE, keep, mark_failed, same_json
 from cardbox_cli.conversations.conversation import FileEntry, Format, format_indented_list
@@ -26,14 +37,7 @@ NAME = "langchain"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 _TYPES = {role: name for name, role in _ROLES.items()} | {"developer": "system"}
 # The classes of messages, without the suffix of their names.
-_CLASSES = {
-    "Human": "human",
-    "AI": "ai",
-    "System": "system",
-    "Tool": "tool",
-    "Function": "function",
-    "Chat": "chat",
-}
+_CLASSES = {"AI": "ai"} | {each.title(): each for each in ("human", "system", "tool", "function", "chat")}
 _SUFFIXES = ("MessageChunk", "Message")
 # The types of messages with a role.
 _CHAT = ("chat", "ChatMessageChunk")
@@ -70,7 +74,6 @@ def _is_message(value: Any) -> bool:
 
 
 def _fits(value: Any) -> bool:
-    """Return whether a value has the form of a message of any type."""
     return _is_message(value) or (kind(value) != "" and isinstance(value.get("data"), dict))
 
 
@@ -78,25 +81,25 @@ _SHAPE = MessageShape("messages", _is_message, is_own=True)
 
 
 def _evidence(message: Any) -> str | None:
-    found = _fields(message)
-    return None if found is None else f"a message is of LangChain's type {found[0]!r}"
+    typed = _fields(message)
+    return None if typed is None else f"a message is of LangChain's type {typed[0]!r}"
 
 
 # --- messages as cards
 
 
 def _draft(entry: FileEntry) -> list[CardDraft]:
-    found = _fields(entry.value)
-    if found is None:
+    typed = _fields(entry.value)
+    if typed is None:
         raise InvalidConversation(
             f"{entry.place}: this is not a LangChain message",
             hint="a message has a type and data, or kwargs, or content and additional_kwargs",
         )
-    chat = _chat_message(*found)
+    chat = _chat_message(*typed)
     if chat["role"] not in _TYPES:
         raise InvalidConversation(f"{entry.place}: unknown role {chat['role']!r} for format {NAME}")
     card = chat_card(chat, NAME)
-    if chat["role"] == "tool" and text_at(found[1], "status") == "error":
+    if chat["role"] == "tool" and text_at(typed[1], "status") == "error":
         card = mark_failed(card)
     written = _encode_card(card)
     # If all values are strings, the faster `==` cannot confuse True and 1.
@@ -106,36 +109,29 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
 
 
 def _chat_message(sort: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Convert a message to a chat message."""
     role = _ROLES.get(sort) or text_at(fields, "role") or "user"
     content = fields.get("content")
     if isinstance(content, list):
         content = _content(content)
-    calls = _calls(fields) if role == "assistant" else []
-    body: dict[str, Any] = {"role": role}
-    if role == "tool":
-        return {**body, "tool_call_id": text_at(fields, "tool_call_id"), "content": content, **_name(fields)}
-    if calls:
-        return {**body, "content": content or None, "tool_calls": calls}
-    return {**body, "content": content, **_name(fields)}
-
-
-def _name(fields: dict[str, Any]) -> dict[str, Any]:
-    return {"name": fields["name"]} if text_at(fields, "name") else {}
+    if role == "assistant" and (calls := _calls(fields)):
+        return {"role": role, "content": content or None, "tool_calls": calls}
+    answered = {"tool_call_id": text_at(fields, "tool_call_id")} if role == "tool" else {}
+    name = {"name": fields["name"]} if text_at(fields, "name") else {}
+    return {"role": role, **answered, "content": content, **name}
 
 
 def _content(parts: list[Any]) -> Any:
     """Convert content parts, without calls, which have their own key. Only texts become one string."""
-    made = [part for each in parts if (part := _part(each)) is not None]
-    if all(kind(part) == "text" for part in made):
-        return "\n".join(part["text"] for part in made if isinstance(part.get("text"), str))
-    return made
+    converted = [part for each in parts if (part := _part(each)) is not None]
+    if all(kind(part) == "text" for part in converted):
+        return "\n".join(part["text"] for part in converted if isinstance(part.get("text"), str))
+    return converted
 
 
 def _part(part: Any) -> dict[str, Any] | None:
     """Convert a part to a chat content part, None for calls and thoughts."""
     if isinstance(part, str):
-        return {"type": "text", "text": part}
+        return text_part(part)
     sort = kind(part)
     if sort in ("tool_use", "tool_call", "tool_call_chunk", "input_json_delta", "thinking", "reasoning"):
         return None
@@ -146,26 +142,20 @@ def _part(part: Any) -> dict[str, Any] | None:
             return {"type": "image_url", "image_url": {"url": address}}
     if sort == "image_url" and isinstance(part.get("image_url"), str):
         return {"type": "image_url", "image_url": {"url": part["image_url"]}}
-    return part if isinstance(part, dict) else {"type": "text", "text": str(part)}
+    return part if isinstance(part, dict) else text_part(str(part))
 
 
 def _calls(fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tool calls of a message, including those that LangChain could not parse."""
     calls = []
     for key in ("tool_calls", "invalid_tool_calls"):
-        given = fields.get(key)
-        for call in given if isinstance(given, list) else []:
-            function = {"name": text_at(call, "name") or "", "arguments": arguments_text(call.get("args"))}
-            calls.append({"id": text_at(call, "id") or "", "type": "function", "function": function})
+        for call in list_at(fields, key):
+            name, call_id = text_at(call, "name") or "", text_at(call, "id") or ""
+            calls.append(function_call(call_id, name, arguments_text(call.get("args"))))
     return calls
 
 
 # --- cards as messages
-
-
-def _export(cards: Iterable[Card]) -> Iterator[str]:
-    """Yield a JSON list of messages in chunks."""
-    return format_indented_list(_export_messages(cards))
 
 
 def _export_messages(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
@@ -175,7 +165,7 @@ def _export_messages(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
         sent, key=lambda card: (bool(_original(card)), chat.is_failed(card))
     ):
         if is_own:
-            yield from (own for card in run if (own := _original(card)) is not None)
+            yield from filter(None, map(_original, run))
         else:
             bodies = ((sources.group(card), chat.chat_message(card)) for card in run)
             messages = (
@@ -186,7 +176,7 @@ def _export_messages(cards: Iterable[Card]) -> Iterator[dict[str, Any]]:
             yield from map(partial(_encode_message, is_failure=is_failure), join(messages))
 
 
-def _original(card: Card) -> dict[str, Any] | None:
+def _original(card: Card | CardDraft) -> dict[str, Any] | None:
     return sources.envelope(card, NAME, LINE)
 
 
@@ -222,19 +212,18 @@ def _encode_message(body: dict[str, Any], *, is_failure: bool) -> dict[str, Any]
 
 def _split_calls(calls: Any) -> dict[str, list[dict[str, Any]]]:
     """Separate the calls whose arguments are a JSON object from the others."""
-    found: dict[str, list[dict[str, Any]]] = {"tool_calls": [], "invalid_tool_calls": []}
-    for call in calls if isinstance(calls, list) else []:
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict):
+    split: dict[str, list[dict[str, Any]]] = {"tool_calls": [], "invalid_tool_calls": []}
+    for call in list_of(calls):
+        if (function := called_function(call)) is None:
             continue
         named = {"name": text_at(function, "name") or "", "id": text_at(call, "id") or None}
         arguments = arguments_of(function.get("arguments"))
         if arguments is None:
             wrong = {**named, "args": arguments_text(function.get("arguments")), "error": None}
-            found["invalid_tool_calls"].append({**wrong, "type": "invalid_tool_call"})
+            split["invalid_tool_calls"].append({**wrong, "type": "invalid_tool_call"})
         else:
-            found["tool_calls"].append({**named, "args": arguments, "type": "tool_call"})
-    return found
+            split["tool_calls"].append({**named, "args": arguments, "type": "tool_call"})
+    return split
 
 
 FORMAT = Format(
@@ -245,10 +234,6 @@ FORMAT = Format(
     fits=_fits,
     read=partial(read_lists, NAME, _SHAPE),
     draft=_draft,
-    keep_original=lambda changed, original: keep(changed, NAME, source_line=_original_or_encoded(original)),
-    export=_export,
+    keep_original=lambda new, card: keep(new, NAME, source_line=_original(card) or _encode_card(card)),
+    export=lambda cards: format_indented_list(_export_messages(cards)),
 )
-
-
-def _original_or_encoded(card: CardDraft) -> dict[str, Any]:
-    return sources.envelope(card, NAME, LINE) or _encode_card(card)

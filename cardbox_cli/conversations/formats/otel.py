@@ -9,10 +9,18 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from cardbox_cli.context.parts import arguments_text, data_url, kind, text_at
+from cardbox_cli.context.parts import (
+    arguments_text,
+    data_url,
+    function_call,
+    kind,
+    list_of,
+    text_at,
+    text_part,
+)
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
-from cardbox_cli.conversations.formats.chat_messages import chat_card, keep_unchanged
+from cardbox_cli.conversations.formats.chat_messages import chat_card, parse_text
 from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
 from cardbox_cli.conversations.message_lists import is_list
 from cardbox_cli.errors import InvalidConversation, UsageError
@@ -38,11 +46,12 @@ _NAMES = {"stop_sequences": "stop", "choice.count": "n"}
 
 def _attributes(span: Any) -> dict[str, Any]:
     """Return the attributes of a span in any of their forms."""
-    given = span.get("attributes") if isinstance(span, dict) else None
-    if isinstance(given, list):
-        return {each["key"]: _plain(each.get("value")) for each in given if text_at(each, "key") is not None}
-    if isinstance(given, dict):
-        return given
+    attributes = span.get("attributes") if isinstance(span, dict) else None
+    if isinstance(attributes, list):
+        named = (each for each in attributes if text_at(each, "key") is not None)
+        return {each["key"]: _plain(each.get("value")) for each in named}
+    if isinstance(attributes, dict):
+        return attributes
     is_bare = isinstance(span, dict) and any(key in span for key in (_INPUT, _OUTPUT))
     return span if is_bare else {}
 
@@ -95,14 +104,14 @@ def _fits(value: Any) -> bool:
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
         raise UsageError(f"--at {at}: a span has no key of messages", hint="omit --at")
-    total = found = 0
+    total = matches = 0
     for place, document in documents:
         for where, span in _spans(document, place):
             total += 1
             if _holds_messages(span):
-                found += 1
+                matches += 1
                 yield _conversation(load_lazy_lists(span), where)
-    if total and not found:
+    if total and not matches:
         raise InvalidConversation(
             f"{documents.name}: none of {total} spans has messages",
             hint=f"pass spans of model calls, with {_INPUT} or {_OUTPUT}",
@@ -124,36 +133,23 @@ def _conversation(span: dict[str, Any], place: str) -> Conversation:
 
 
 def _request(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters and the tools of a span."""
-    names = {
-        key.removeprefix(_REQUEST): value for key, value in attributes.items() if key.startswith(_REQUEST)
-    }
-    tools = _value(attributes.get(_DEFINITIONS))
+    names = {key.removeprefix(_REQUEST): attributes[key] for key in attributes if key.startswith(_REQUEST)}
+    tools = parse_text(attributes.get(_DEFINITIONS))
     return {
         "llm_config": {_NAMES.get(name, name): value for name, value in names.items()},
-        "tools": [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else [],
+        "tools": [tool for tool in list_of(tools) if isinstance(tool, dict)],
     }
-
-
-def _value(value: Any) -> Any:
-    """Return a value, parsed if it is a string; None for invalid JSON."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return exact_json.read(value)
-    except ValueError:
-        return None
 
 
 def _entries(attributes: Mapping[str, Any], place: str) -> Iterator[FileEntry]:
     """Yield the instructions, the input messages and the output messages."""
-    instructions = _value(attributes.get(_INSTRUCTIONS))
+    instructions = parse_text(attributes.get(_INSTRUCTIONS))
     if isinstance(instructions, list) and instructions:
         yield FileEntry(_INSTRUCTIONS, {"role": "system", "parts": instructions}, f"{place}: {_INSTRUCTIONS}")
     for key in (_INPUT, _OUTPUT):
         if key not in attributes:
             continue
-        messages = _value(attributes[key])
+        messages = parse_text(attributes[key])
         if not isinstance(messages, list):
             raise InvalidConversation(f"{place}: {key} is not a list of messages, as JSON or as a string")
         for number, message in enumerate(messages):
@@ -173,11 +169,11 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
         )
     thoughts = [text_at(part, "content") or "" for part in parts if kind(part) == "reasoning"]
     answers = [part for part in parts if kind(part) == "tool_call_response"]
-    said = [part for part in parts if kind(part) not in ("reasoning", "tool_call_response")]
+    others = [part for part in parts if kind(part) not in ("reasoning", "tool_call_response")]
     cards = [imported_card(REASONING, "\n".join(thoughts))] if thoughts else []
     cards += [chat_card(_answer(part), NAME) for part in answers]
-    if said or not cards:
-        cards.append(chat_card(_message(role, said), NAME))
+    if others or not cards:
+        cards.append(chat_card(_message(role, others), NAME))
     return cards
 
 
@@ -189,35 +185,35 @@ def _answer(part: dict[str, Any]) -> dict[str, Any]:
 
 def _message(role: str, parts: list[Any]) -> dict[str, Any]:
     calls = [_call(part) for part in parts if kind(part) == "tool_call"]
-    content = [_part(part) for part in parts if kind(part) != "tool_call"]
-    is_text = all(kind(part) == "text" for part in content)
-    said = "\n".join(part["text"] for part in content) if is_text else content
+    converted = [_part(part) for part in parts if kind(part) != "tool_call"]
+    is_text = all(kind(part) == "text" for part in converted)
+    content = "\n".join(part["text"] for part in converted) if is_text else converted
     if calls and role == "assistant":
-        return {"role": role, "content": said or None, "tool_calls": calls}
-    return {"role": "user" if role == "tool" else role, "content": said}
+        return {"role": role, "content": content or None, "tool_calls": calls}
+    return {"role": "user" if role == "tool" else role, "content": content}
 
 
 def _call(part: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": text_at(part, "name") or "", "arguments": arguments_text(part.get("arguments"))}
-    return {"id": text_at(part, "id") or "", "type": "function", "function": function}
+    arguments = arguments_text(part.get("arguments"))
+    return function_call(text_at(part, "id") or "", text_at(part, "name") or "", arguments)
 
 
 def _part(part: Any) -> dict[str, Any]:
     """Convert a part to a chat content part. A part without an equivalent becomes a text of JSON."""
     sort, modality = kind(part), text_at(part, "modality")
     if sort == "text" and text_at(part, "content") is not None:
-        return {"type": "text", "text": part["content"]}
+        return text_part(part["content"])
     if modality == "image" and sort == "blob" and text_at(part, "content") and text_at(part, "mime_type"):
         return {"type": "image_url", "image_url": {"url": data_url(part["mime_type"], part["content"])}}
     if modality == "image" and sort == "uri" and text_at(part, "uri"):
         return {"type": "image_url", "image_url": {"url": part["uri"]}}
-    return {"type": "text", "text": exact_json.encode(part).decode()}
+    return text_part(exact_json.encode(part).decode())
 
 
 def _draft_request(entry: FileEntry) -> list[CardDraft]:
     config, tools = entry.value["llm_config"], entry.value["tools"]
-    cards = [imported_card(PROFILE, JsonContent({"llm_config": config}))] if config else []
-    return [*cards, *([imported_card(TOOLS, ToolContent(tools))] if tools else [])]
+    profile = [imported_card(PROFILE, JsonContent({"llm_config": config}))] if config else []
+    return [*profile, *([imported_card(TOOLS, ToolContent(tools))] if tools else [])]
 
 
 FORMAT = Format(
@@ -229,6 +225,4 @@ FORMAT = Format(
     read=_read,
     draft=_draft,
     draft_request=_draft_request,
-    keep_original=keep_unchanged,
-    export=None,
 )

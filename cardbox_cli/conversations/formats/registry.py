@@ -1,6 +1,6 @@
 """The registry of the formats of conversation files.
 
-Each provider's messages are a format, which its record defines. Add a line to `OTHERS` for any other format.
+Each provider's messages are a format, which its class defines. Add a line to `OTHER_FORMATS` for any other.
 """
 
 from functools import cache
@@ -44,13 +44,11 @@ OTHER_FORMATS = {
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the names of all formats."""
     return (*PROVIDERS, *OTHER_FORMATS)
 
 
 @cache
 def find_format(name: str) -> "Format":
-    """Return the format of this name, one of `format_names`."""
     if name in OTHER_FORMATS:
         other: Format = import_module(OTHER_FORMATS[name].module).FORMAT
         return other
@@ -60,12 +58,11 @@ def find_format(name: str) -> "Format":
 
 
 def export_format_names() -> tuple[str, ...]:
-    """Return the names of the formats that a box can be exported to."""
     return (*PROVIDERS, *(name for name, other in OTHER_FORMATS.items() if not other.read_only))
 
 
 def find_exporter(name: str) -> "Callable[[Iterable[Card]], Iterator[str]]":
-    """Return the export function of this format, one of `exported_names`."""
+    """Return the export function of this format, one of `export_format_names`."""
     export = find_format(name).export
     assert export is not None, name
     return export

@@ -5,17 +5,18 @@ Calls and their results have no ids: a result belongs to the call before it.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from typing import Any
 
-from cardbox_cli.context.parts import arguments_text, text_at
+from cardbox_cli.context.parts import arguments_text, ensure_list, function_call, list_of, text_at
 from cardbox_cli.context.provider import MessageShape
 from cardbox_cli.context.sources import imported_card
 from cardbox_cli.conversations.conversation import Conversation, FileEntry, Format, Rereadable
 from cardbox_cli.conversations.formats.chat_messages import (
     chat_card,
     find_evidence,
-    keep_unchanged,
     list_entries,
+    parse_text,
 )
 from cardbox_cli.conversations.json_documents import JsonDocuments, load_lazy_lists
 from cardbox_cli.conversations.message_lists import MessageList, find_messages
@@ -48,27 +49,19 @@ _SHAPE = MessageShape("conversations", _is_turn, is_own=True)
 
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
-    for found in find_messages(documents, at, _SHAPE):
-        tools = _tools_of(load_lazy_lists(found.siblings.get(_TOOLS)))
-        request = FileEntry(_TOOLS, tools, f"{found.place}: {_TOOLS}") if tools else None
-        yield found.conversation(NAME, Rereadable(partial(_entries, found)), request)
+    for message_list in find_messages(documents, at, _SHAPE):
+        listed = list_of(parse_text(load_lazy_lists(message_list.siblings.get(_TOOLS))))
+        tools = [tool for tool in listed if isinstance(tool, dict)]
+        request = FileEntry(_TOOLS, tools, f"{message_list.place}: {_TOOLS}") if tools else None
+        yield message_list.conversation(NAME, Rereadable(partial(_entries, message_list)), request)
 
 
-def _entries(found: MessageList) -> Iterator[FileEntry]:
+def _entries(message_list: MessageList) -> Iterator[FileEntry]:
     """Yield the system prompt next to the turns, and the turns."""
-    prompt = found.siblings.get(_SYSTEM)
+    prompt = message_list.siblings.get(_SYSTEM)
     if isinstance(prompt, str) and prompt:
-        yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, found.place)
-    yield from list_entries(found)
-
-
-def _tools_of(value: Any) -> list[dict[str, Any]]:
-    """Return the tools next to the turns, which are JSON or a string of JSON."""
-    try:
-        tools = exact_json.read(value) if isinstance(value, str) else value
-    except ValueError:
-        return []
-    return [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+        yield FileEntry(_SYSTEM, {"from": _SYSTEM, "value": prompt}, message_list.place)
+    yield from list_entries(message_list)
 
 
 def _draft(entry: FileEntry) -> list[CardDraft]:
@@ -92,18 +85,11 @@ def _draft(entry: FileEntry) -> list[CardDraft]:
 
 def _calls(value: Any) -> list[dict[str, Any]]:
     """Return the calls of a turn, none if it has no valid call."""
-    try:
-        given = exact_json.read(value) if isinstance(value, str) else value
-    except ValueError:
-        return []
-    calls = [call for call in (given if isinstance(given, list) else [given]) if text_at(call, "name")]
+    calls = [call for call in ensure_list(parse_text(value)) if text_at(call, "name")]
+    ids = (f"{_CALL_ID}_{number}" if number > 1 else _CALL_ID for number in count(1))
     return [
-        {
-            "id": f"{_CALL_ID}_{number}" if number > 1 else _CALL_ID,
-            "type": "function",
-            "function": {"name": call["name"], "arguments": arguments_text(call.get("arguments"))},
-        }
-        for number, call in enumerate(calls, 1)
+        function_call(call_id, call["name"], arguments_text(call.get("arguments")))
+        for call_id, call in zip(ids, calls, strict=False)
     ]
 
 
@@ -118,6 +104,4 @@ FORMAT = Format(
     read=_read,
     draft=_draft,
     draft_request=lambda entry: [imported_card(TOOLS, ToolContent(entry.value))],
-    keep_original=keep_unchanged,
-    export=None,
 )
