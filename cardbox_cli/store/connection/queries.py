@@ -78,7 +78,7 @@ def _home(struct: str) -> ModuleType:
             from cardbox_cli.model import identity as api_tokens
 
             return api_tokens
-        case "Archive" | "Chat" | "ChatRun" | "Findable":
+        case "Archive" | "Chat" | "ChatRun" | "SearchCandidate":
             from cardbox_cli.model import chats
 
             return chats

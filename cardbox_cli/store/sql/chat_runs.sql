@@ -46,7 +46,7 @@ LIMIT %(limit)s
 
 -- fragment: chat_step_json
 -- A step of a chat's run is read as a step of a turn.
-json_build_object({fields:MigrationStep s},
+json_build_object({fields:Step s},
     'agent_id', s.chat_key,
     'agent_turn_id', s.run_id,
     'trace_id', NULL,

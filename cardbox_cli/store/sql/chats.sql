@@ -58,7 +58,7 @@ LIMIT %(limit)s
 SELECT h.project_id FROM cbx.chats AS h WHERE h.chat_key = %(chat_key)s ORDER BY h.project_id LIMIT %(limit)s
 
 -- fragment: archive_json
-json_build_object({fields:ArchiveRecord a})::text
+json_build_object({fields:Archive a})::text
 
 -- name: insert_chat_context
 -- Writes an archived context unless it exists.

@@ -1,5 +1,5 @@
 -- fragment: project_json
-json_build_object({fields:ProjectView p})::text
+json_build_object({fields:Project p})::text
 
 -- name: insert_project
 -- Writes the project unless it exists. Returns it if it was written.

@@ -7,7 +7,7 @@ json_build_object({fields:TurnRecord t},
 )::text
 
 -- fragment: step_json
-json_build_object({fields:MigrationStep s})::text
+json_build_object({fields:Step s})::text
 
 -- fragment: waiting_json
 json_build_object({fields:WaitingTool w})::text
