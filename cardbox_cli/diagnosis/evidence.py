@@ -7,13 +7,13 @@ from cardbox_cli.diagnosis.locks import first_words
 from cardbox_cli.diagnosis.registry import RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import BlockingLock, DatabaseSession, LiveWorker
-from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry, last_lines
+from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool, WorkerEntry, last_lines
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.text.command_lines import command_line, quote_word
 from cardbox_cli.text.times import format_duration, format_infinity
 
 # A warning for operators who reclaim a turn from a worker without a lease.
-UNFENCED = "a worker of another system, which cbx does not fence: its later writes may be stored"
+_UNFENCED = "a worker of another system, which cbx does not fence: its later writes may be stored"
 
 # The maximum number of characters of a call's arguments.
 ARGUMENTS_SHOWN = 200
@@ -26,13 +26,11 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     endless = format_infinity(moment)
     if endless is not None:
         return endless
-    ahead = moment > s.now
-    distance = format_duration(moment - s.now if ahead else s.now - moment)
-    return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"
+    distance = format_duration(abs(moment - s.now))
+    return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if moment > s.now else distance + ' ago'})"
 
 
 def head(s: Snapshot) -> RowEvidence:
-    """Describe the head of the turn's agent."""
     if s.head is None:
         return RowEvidence("state.agent_state_head", s.agent_id, "no such row")
     active = s.head.active_agent_turn_id
@@ -42,7 +40,6 @@ def head(s: Snapshot) -> RowEvidence:
 
 
 def row(s: Snapshot, row: InboxRow, more: str = "") -> RowEvidence:
-    """Describe an inbox row."""
     tries = f", failed tries: {row.retry_count}" if row.retry_count else ""
     error = f", last error: {row.last_error}" if row.last_error else ""
     shows = f"{row.message_type}, {row.status}, epoch {row.turn_epoch}{tries}{more}{error}"
@@ -54,8 +51,12 @@ def due_row(s: Snapshot, row_: InboxRow) -> RowEvidence:
     return row(s, row_, f", due since {instant(s, s.due_since(row_))}")
 
 
+def unclaimed_rows(s: Snapshot) -> tuple[RowEvidence, ...]:
+    """Describe the rows that no worker has claimed in time."""
+    return tuple(due_row(s, row) for row in s.unclaimed)
+
+
 def absent_row(s: Snapshot) -> RowEvidence:
-    """State that the turn has no inbox row."""
     return RowEvidence("state.agent_inbox", s.agent_turn_id, "no such row")
 
 
@@ -66,7 +67,7 @@ def lease(s: Snapshot, row: InboxRow | None) -> RowEvidence:
     if found is not None:
         return RowEvidence("cbx.leases", name, _format_lease(s, found))
     absent = "no such row" if s.keeps_turns else "this database has no leases"
-    return RowEvidence("cbx.leases", name, absent + (f": {UNFENCED}" if s.running else ""))
+    return RowEvidence("cbx.leases", name, absent + (f": {_UNFENCED}" if s.running else ""))
 
 
 def _format_lease(s: Snapshot, lease: Lease) -> str:
@@ -78,7 +79,7 @@ def _format_lease(s: Snapshot, lease: Lease) -> str:
 
 
 def orphan_lease(s: Snapshot, lease: Lease) -> RowEvidence:
-    """Describe a lease whose row is not claimed."""
+    """Describe a lease alone: its row may be unclaimed, or missing."""
     return RowEvidence("cbx.leases", lease.inbox_id, _format_lease(s, lease))
 
 
@@ -104,7 +105,6 @@ def _format_call(s: Snapshot, call: WaitingTool) -> str:
 
 
 def record(s: Snapshot) -> RowEvidence:
-    """Describe the record of the turn."""
     found = s.record
     if found is None:
         return RowEvidence("cbx.turns", s.agent_turn_id, "no such row")
@@ -148,18 +148,16 @@ def last_failure(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the last step of a failed turn, and the end of its command's stderr."""
     if not s.failed:
         return ()
-    steps = [_last_step(s.steps[-1], len(s.steps))] if s.steps else []
-    log = s.failure_log
-    if log is None:
-        return tuple(steps)
-    lines = " / ".join(last_lines(log.stderr_tail, 3))
-    shows = f"{log.whose} {log.outcome}" + (f"; its stderr ends: {lines}" if lines else "")
-    return (*steps, RowEvidence("cbx.logs", log.log_id, shows))
-
-
-def _last_step(step: Step, number: int) -> RowEvidence:
-    error = f": {step.error}" if step.error else ""
-    return RowEvidence("state.agent_steps", step.step_id, f"last step ({number}): {step.status}{error}")
+    proof = []
+    for step in s.steps[-1:]:
+        error = f": {step.error}" if step.error else ""
+        shows = f"last step ({len(s.steps)}): {step.status}{error}"
+        proof.append(RowEvidence("state.agent_steps", step.step_id, shows))
+    if (log := s.failure_log) is not None:
+        lines = " / ".join(last_lines(log.stderr_tail, 3))
+        shows = f"{log.whose} {log.outcome}" + (f"; its stderr ends: {lines}" if lines else "")
+        proof.append(RowEvidence("cbx.logs", log.log_id, shows))
+    return tuple(proof)
 
 
 def workers(s: Snapshot) -> tuple[RowEvidence, ...]:
@@ -182,9 +180,8 @@ def workers(s: Snapshot) -> tuple[RowEvidence, ...]:
 
 
 def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
-    if worker.last_error is None:
-        return ""
-    return f"; since {instant(s, worker.last_error_at)} it cannot work: {worker.last_error}"
+    error = worker.last_error
+    return "" if error is None else f"; since {instant(s, worker.last_error_at)} it cannot work: {error}"
 
 
 def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[RowEvidence, ...]:

@@ -97,6 +97,4 @@ def _blocked_seconds(
 
 
 def _roots(session: DatabaseSession, sessions: Mapping[int, DatabaseSession]) -> set[int]:
-    if not session.blocked_by:
-        return set()
-    return {chain[-1].pid for chain in _chains(session, sessions)}
+    return {chain[-1].pid for chain in _chains(session, sessions)} if session.blocked_by else set()

@@ -1,4 +1,4 @@
-"""Batches for every surface: those that cbx keeps, and those of another system's manager."""
+"""Batches for every surface: those of cbx, and those of another system's manager."""
 
 from datetime import datetime
 
@@ -26,9 +26,9 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchView(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch and the results of its children, in order. `error` says what ended it before they did.
+    """A batch and the results of its children, in order. `error`: what ended it before they did.
 
-    A `foreign` one is kept by another system's manager.
+    Another system's manager keeps a `foreign` batch.
     """
 
     batch_id: str
@@ -46,14 +46,14 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchReader:
-    """Reads the batches of one project. `views` finds what a surface names."""
+    """Reads the batches of one project. `views` resolves ids."""
 
     def __init__(self, views: BatchViews, settings: Settings) -> None:
         self._views = views
         self._runtime = Runtime(views.database, views.project_id, settings=settings)
 
     def read(self, given: str) -> BatchView:
-        """Return a batch and what its children delivered. Raises NotFound, AmbiguousId."""
+        """Return a batch with the results of its children. Raises NotFound, AmbiguousId."""
         batch_id = self._views.resolve(given)
         foreign = self._views.find_foreign(batch_id)
         if foreign is not None:
@@ -61,7 +61,7 @@ class BatchReader:
         return view_batch(self._runtime, self._runtime.batches.get(batch_id))
 
     def progress(self, batch: BatchView) -> dict[int, TaskProgress]:
-        """Return how far each child is, by its index; nothing of a foreign batch."""
+        """Return the progress of each child by its index; empty for a foreign batch."""
         if batch.foreign:
             return {}
         return {each.task_index: each for each in progress_of(self._runtime, batch.batch_id).tasks}
@@ -79,7 +79,7 @@ def resolve_own(views: BatchViews, given: str) -> str:
 
 
 def view_batch(runtime: Runtime, batch: Batch) -> BatchView:
-    """The whole of a batch. Reads within the caller's snapshot."""
+    """Return a batch with its results. Reads within the caller's snapshot."""
     tasks = runtime.batches.tasks(batch.batch_id)
     summaries = summaries_of(runtime, tasks)
     error = None
@@ -101,7 +101,6 @@ def view_batch(runtime: Runtime, batch: Batch) -> BatchView:
 
 
 def _view_foreign(views: BatchViews, batch: ForeignBatch) -> BatchView:
-    """The whole of a batch of another system's manager, as far as its rows show it."""
     tasks = views.foreign_tasks([batch.batch_id])
     return BatchView(
         batch_id=batch.batch_id,
@@ -122,14 +121,14 @@ def _view_foreign(views: BatchViews, batch: ForeignBatch) -> BatchView:
 def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
     index = index_or_none(task.task_index)
     failed = task.status not in (*TASK_OPEN, "success") or task.error_detail is not None
-    said = task.error_detail or f"the child ended: {task.status}"
+    message = task.error_detail or f"the child ended: {task.status}"
     return BatchResult(
         task_index=place if index is None else index,
         status=task.status,
         summary=task.digest if isinstance(task.digest, str) else None,
         output_box_id=task.output_box_id,
         agent_turn_id=task.agent_turn_id,
-        error={"code": f"turn_{task.status}", "message": said} if failed else None,
+        error={"code": f"turn_{task.status}", "message": message} if failed else None,
     )
 
 

@@ -58,6 +58,6 @@ def test_findings_are_those_of_check(
 def test_a_profile_of_a_turn_is_refused(api: TestClient, cbx: Cbx, turns: list[str]) -> None:
     answer = api.get(f"/projects/{PROJECT}/render", params={"turn": turns[0], "profile": "clerk"})
     assert answer.status_code == 400
-    assert "profile is for boxes" in answer.json()["detail"]["error_message"]
+    assert "profile requires a box" in answer.json()["detail"]["error_message"]
     refused = cbx("render", "--turn", turns[0], "--profile", "clerk").err
     assert "--profile requires --box: a turn has its own profile" in refused

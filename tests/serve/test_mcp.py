@@ -186,7 +186,7 @@ def test_what_is_wrong_is_told_in_words(agent: Ask, ask: Asked) -> None:
     assert [is_error for is_error, _ in answers] == [True] * 4
     texts = [text for _, text in answers]
     assert "not-found: no turn 'turn_nope' in project 'p'" in texts[0]
-    assert "name one of box, turn, agent, chat" in texts[1]
+    assert "exactly one of box, turn, agent, chat is required" in texts[1]
     assert all("Traceback" not in text for text in texts)
 
 
