@@ -19,7 +19,6 @@ from cardbox_cli.store.connection.project_store import ListPosition
 from cardbox_cli.text.error_messages import invalid_message
 
 _SLASH = "\udc2f"
-# The maximum number of characters of a path in a log.
 _MAX_LOGGED = 1000
 _QUOTED = re.compile(b"%2f", re.IGNORECASE)
 
@@ -31,7 +30,6 @@ class EncodedSlashes:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
         raw = scope.get("raw_path") or b""
         if _QUOTED.search(raw):
             parts = [unquote(part.decode("latin-1")) for part in _QUOTED.split(raw)]
@@ -71,14 +69,12 @@ PAGE_SIZE = 50
 _SEPARATOR = "~"
 
 Behind = Annotated[str | None, Query(max_length=400)]
-"""The instant and the id after which a page begins, as `following` formats them."""
+"""The instant and the id after which a page begins, as `next_position` formats them."""
 
 BehindId = Annotated[str | None, Query(max_length=1000)]
 """The id after which a page begins, in a list sorted by ids."""
 
-_MAX_POSITION = 2**31 - 1
-
-From = Annotated[int, Query(alias="from", ge=0, le=_MAX_POSITION)]
+From = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
 """The position at which a window begins, counted from 0."""
 
 
@@ -105,8 +101,8 @@ def next_position(
     """
     if len(found) <= size:
         return None
-    last = found[size - 1]
+    last_id = str(getattr(found[size - 1], key))
     if time is None:
-        return str(getattr(last, key))
-    moment = getattr(last, time)
-    return None if moment is None else f"{moment.isoformat()}{_SEPARATOR}{getattr(last, key)}"
+        return last_id
+    moment = getattr(found[size - 1], time)
+    return None if moment is None else f"{moment.isoformat()}{_SEPARATOR}{last_id}"

@@ -294,7 +294,7 @@ def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
     assert asked(guarded, "GET", address, token)[0] == 200
     for _ in range(21):
         asked(guarded, "GET", address, new_token(PROJECT))
-    doorkeeper = guarded.app.state.doorkeeper  # type: ignore[attr-defined]  # an app of ours
+    doorkeeper = guarded.app.state.authenticator  # type: ignore[attr-defined]  # an app of ours
     with doorkeeper.limit_lookups(new_token(PROJECT)):
         assert asked(guarded, "GET", address, new_token(PROJECT))[0] == 429
         assert guarded.post("/login", data={"token": new_token(PROJECT)}).status_code == 429

@@ -223,7 +223,7 @@ class TestWhateverIsStored:
 def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
     client = serve()
     client.get(f"{BASE}/agents")
-    with client.app.state.lending.snapshot() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+    with client.app.state.connections.snapshot() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
         for statement in ("DELETE FROM public.cards", "CREATE TABLE x ()", "SELECT nextval('nope')"):
             with pytest.raises(Exception, match=r"read-only|does not exist|current transaction is aborted"):
                 lent.connection.execute(statement)
@@ -232,7 +232,7 @@ def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
 def test_nor_where_one_statement_needs_no_transaction(serve: Serve, cards: CardStore) -> None:
     cards.add(draft_card("agent.thought", "text", card_id="one"))
     client = serve()
-    with client.app.state.lending.autocommit() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+    with client.app.state.connections.autocommit() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
         assert lent.idle
         with pytest.raises(Exception, match="read-only"):
             lent.connection.execute("DELETE FROM public.cards")
@@ -241,7 +241,7 @@ def test_nor_where_one_statement_needs_no_transaction(serve: Serve, cards: CardS
 
 def test_a_statement_takes_no_longer_than_it_may(serve: Serve) -> None:
     client = serve(statement_timeout=0.05)
-    lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
+    lending = client.app.state.connections  # type: ignore[attr-defined]  # a FastAPI app has a state
     with pytest.raises(Exception, match="statement timeout"), lending.snapshot() as lent:
         lent.connection.execute("SELECT pg_sleep(5)")
     until(lambda: client.get(f"{BASE}/agents").status_code == 200)
@@ -258,7 +258,7 @@ def test_a_database_that_went_away_is_used_when_it_is_back(serve: Serve, databas
 
 def test_who_finds_all_connections_lent_is_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve(connections=1)
-    lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
+    lending = client.app.state.connections  # type: ignore[attr-defined]  # a FastAPI app has a state
     monkeypatch.setattr(lending, "_timeout_seconds", 0.05)
     with lending.snapshot():
         answer = client.get(f"{BASE}/agents")
@@ -299,7 +299,7 @@ def test_what_is_notified_shows_without_a_pause(
 def test_where_nothing_changes_a_stream_says_so(
     start: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execution_routes, "SILENT", 0.1)
+    monkeypatch.setattr(execution_routes, "MAX_WAIT_SECONDS", 0.1)
     with (
         httpx.Client(base_url=start(pause=0.01)) as client,
         client.stream("GET", f"{BASE}/events") as stream,
@@ -312,9 +312,9 @@ def test_however_many_follow_a_project_it_is_looked_at_once(
 ) -> None:
     looks: list[str] = []
     look = ChangeViews.poll
-    monkeypatch.setattr(ChangeViews, "look", lambda self: looks.append(self.project_id) or look(self))
+    monkeypatch.setattr(ChangeViews, "poll", lambda self: looks.append(self.project_id) or look(self))
     app = serve(pause=3600).app
-    following: ChangeFeed = app.state.following  # type: ignore[attr-defined]  # a FastAPI app has a state
+    following: ChangeFeed = app.state.feed  # type: ignore[attr-defined]  # a FastAPI app has a state
     monkeypatch.setattr(following, "_listen", lambda: None)
 
     async def several() -> None:
