@@ -185,7 +185,6 @@ def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
 
 
 def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[RowEvidence, ...]:
-    """Describe the last of these workers."""
     return tuple(
         RowEvidence("cbx.workers", each.worker_id, f"target {each.worker_target}, alive{more}")
         for each in workers[-3:]

@@ -270,7 +270,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def live_workers(self) -> tuple[WorkerEntry, ...]:
-        """The live workers of the agent's target."""
         return tuple(worker for worker in self.workers if worker.live)
 
     @property

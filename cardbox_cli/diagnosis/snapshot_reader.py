@@ -84,19 +84,18 @@ def _link_snapshots(place: TurnPlace, read: Callable[[TurnPlace], Snapshot]) -> 
     return link(place, ())
 
 
+def _map_linked(change: Callable[[Snapshot], Snapshot], s: Snapshot) -> Snapshot:
+    """Return the changed snapshot, with those of the turns that it waits for changed, too."""
+    blocker = None if s.blocker is None else _map_linked(change, s.blocker)
+    awaited = tuple(_map_linked(change, each) for each in s.awaited)
+    return msgspec.structs.replace(change(s), blocker=blocker, awaited=awaited)
+
+
 # --- the lint of a turn's next request, or of the last one before it failed. A suspended turn is not checked:
 # it always has a call without a result.
 
 # The time after a failure in which the stored cards are assumed to be the ones that the model received.
 _RECENT_FAILURE = timedelta(days=1)
-
-
-def _add_refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> Snapshot:
-    """Add `refused` to a snapshot and to those of the turns that it waits for. Joins the transaction."""
-    blocker = None if s.blocker is None else _add_refused(database, project_id, s.blocker, handlers)
-    awaited = tuple(_add_refused(database, project_id, each, handlers) for each in s.awaited)
-    refused = _lint(database, project_id, s, handlers)
-    return msgspec.structs.replace(s, blocker=blocker, awaited=awaited, refused=refused)
 
 
 def _lint(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> tuple[LintFinding, ...]:
@@ -112,8 +111,8 @@ def _lint(database: Database, project_id: str, s: Snapshot, handlers: Handlers) 
 
 
 def _failed_recently(s: Snapshot) -> bool:
-    failed = s.has_ended and s.record is not None and s.record.end_status == "failed"
-    return failed and s.record is not None and s.age(s.record.ended_at) < _RECENT_FAILURE
+    record = s.record if s.has_ended else None
+    return record is not None and record.end_status == "failed" and s.age(record.ended_at) < _RECENT_FAILURE
 
 
 def _read_boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
@@ -176,9 +175,12 @@ class SnapshotReader:
 
     def read_with_cards(self, places: Sequence[TurnPlace]) -> list[Snapshot]:
         """Read these turns and their cards, in this order."""
-        database, project_id = self.store.database, self.store.project_id
-        found = [_add_refused(database, project_id, each, self.handlers) for each in self.read_turns(places)]
-        return [_add_paces(self.store, each) for each in found]
+
+        def add_refused(s: Snapshot) -> Snapshot:
+            refused = _lint(self.store.database, self.store.project_id, s, self.handlers)
+            return msgspec.structs.replace(s, refused=refused)
+
+        return [_add_paces(self.store, _map_linked(add_refused, each)) for each in self.read_turns(places)]
 
     def read_turns(self, places: Sequence[TurnPlace]) -> list[Snapshot]:
         """Read these turns, in this order, without their cards, which may be many."""
@@ -200,15 +202,10 @@ class SnapshotReader:
         def add_locks(s: Snapshot) -> Snapshot:
             ids = {*(row.inbox_id for row in s.rows), *(box.box_id for box in s.boxes)}
             held = [*(lock for lock in rows if lock.row in ids | {s.agent_id, s.agent_turn_id}), *tables]
-            return msgspec.structs.replace(
-                s,
-                locks=find_root_locks(held, sessions),
-                read_only_by=read_only_by,
-                blocker=None if s.blocker is None else add_locks(s.blocker),
-                awaited=tuple(add_locks(each) for each in s.awaited),
-            )
+            locks = find_root_locks(held, sessions)
+            return msgspec.structs.replace(s, locks=locks, read_only_by=read_only_by)
 
-        return [add_locks(each) for each in snapshots]
+        return [_map_linked(add_locks, each) for each in snapshots]
 
     def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[HeldLock]:
         """Return the locks on rows; none if a whole table is locked."""

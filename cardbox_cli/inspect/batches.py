@@ -6,6 +6,7 @@ import msgspec
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_OPEN, Batch, BatchTask
 from cardbox_cli.orchestration.batch_ends import error_of, summaries_of
 from cardbox_cli.orchestration.batch_progress import TaskProgress, progress_of
@@ -85,45 +86,25 @@ def view_batch(runtime: Runtime, batch: Batch) -> BatchView:
     error = None
     if batch.error_code is not None:
         error = {"code": batch.error_code, "message": batch.error or batch.status}
-    return BatchView(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        deadline_at=batch.deadline_at,
-        results=[_result(task, summaries.get(task.task_index)) for task in tasks],
-        error=error,
-        fail_fast=batch.fail_fast,
-        parent_turn_id=batch.parent_turn_id,
-        join_box_id=batch.join_box_id,
-        created_at=batch.created_at,
-        ended_at=batch.ended_at,
-    )
+    results = [_result(task, summaries.get(task.task_index)) for task in tasks]
+    return convert(BatchView, batch, results=results, error=error, foreign=False)
 
 
 def _view_foreign(views: BatchViews, batch: ForeignBatch) -> BatchView:
     tasks = views.foreign_tasks([batch.batch_id])
-    return BatchView(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        deadline_at=batch.deadline_at,
-        results=[_foreign_result(place, task) for place, task in enumerate(tasks)],
-        error=None,
-        fail_fast=batch.fail_fast,
-        parent_turn_id=batch.parent_turn_id,
-        join_box_id=None,
-        created_at=batch.created_at,
-        ended_at=None if batch.status == IN_PROGRESS else batch.updated_at,
-        foreign=True,
+    results = [_foreign_result(position, task) for position, task in enumerate(tasks)]
+    ended_at = None if batch.status == IN_PROGRESS else batch.updated_at
+    return convert(
+        BatchView, batch, results=results, error=None, join_box_id=None, ended_at=ended_at, foreign=True
     )
 
 
-def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
+def _foreign_result(position: int, task: ForeignTask) -> BatchResult:
     index = index_or_none(task.task_index)
     failed = task.status not in (*TASK_OPEN, "success") or task.error_detail is not None
     message = task.error_detail or f"the child ended: {task.status}"
     return BatchResult(
-        task_index=place if index is None else index,
+        task_index=position if index is None else index,
         status=task.status,
         summary=task.digest if isinstance(task.digest, str) else None,
         output_box_id=task.output_box_id,
@@ -133,11 +114,5 @@ def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
 
 
 def _result(task: BatchTask, summary: str | None) -> BatchResult:
-    return BatchResult(
-        task_index=task.task_index,
-        status=task.status,
-        summary=summary,
-        output_box_id=task.output_box_id if task.agent_turn_id else None,
-        agent_turn_id=task.agent_turn_id,
-        error=error_of(task),
-    )
+    output = task.output_box_id if task.agent_turn_id else None
+    return convert(BatchResult, task, summary=summary, output_box_id=output, error=error_of(task))

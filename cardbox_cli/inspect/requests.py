@@ -68,11 +68,9 @@ class InspectedRequest(msgspec.Struct, frozen=True, kw_only=True):
     unknown: list[str] = []
 
     def explanation(self) -> Explanation:
-        """Return the origin of each message."""
         return explain(self.request, provider_of(self.format))
 
     def findings(self) -> list[LintFinding]:
-        """Return the findings of the lint."""
         return lint(self.entries, self.request, provider_of(self.format), awaited=self.awaited)
 
 

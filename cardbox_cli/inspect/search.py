@@ -54,5 +54,4 @@ class CardSearch:
                 )
 
     def further(self, cards: CardStore, last: Card) -> FurtherCount:
-        """Return the number of cards after `last`."""
         return cards.count_further(self._where, last)

@@ -57,7 +57,6 @@ def logged_path(scope: Scope) -> str:
 
 
 def request_address(scope: Scope) -> str:
-    """Return the requested path and query."""
     query: bytes = scope.get("query_string") or b""
     return f"{request_path(scope)}?{query.decode('latin-1')}" if query else request_path(scope)
 

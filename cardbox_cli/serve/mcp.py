@@ -174,9 +174,6 @@ Status = Annotated[str, Field(pattern=f"^({'|'.join(TURN_STATUSES)})$", descript
 Limit = Annotated[int, Field(ge=1, le=200, description="Maximum number of items.")]
 
 
-NO_OPTIONS: Mapping[str, object] = {}
-
-
 @dataclass(frozen=True)
 class ToolRunner:
     """Runs tool calls, each in its own snapshot of the project. `usual`: as in `ProjectView`."""
@@ -191,7 +188,7 @@ class ToolRunner:
         self,
         ask: Callable[[ProjectView], Any],
         *whole: str | None,
-        options: Mapping[str, object] = NO_OPTIONS,
+        options: Mapping[str, object] = {},
         narrower: str = "",
     ) -> list[str]:
         """Return the result of `ask` as JSON. If it was cut, a second text explains how to see more.

@@ -13,8 +13,10 @@ from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import require_known
+from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.turn_views import TurnViews
 
@@ -64,6 +66,14 @@ class ProjectView:
     @property
     def turns(self) -> TurnViews:
         return TurnViews(self.database, self.project_id)
+
+    @property
+    def chat_stores(self) -> ChatStores:
+        return ChatStores(self.database, self.project_id, self.settings)
+
+    @property
+    def agents(self) -> AgentStore:
+        return AgentStore(self.database, self.project_id)
 
     def requests(self, *, format: str | None = None, profile: str | None = None) -> Requests:
         return Requests(self.boxes, self.turns, format=format, profile=profile)

@@ -40,7 +40,6 @@ def _waiting_in_time(s: Snapshot) -> Proof:
 
 
 def _answering(s: Snapshot) -> tuple[RowEvidence, ...]:
-    """Return the turns that will answer the open calls."""
     return tuple(
         RowEvidence(
             "state.execution_edges",
@@ -73,7 +72,6 @@ def _no_deadline(s: Snapshot) -> Proof:
 
 
 def _report_waits(s: Snapshot) -> Proof:
-    """Prove that a report was not claimed in time."""
     if not s.suspended or not s.unclaimed or s.unserved or s.workers_are_busy or s.workers_are_unable:
         return None
     return (_suspension(s), *show.unclaimed_rows(s))

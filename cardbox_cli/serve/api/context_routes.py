@@ -196,7 +196,6 @@ def ids_of_box(read: ProjectView, box_id: str) -> list[str]:
 
 
 def _card_ids_json(read: ProjectView, box_id: str) -> str:
-    """Return the ids of a box's cards, as JSON. Raises NotFound."""
     lists = ApiViews(read.database, read.project_id).boxes([box_id])
     if box_id not in lists:
         raise NotFound("box not found")

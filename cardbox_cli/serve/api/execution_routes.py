@@ -31,9 +31,8 @@ from cardbox_cli.serve.change_feed import MAX_WAIT_SECONDS, ChangeFeed
 from cardbox_cli.serve.http.errors import RequestRejected
 from cardbox_cli.serve.http.project_access import ProjectRequest, Read
 from cardbox_cli.serve.http.routing import LimitedStream, ReadingRoute
-from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter
-from cardbox_cli.store.roster import AgentFilter, AgentStore
+from cardbox_cli.store.roster import AgentFilter
 from cardbox_cli.store.views.batch_views import BatchRow
 from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
 from cardbox_cli.store.views.recent_changes import ProjectState
@@ -53,14 +52,14 @@ def agents(
 ) -> Response:
     """List the agents by id, each with its head."""
     where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
-    found = AgentStore(read.database, read.project_id).list(where, limit=limit + 1)
+    found = read.agents.list(where, limit=limit + 1)
     return page_response(request, found, limit, key="agent_id", time=None)
 
 
 @turn_routes.get("/agents/{agent_id}", responses=value_docs(RosterEntry))
 def agent(request: Request, read: Read, agent_id: str) -> Response:
     """Return an agent with its head."""
-    return json_response(request, AgentStore(read.database, read.project_id).entry(agent_id))
+    return json_response(request, read.agents.entry(agent_id))
 
 
 @turn_routes.get("/agents/{agent_id}/why", responses=value_docs(WhyAnswer))
@@ -148,18 +147,14 @@ chat_routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 @chat_routes.get("/chats", responses=value_docs(list[Chat]))
 def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
     """List the chats by key."""
-    found = _chat_stores(read).chats.all(limit=limit + 1, behind=behind)
+    found = read.chat_stores.chats.all(limit=limit + 1, behind=behind)
     return page_response(request, found, limit, key="chat_key", time=None)
 
 
 @chat_routes.get("/chats/{chat_key:path}", responses=value_docs(ChatView))
 def chat(request: Request, read: Read, chat_key: str) -> Response:
     """Return a chat: its active context, the end of its transcript, its last runs."""
-    return json_response(request, read_chat_view(_chat_stores(read), chat_key))
-
-
-def _chat_stores(read: Read) -> ChatStores:
-    return ChatStores(read.database, read.project_id, read.settings)
+    return json_response(request, read_chat_view(read.chat_stores, chat_key))
 
 
 # --- server-sent events of one project

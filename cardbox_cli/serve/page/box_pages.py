@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
+from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS, CardState
@@ -23,7 +24,6 @@ from cardbox_cli.serve.page.links import check_choice
 from cardbox_cli.serve.page.templating import PageRoute, page
 from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.store.in_use import BoxUseStore
-from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews, WindowSlot
 from cardbox_cli.text.escaping import excerpt
 from cardbox_cli.text.search_terms import skip_to_match
@@ -52,14 +52,9 @@ class ShownSlot(msgspec.Struct, frozen=True, kw_only=True):
 def make_row(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: None) -> ShownSlot:
     """Make a row of a box. `rule_of` returns the rule of the recipe that brought a position's card."""
     text = slot.beginning if slot.card is None else full_text(slot.card)
-    return ShownSlot(
-        position=slot.position,
-        card_id=slot.card_id,
-        state=slot.state,
-        size=slot.size,
-        card=slot.card,
-        type=slot.type,
-        role=slot.role,
+    return convert(
+        ShownSlot,
+        slot,
         preview=excerpt(text, PREVIEW),
         text=text[:INSIDE],
         is_cut=slot.card is None or len(text) > INSIDE,
@@ -83,11 +78,9 @@ _OTHER_FACTS = frozenset({"type", "role", "author_id", "project_id", "created_at
 @routes.get("/boxes")
 def boxes(read: PageRead, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
     asked = check_choice(kind, BOX_KINDS, "box kind")
-    where = BoxKindFilter(
-        kinds=None if asked is None else (asked,), behind=parse_position(behind, of_boxes=True)
-    )
-    with read.database.snapshot():
-        found = list(BoxViews(read.database, read.project_id).newest(where, limit=PAGE_SIZE + 1))
+    position = parse_position(behind, of_boxes=True)
+    where = BoxKindFilter(kinds=None if asked is None else (asked,), behind=position)
+    found = list(BoxViews(read.database, read.project_id).newest(where, limit=PAGE_SIZE + 1))
     older = next_position(found, "box_id", "updated_at")
     return page(
         read,
@@ -102,12 +95,11 @@ def boxes(read: PageRead, kind: str | None = None, behind: Behind = None) -> HTM
 @routes.get("/boxes/{box_id}")
 def box(read: PageRead, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
     """Show a box from a position on. `part=slots` returns only the rows."""
-    with read.database.snapshot():
-        views = BoxViews(read.database, read.project_id)
-        found = views.summary(box_id)
-        provenance = read.boxes.provenance(found.box_id)
-        slots = views.window(found.box_id, first, _WINDOW)
-        turns = BoxUseStore(read.database, read.project_id).turns_of([found.box_id])
+    views = BoxViews(read.database, read.project_id)
+    found = views.summary(box_id)
+    provenance = read.boxes.provenance(found.box_id)
+    slots = views.window(found.box_id, first, _WINDOW)
+    turns = BoxUseStore(read.database, read.project_id).turns_of([found.box_id])
     rule_of = (lambda _: None) if provenance is None else provenance.rule_of
     return page(
         read,
@@ -125,9 +117,8 @@ def box(read: PageRead, box_id: str, first: From = 0, part: str | None = None) -
 @routes.get("/cards/{card_id:path}")
 def card(read: PageRead, card_id: str, first: From = 0) -> HTMLResponse:
     """Show a card, with its text from a character on."""
-    with read.database.snapshot():
-        found = read.cards.get(card_id, include_deleted=True)
-        refs = list(islice(read.boxes.refs(card_id), _REFS + 1))
+    found = read.cards.get(card_id, include_deleted=True)
+    refs = list(islice(read.boxes.refs(card_id), _REFS + 1))
     text = readable_text(found)
     turn_id = found.metadata.get("agent_turn_id")
     return page(
@@ -199,11 +190,10 @@ def search(read: PageRead, q: str = "", behind: Behind = None) -> HTMLResponse:
     asked = q.strip()[:500]
     cards: list[FoundCard] = []
     found: re.Pattern[str] | None = None
-    with read.database.snapshot():
-        places = list(find_by_id(read, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
-        if asked:
-            search = CardSearch(asked, behind=parse_position(behind))
-            found, cards = search.pattern, list(search.newest(read.cards, PAGE_SIZE + 1))
+    places = list(find_by_id(read, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
+    if asked:
+        search = CardSearch(asked, behind=parse_position(behind))
+        found, cards = search.pattern, list(search.newest(read.cards, PAGE_SIZE + 1))
     older = next_position(cards, "card_id")
     return page(
         read,
@@ -219,12 +209,11 @@ def search(read: PageRead, q: str = "", behind: Behind = None) -> HTMLResponse:
 @routes.get("/find")
 def find(read: PageRead, id: str) -> Response:
     """Redirect to the page of the object with this id, or show a choice if there are several."""
-    with read.database.snapshot():
-        places = list(find_by_id(read, id))
-    if len(places) == 1:
-        return RedirectResponse(places[0][2], status_code=303)
+    places = list(find_by_id(read, id))
     if not places:
         raise NotFound(f"no object with id {id!r} in project {read.project_id!r}")
+    if len(places) == 1:
+        return RedirectResponse(places[0][2], status_code=303)
     return page(read, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
 
 
@@ -243,7 +232,7 @@ def find_by_id(read: ProjectView, asked: str) -> Iterator[Place]:
         ("card", read.cards.resolve, links.card),
         ("box", resolve_box, links.box),
         ("batch", read.batches.resolve, links.batch),
-        ("agent", lambda whole: AgentStore(read.database, read.project_id).get(whole).agent_id, links.agent),
+        ("agent", lambda whole: read.agents.get(whole).agent_id, links.agent),
     ):
         try:
             found = [resolve(asked)]

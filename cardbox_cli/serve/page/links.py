@@ -161,25 +161,20 @@ class RequestOwner:
 
     @property
     def view(self) -> str:
-        """Its entry in the navigation."""
         return {"turn": "Turns", "agent": "Agents", "chat": "Chats", "box": "Boxes"}[self.kind]
 
     @property
     def address(self) -> str:
-        """The address of its page."""
         address: str = getattr(self._links, self.kind)(self.name)
         return address
 
     @property
     def title(self) -> str:
-        """Its name for people."""
         shown = self.name if self.kind in ("agent", "chat") else short_id(self.name)
         return f"{self.kind.capitalize()} {shown}"
 
     def request(self, at: str | None, **query: object) -> str:
-        """Return the address of one of its requests."""
         return self._links.request(**{self.kind: self.name}, at=at, **query)
 
     def diff(self, a: str, b: str) -> str:
-        """Return the address of the difference of two of its steps."""
         return self._links.diff(**{self.kind: self.name}, a=a, b=b)

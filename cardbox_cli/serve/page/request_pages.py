@@ -65,18 +65,16 @@ def request(
     at: str | None = None,
     first: From = 0,
 ) -> HTMLResponse:
-    """Show one request, and the growth of the requests before it."""
     about = RequestOwner(read.links, turn=turn, chat=chat, box=box)
-    with read.database.snapshot():
-        requests = read.requests()
-        recorded = requests.recorded(turn=turn, chat=chat)
-        if recorded is None:
-            shown, steps, before = requests.read_boxes([about.name], by_model=True), [], []
-        else:
-            shown, steps = requests.read_step(recorded, at), recorded.recorded_step_ids(None)
-            sent = requests.sent_before(recorded, shown.step_id, most=_DRAWN)
-            pictures = [StepPicture(name=f"step {each.number}", account=each.account) for each in sent]
-            before = pictures if len(pictures) > 1 else []
+    requests = read.requests()
+    recorded = requests.recorded(turn=turn, chat=chat)
+    if recorded is None:
+        shown, steps, before = requests.read_boxes([about.name], by_model=True), [], []
+    else:
+        shown, steps = requests.read_step(recorded, at), recorded.recorded_step_ids(None)
+        sent = requests.sent_before(recorded, shown.step_id, most=_DRAWN)
+        pictures = [StepPicture(name=f"step {each.number}", account=each.account) for each in sent]
+        before = pictures if len(pictures) > 1 else []
     account = shown.explanation()
     holds = window(shown.request.model)
     layers = whole_shares(account, holds)
@@ -165,14 +163,13 @@ def difference(
 ) -> HTMLResponse:
     """Show what the second step adds to the first, and which tokens the cache cannot reuse."""
     about = RequestOwner(read.links, turn=turn, chat=chat)
-    with read.database.snapshot():
-        requests = read.requests()
-        recorded = requests.recorded(turn=turn, chat=chat)
-        assert recorded is not None
-        one, other = requests.pair(
-            (require_parameter(a, "first step"), require_parameter(b, "second step")), steps=recorded
-        )
-        steps = recorded.recorded_step_ids(None)
+    requests = read.requests()
+    recorded = requests.recorded(turn=turn, chat=chat)
+    assert recorded is not None
+    one, other = requests.pair(
+        (require_parameter(a, "first step"), require_parameter(b, "second step")), steps=recorded
+    )
+    steps = recorded.recorded_step_ids(None)
     found = diff(one.request, other.request, provider_of(one.format))
     parting = None if found.continues else found.difference
     named = [(each, step_name(steps, each)) for each in steps]
@@ -222,10 +219,8 @@ def cost(
     chat: str | None = None,
     box: str | None = None,
 ) -> HTMLResponse:
-    """Show the costs of a series of requests, and the wasted tokens."""
     about = RequestOwner(read.links, turn=turn, agent=agent, chat=chat, box=box)
-    with read.database.snapshot():
-        costed = read.costs().read(about.kind, about.name)
+    costed = read.costs().read(about.kind, about.name)
     account = costed.account()
     costs = costed.costs(account)
     colours = layer_colours(share.name for share in account.by["layer"])

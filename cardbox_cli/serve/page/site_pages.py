@@ -88,7 +88,6 @@ _CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 @site_routes.get("/")
 def begin(request: Request) -> Response:
-    """Redirect to the project that the server was started for."""
     options: ServeOptions = request.app.state.options
     return RedirectResponse(Links(options.project or options.usual_project).start(), status_code=303)
 

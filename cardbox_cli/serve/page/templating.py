@@ -1,7 +1,7 @@
-"""Pages made of templates. Jinja escapes text; this module also escapes invisible characters.
+"""The parts that all pages share: environment, filters, headers, scripts, styles, and error pages.
 
-It holds everything that pages have in common: the environment, filters, headers, scripts, styles, and error
-pages. Routes of pages are `PageRoute`; all other routes answer errors as JSON.
+Jinja escapes text; this module also escapes invisible characters. A page runs in one snapshot. Its route is a
+`PageRoute`, which answers errors as pages.
 """
 
 import hashlib
@@ -122,7 +122,6 @@ def tokens(number: int, exact: bool = True) -> str:
 
 
 def extent(of: Extent) -> str:
-    """Format the size of a part of a request."""
     unknown = f" and those of {format_count(of.uncounted, 'unknown text')}" if of.uncounted else ""
     return f"{format_count(of.messages, 'message')}, {tokens(of.tokens, of.tokens_exact)} tokens{unknown}"
 
@@ -132,7 +131,6 @@ def role(name: Any) -> str:
 
 
 def event(of: Event) -> str:
-    """Return the CSS classes of an event of a turn."""
     is_wrong = of.event == "ended" and "success" not in of.text
     return f"{of.event} wrong" if is_wrong or (of.event == "step-end" and "failed" in of.text) else of.event
 
@@ -148,7 +146,6 @@ def cut(text: str, most: int) -> tuple[str, bool]:
 
 @pass_context
 def command(context: Context, words: Sequence[str]) -> str:
-    """Format a command of the page's project."""
     return command_line(words, *context["project_option"])
 
 
@@ -214,7 +211,6 @@ def _is_fresh(name: str) -> bool:
 
 
 def drawing_markup(element: Element | None) -> Markup:
-    """Return a drawing as markup for a page."""
     return Markup("" if element is None else markup(element))  # `markup` escapes texts
 
 

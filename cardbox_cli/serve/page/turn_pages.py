@@ -26,10 +26,9 @@ from cardbox_cli.serve.page.box_pages import ShownSlot, make_row, readable_text
 from cardbox_cli.serve.page.links import check_choice
 from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, page
 from cardbox_cli.serve.project_view import ProjectView
-from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.projects import is_known
-from cardbox_cli.store.roster import AgentFilter, AgentStore
+from cardbox_cli.store.roster import AgentFilter
 from cardbox_cli.store.views.box_views import BoxSummary, BoxViews
 from cardbox_cli.store.views.turn_views import MAX_FAMILY, TurnFilter
 
@@ -45,8 +44,7 @@ _AGENTS = 200
 def start(read: PageRead, status: str | None = None, behind: Behind = None) -> HTMLResponse:
     status = check_choice(status, TURN_STATUSES, "status")
     survey = read.survey()
-    with read.database.snapshot():
-        turns, older = _turns(read, TurnFilter(status=status, behind=parse_position(behind)))
+    turns, older = _turns(read, TurnFilter(status=status, behind=parse_position(behind)))
     return page(
         read,
         "start.html",
@@ -82,7 +80,7 @@ def agents(read: PageRead, behind: str | None = None) -> HTMLResponse:
     """List the agents: first all with problems, also those of later pages, then those with an active turn."""
     survey = read.diagnoser.survey()
     problems = {each.agent: each for each in reversed(survey.problems)}
-    roster = AgentStore(read.database, read.project_id)
+    roster = read.agents
     listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
     known = {each.agent_id for each in listed[:_AGENTS]}
     others = [name for name in problems if name not in known and roster.find(name) is not None]
@@ -106,9 +104,8 @@ def _urgency(row: tuple[RosterEntry, Diagnosis | None]) -> tuple[int, str]:
 
 @routes.get("/agents/{agent_id:path}")
 def agent(read: PageRead, agent_id: str, behind: Behind = None) -> HTMLResponse:
-    with read.database.snapshot():
-        entry = AgentStore(read.database, read.project_id).entry(agent_id)
-        turns, older = _turns(read, TurnFilter(agent_id=agent_id, behind=parse_position(behind)))
+    entry = read.agents.entry(agent_id)
+    turns, older = _turns(read, TurnFilter(agent_id=agent_id, behind=parse_position(behind)))
     return page(
         read,
         "agent.html",
@@ -141,14 +138,13 @@ class LastCards(msgspec.Struct, frozen=True):
 
 @routes.get("/turns/{turn_id:path}")
 def turn(read: PageRead, turn_id: str) -> HTMLResponse:
-    with read.database.snapshot():
-        stored = read.turns.read_all(read.turns.resolve(turn_id))
-        turn_id = stored.turn.agent_turn_id
-        members = read.batches.members([turn_id])
-        boxes = [
-            ("context", stored.turn.context_box_id, _last_cards(read, stored.turn.context_box_id)),
-            ("output", stored.turn.output_box_id, _last_cards(read, stored.turn.output_box_id)),
-        ]
+    stored = read.turns.read_all(read.turns.resolve(turn_id))
+    turn_id = stored.turn.agent_turn_id
+    members = read.batches.members([turn_id])
+    boxes = [
+        ("context", stored.turn.context_box_id, _last_cards(read, stored.turn.context_box_id)),
+        ("output", stored.turn.output_box_id, _last_cards(read, stored.turn.output_box_id)),
+    ]
     deliverable = None
     if stored.deliverable is not None:
         text, is_cut = cut(readable_text(stored.deliverable), _DELIVERABLE)
@@ -170,8 +166,7 @@ def turn(read: PageRead, turn_id: str) -> HTMLResponse:
 
 @routes.get("/trace")
 def trace(read: PageRead, turn: str) -> HTMLResponse:
-    with read.database.snapshot():
-        found = read_trace(read.turns, turn)
+    found = read_trace(read.turns, turn)
     return page(
         read,
         "trace.html",
@@ -208,8 +203,7 @@ def _last_cards(read: ProjectView, box_id: str | None) -> LastCards | None:
 
 @routes.get("/batches")
 def batches(read: PageRead, behind: Behind = None) -> HTMLResponse:
-    with read.database.snapshot():
-        found = list(read.batches.newest(BatchFilter(behind=parse_position(behind)), limit=PAGE_SIZE + 1))
+    found = list(read.batches.newest(BatchFilter(behind=parse_position(behind)), limit=PAGE_SIZE + 1))
     older = next_position(found, "batch_id")
     return page(
         read,
@@ -222,11 +216,10 @@ def batches(read: PageRead, behind: Behind = None) -> HTMLResponse:
 
 @routes.get("/batches/{batch_id:path}")
 def batch(read: PageRead, batch_id: str) -> HTMLResponse:
-    with read.database.snapshot():
-        reader = read.batch_reader()
-        found = reader.read(batch_id)
-        known = reader.progress(found)
-        below = _branches_below(read, [each.agent_turn_id for each in found.results if each.agent_turn_id])
+    reader = read.batch_reader()
+    found = reader.read(batch_id)
+    known = reader.progress(found)
+    below = _branches_below(read, [each.agent_turn_id for each in found.results if each.agent_turn_id])
     tasks = [_task(each, known.get(each.task_index), below) for each in found.results]
     return page(
         read,
@@ -292,27 +285,23 @@ _CHATS, _ENTRIES = 200, 50
 
 @routes.get("/chats")
 def chats(read: PageRead) -> HTMLResponse:
-    with read.database.snapshot():
-        found = list(ChatStores(read.database, read.project_id, read.settings).chats.all(limit=_CHATS + 1))
+    found = list(read.chat_stores.chats.all(limit=_CHATS + 1))
     return page(read, "chats.html", view="Chats", chats=found[:_CHATS], is_cut=len(found) > _CHATS)
 
 
 @routes.get("/chat")
 def chat(read: PageRead, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
     """Show a chat: its transcript, the model's context, and its last runs."""
-    with read.database.snapshot():
-        stores = ChatStores(read.database, read.project_id, read.settings)
-        view = read_chat_view(stores, key)
-        head = stores.chats.get(key)
-        entries = stores.chats.entries(head, max(head.entries - most, 0))
-        why = explain_memory(stores, key)
+    stores = read.chat_stores
+    head = stores.chats.get(key)
+    entries = stores.chats.entries(head, max(head.entries - most, 0))
     has_more = len(entries) < head.entries and most < 1000
     return page(
         read,
         "chat.html",
         view="Chats",
-        chat=view,
-        why=why,
+        chat=read_chat_view(stores, key),
+        why=explain_memory(stores, key),
         entries=entries,
         earlier=read.links.chat(key, most=min(most * 4, 1000)) if has_more else None,
     )
