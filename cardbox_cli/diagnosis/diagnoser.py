@@ -27,16 +27,18 @@ from cardbox_cli.text.command_lines import command_line, quote_argument
 def find_causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
     """Return the verdicts that are not well, one for each cause, with the number of waiting turns."""
     problems = {
-        (s.agent_turn_id, s.agent_id): (s, found) for s in snapshots if not (found := judge(s)).is_well
+        (s.agent_turn_id, s.agent_id): (s, diagnosis)
+        for s in snapshots
+        if not (diagnosis := judge(s)).is_well
     }
     agents = {turn: agent for turn, agent in problems if turn}
     waiting = Counter[tuple[str, str]]()
     roots = []
-    for place, (s, found) in sorted(problems.items()):
-        root = (found.root, agents[found.root]) if found.root in agents else place
+    for place, (s, diagnosis) in sorted(problems.items()):
+        root = (diagnosis.root, agents[diagnosis.root]) if diagnosis.root in agents else place
         waiting[root] += (root != place) + (s.queue_length if s.head_status is not None else 0)
         if root == place:
-            roots.append((place, found))
+            roots.append((place, diagnosis))
     return [msgspec.structs.replace(each, waiting=waiting[place]) for place, each in roots]
 
 

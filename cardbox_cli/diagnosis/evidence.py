@@ -63,9 +63,9 @@ def absent_row(s: Snapshot) -> RowEvidence:
 def lease(s: Snapshot, row: InboxRow | None) -> RowEvidence:
     """Describe the lease on a row, or state that it has none."""
     name = row.inbox_id if row else s.agent_turn_id
-    found = s.lease_of(row)
-    if found is not None:
-        return RowEvidence("cbx.leases", name, _format_lease(s, found))
+    row_lease = s.lease_of(row)
+    if row_lease is not None:
+        return RowEvidence("cbx.leases", name, _format_lease(s, row_lease))
     absent = "no such row" if s.keeps_turns else "this database has no leases"
     return RowEvidence("cbx.leases", name, absent + (f": {_UNFENCED}" if s.running else ""))
 
@@ -105,11 +105,15 @@ def _format_call(s: Snapshot, call: WaitingTool) -> str:
 
 
 def record(s: Snapshot) -> RowEvidence:
-    found = s.record
-    if found is None:
+    turn_record = s.record
+    if turn_record is None:
         return RowEvidence("cbx.turns", s.agent_turn_id, "no such row")
-    ended = f"{found.end_status}, ended {instant(s, found.ended_at)}" if found.end_status else "no end"
-    why = f": {found.error}" if found.error else ""
+    ended = (
+        f"{turn_record.end_status}, ended {instant(s, turn_record.ended_at)}"
+        if turn_record.end_status
+        else "no end"
+    )
+    why = f": {turn_record.error}" if turn_record.error else ""
     return RowEvidence("cbx.turns", s.agent_turn_id, ended + why)
 
 
@@ -195,14 +199,14 @@ def refused(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the first errors for which the provider would reject the request."""
     contexts = [box.box_id for box in s.boxes if box.pointer == "context"]
     return tuple(
-        RowEvidence("public.card_boxes", contexts[0], f"{found.rule}: {found.message}")
-        if found.card_id is None
+        RowEvidence("public.card_boxes", contexts[0], f"{finding.rule}: {finding.message}")
+        if finding.card_id is None
         else RowEvidence(
             "public.cards",
-            found.card_id,
-            f"{found.rule}: {found.message}; at position {found.position} of box {found.box_id}",
+            finding.card_id,
+            f"{finding.rule}: {finding.message}; at position {finding.position} of box {finding.box_id}",
         )
-        for found in s.refused[:3]
+        for finding in s.refused[:3]
     )
 
 

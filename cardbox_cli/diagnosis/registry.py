@@ -93,5 +93,7 @@ seen_rule = partial(DiagnosisRule, verdict="seen", severity="warning")
 @cache
 def rules() -> tuple[DiagnosisRule, ...]:
     """Return all rules, the nearest to a cause first."""
-    known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
-    return tuple(sorted(known, key=lambda rule: -rule.rank))
+    all_rules = [
+        rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES
+    ]
+    return tuple(sorted(all_rules, key=lambda rule: -rule.rank))

@@ -52,11 +52,11 @@ def _follow_waits(store: DiagnosisStore, places: Sequence[TurnPlace]) -> list[Tu
     known = {place.agent_turn_id: place for place in places}
     pending = list(known)
     for _ in range(_MAX_STEPS):
-        found = [place for place in store.waits_for(pending) if place.agent_turn_id not in known]
-        if not found:
+        more = [place for place in store.waits_for(pending) if place.agent_turn_id not in known]
+        if not more:
             break
-        known |= {place.agent_turn_id: place for place in found}
-        pending = [place.agent_turn_id for place in found]
+        known |= {place.agent_turn_id: place for place in more}
+        pending = [place.agent_turn_id for place in more]
     return list(known.values())
 
 
@@ -107,7 +107,7 @@ def _lint(database: Database, project_id: str, s: Snapshot, handlers: Handlers) 
         return ()
     config = {} if s.turn_row is None else s.turn_row.runtime_config
     findings = lint_turn(database, project_id, boxes, config, handlers)
-    return tuple(found for found in findings if found.severity == "error")
+    return tuple(finding for finding in findings if finding.severity == "error")
 
 
 def _failed_recently(s: Snapshot) -> bool:

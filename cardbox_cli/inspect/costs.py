@@ -143,30 +143,30 @@ class CostReader:
         Raises NotFound for an unknown chat, and for one without runs since then.
         """
         boxes, since = self._boxes, self._since
-        found = sent_by_chat(boxes.database, boxes.project_id, key, since=self._begin, most=self._limit)
-        if since is not None and not found.runs:
+        sent = sent_by_chat(boxes.database, boxes.project_id, key, since=self._begin, most=self._limit)
+        if since is not None and not sent.runs:
             raise NotFound(
                 f"chat {key!r} has no run since {since} in project {boxes.project_id!r}",
                 hint=f"`{command_line(['chat', 'show', key])}` shows the last ones",
             )
-        self._notes.append(f"chat {key!r}: {format_count(found.runs, 'run')}")
-        series = self._recounted(found.series)
+        self._notes.append(f"chat {key!r}: {format_count(sent.runs, 'run')}")
+        series = self._recounted(sent.series)
         if not series:
             requests = self._requests()
             series = self._next(requests.recorded(chat=key), requests)
-        return self._costed(kind="chat", id=key, series=series, chat=found.chat)
+        return self._costed(kind="chat", id=key, series=series, chat=sent.chat)
 
     def _read_box(self, given: str) -> CostedSeries:
         """Return one request for each answer in a box. Raises NotFound."""
-        found = self._requests(self._profile).read_boxes([given], by_model=True)
-        series = conversation(found.request, provider_of(found.format))
+        view = self._requests(self._profile).read_boxes([given], by_model=True)
+        series = conversation(view.request, provider_of(view.format))
         if len(series) > 1:
             self._notes.append(
                 f"{format_count(len(series), 'request')}: one for each answer in the box, "
                 "as cbx would compose it"
             )
         return self._costed(
-            kind="box", id=found.name.removeprefix("box "), series=series, profile=self._profile
+            kind="box", id=view.name.removeprefix("box "), series=series, profile=self._profile
         )
 
     def _requests(self, profile: str | None = None) -> Requests:
@@ -190,11 +190,11 @@ class CostReader:
     def _next(self, steps: RecordedRequests | None, requests: Requests) -> list[Sent]:
         assert steps is not None
         try:
-            found = requests.read_step(steps, NEXT)
+            view = requests.read_step(steps, NEXT)
         except NotFound:
             return []
         self._notes.append(f"{steps.name} has sent nothing: its next request as cbx would compose it")
-        return [Sent(request=found.request, provider=provider_of(found.format))]
+        return [Sent(request=view.request, provider=provider_of(view.format))]
 
     def _profile_of(self, turn: TurnRow) -> str | None:
         """Return the name of the turn's profile, if its box has one."""

@@ -219,18 +219,18 @@ class Requests:
             return self._steps_of(self._turns.resolve(turn))
         if agent is None:
             return None
-        found = turn_of_agent(self._turns, agent)
-        self.notes.append(f"agent {agent!r}: turn {found.agent_turn_id}, {found.status}")
-        return TurnRequests(self._database, self._project_id, found, HANDLERS)
+        row = turn_of_agent(self._turns, agent)
+        self.notes.append(f"agent {agent!r}: turn {row.agent_turn_id}, {row.status}")
+        return TurnRequests(self._database, self._project_id, row, HANDLERS)
 
     def _steps_of(self, turn_id: str) -> TurnRequests:
         return TurnRequests(self._database, self._project_id, self._turns.get(turn_id), HANDLERS)
 
     def read_step(self, steps: RecordedRequests, at: str | None) -> InspectedRequest:
         """Return the request of a step. Raises UsageError for options that cannot change it."""
-        found = self._read_step(steps, at)
-        _refuse(found.idle)
-        return found
+        view = self._read_step(steps, at)
+        _refuse(view.idle)
+        return view
 
     def verified(self, steps: RecordedRequests, at: str | None) -> tuple[Step, Verification]:
         """Return a step, and if its cards still make its request. Raises UsageError as `read_step` does."""
@@ -248,18 +248,18 @@ class Requests:
     ) -> InspectedRequest:
         check_query(self._typed.query)
         collector = collector_for(self._database, self._project_id, *steps.context_box_ids)
-        found = steps.request(at, self._options, format or self.format, collector)
-        step = found.step
+        step_request = steps.request(at, self._options, format or self.format, collector)
+        step = step_request.step
         if step is None:
             check_words(self._typed)
         return InspectedRequest(
             name=f"{steps.name}, {'next step' if step is None else step.step_id}",
-            format=found.format,
+            format=step_request.format,
             step_id=None if step is None else step.step_id,
-            entries=found.entries,
-            request=found.request,
-            awaited=found.awaited,
-            notes=[*found.notes, *self._notes_on_model(found.request, found.format)],
+            entries=step_request.entries,
+            request=step_request.request,
+            awaited=step_request.awaited,
+            notes=[*step_request.notes, *self._notes_on_model(step_request.request, step_request.format)],
             idle=[] if step is None else _idle(self._typed, step),
             sent=step is not None,
             unknown=[] if step is None else _unknown(step),
@@ -335,17 +335,15 @@ def render_answer(
     steps = requests.recorded(turn=turn, agent=agent, chat=chat)
     if steps is None and at is not None:
         raise UsageError("at requires a turn, an agent or a chat: a box has no steps")
-    found = (
-        requests.read_boxes([box or ""], by_model=True) if steps is None else requests.read_step(steps, at)
-    )
+    view = requests.read_boxes([box or ""], by_model=True) if steps is None else requests.read_step(steps, at)
     return RenderAnswer(
-        name=found.name,
-        format=found.format,
-        step_id=found.step_id,
-        body=body_of(found.request, found.format),
-        explanation=found.explanation(),
-        findings=found.findings(),
-        notes=[*requests.notes, *found.notes],
+        name=view.name,
+        format=view.format,
+        step_id=view.step_id,
+        body=body_of(view.request, view.format),
+        explanation=view.explanation(),
+        findings=view.findings(),
+        notes=[*requests.notes, *view.notes],
     )
 
 

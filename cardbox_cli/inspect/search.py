@@ -42,15 +42,15 @@ class CardSearch:
 
     def newest(self, cards: CardStore, limit: int | None = None) -> Iterator[FoundCard]:
         """Yield the cards, newest first, read in pages."""
-        found = cards.newest(self._where, limit=limit)
+        results = cards.newest(self._where, limit=limit)
         views = BoxViews(cards.database, cards.project_id)
-        while page := list(islice(found, _PAGE)):
-            held = views.holding([card.card_id for card in page])
+        while page := list(islice(results, _PAGE)):
+            box_ids = views.holding([card.card_id for card in page])
             for card in page:
                 yield FoundCard(
                     **msgspec.structs.asdict(card),
                     match=excerpt(skip_to_match(full_text(card), self.pattern), PREVIEW),
-                    box_id=held.get(card.card_id),
+                    box_id=box_ids.get(card.card_id),
                 )
 
     def further(self, cards: CardStore, last: Card) -> FurtherCount:

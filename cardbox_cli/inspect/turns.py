@@ -94,17 +94,17 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_trace(turns: TurnViews, given: str) -> Trace:
     """Read the trace of the turn that `given` names. Raises NotFound, AmbiguousId."""
-    found = turns.get(turns.resolve(given))
-    known = turns.family(found)
+    turn_row = turns.get(turns.resolve(given))
+    family = turns.family(turn_row)
     views = BatchViews(turns.database, turns.project_id)
-    ids = [each.agent_turn_id for each in known]
+    ids = [each.agent_turn_id for each in family]
     members = views.members(ids)
     return Trace(
-        trace_id=found.trace_id,
-        turns=build_trees([summary(each) for each in known], members),
+        trace_id=turn_row.trace_id,
+        turns=build_trees([summary(each) for each in family], members),
         agent_turn_ids=ids,
         batches=dict(views.get_many(unique(each.batch_id for each in members.values() if each.batch_id))),
-        is_cut=len(known) >= MAX_FAMILY,
+        is_cut=len(family) >= MAX_FAMILY,
     )
 
 

@@ -154,8 +154,8 @@ class AllowedHosts:
         await error_response(400, "bad_request", message)(scope, receive, send)
 
     def _is_allowed(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        name = found[1].lower() if found else ""
+        match = _HOST.fullmatch(host)
+        name = match[1].lower() if match else ""
         return "*" in self._names or name in self._names or name.endswith(self._domains)
 
 
@@ -185,16 +185,16 @@ class Authenticator:
         if not self.asks_for_tokens:
             yield
             return
-        given = _bearer(request)
-        if given is None:
+        bearer = _bearer(request)
+        if bearer is None:
             if self.cookies.token_of(request, project_id) is None:
                 raise _unauthorized(f"a token for project {project_id!r} is required")
             yield
             return
-        named = token_project(given)
-        if named is not None and named != project_id:
+        token_project_id = token_project(bearer)
+        if token_project_id is not None and token_project_id != project_id:
             raise RequestRejected(403, f"the token does not grant access to project {project_id!r}")
-        with self.limit_lookups(given):
+        with self.limit_lookups(bearer):
             yield
 
     @contextmanager
@@ -219,8 +219,8 @@ class Authenticator:
         """Raise RequestRejected with 401 if the token is not valid. Call it within `limit_attempts`."""
         if not self.asks_for_tokens:
             return
-        if (given := _bearer(request)) is not None:
-            self._token_id(database, project_id, given)
+        if (bearer := _bearer(request)) is not None:
+            self._token_id(database, project_id, bearer)
             return
         token_id = self.cookies.token_of(request, project_id)
         if token_id is None or not ApiTokenStore(database, project_id).is_valid(token_id):

@@ -81,27 +81,27 @@ def parse_position(behind: str | None, *, of_boxes: bool = False) -> ListPositio
     """Parse the position at which a page begins. Raises InvalidInput."""
     if behind is None:
         return None
-    at, _, named = behind.partition(_SEPARATOR)
+    at, _, item_id = behind.partition(_SEPARATOR)
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None or (of_boxes and canonical_box_id(named) is None):
+    if moment is None or moment.tzinfo is None or (of_boxes and canonical_box_id(item_id) is None):
         raise InvalidInput(invalid_message("list position", behind[:40]), hint="go back to the first page")
-    return ListPosition(moment, named)
+    return ListPosition(moment, item_id)
 
 
 def next_position(
-    found: Sequence[Any], key: str, time: str | None = "created_at", size: int = PAGE_SIZE
+    items: Sequence[Any], key: str, time: str | None = "created_at", size: int = PAGE_SIZE
 ) -> str | None:
     """Return the position at which the next page begins; None on the last page.
 
-    `found` holds one item more than a page shows. `time` is None for a list that is sorted by ids.
+    `items` holds one item more than a page shows. `time` is None for a list that is sorted by ids.
     """
-    if len(found) <= size:
+    if len(items) <= size:
         return None
-    last_id = str(getattr(found[size - 1], key))
+    last_id = str(getattr(items[size - 1], key))
     if time is None:
         return last_id
-    moment = getattr(found[size - 1], time)
+    moment = getattr(items[size - 1], time)
     return None if moment is None else f"{moment.isoformat()}{_SEPARATOR}{last_id}"

@@ -323,10 +323,10 @@ def _card_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
 
         def ask(project: ProjectView) -> Any:
             boxes = project.boxes
-            found = boxes.get(boxes.resolve(box))
-            size = len(found.card_ids)
-            slots = list(islice(boxes.stream(found.box_id, range(max(size - last, 0), size)), last))
-            return {"box_id": found.box_id, "title": found.title, "cards": size, "last": slots}
+            whole_box = boxes.get(boxes.resolve(box))
+            size = len(whole_box.card_ids)
+            slots = list(islice(boxes.stream(whole_box.box_id, range(max(size - last, 0), size)), last))
+            return {"box_id": whole_box.box_id, "title": whole_box.title, "cards": size, "last": slots}
 
         return read(ask, "box", "show", box, narrower="Lower `last`, or use show_card.")
 

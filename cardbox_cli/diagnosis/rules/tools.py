@@ -22,9 +22,9 @@ def _suspension(s: Snapshot) -> RowEvidence:
     assert s.head is not None
     deadline = s.resume_deadline
     until = f"deadline {show.instant(s, deadline)}" if deadline else "no deadline"
-    found = show.head(s)
-    waits = f"{found.shows}, waits for {s.head.waiting_tool_count}; {until}"
-    return RowEvidence(found.table, found.row, waits)
+    head = show.head(s)
+    waits = f"{head.shows}, waits for {s.head.waiting_tool_count}; {until}"
+    return RowEvidence(head.table, head.row, waits)
 
 
 def _calls(s: Snapshot) -> tuple[RowEvidence, ...]:

@@ -54,11 +54,11 @@ def _awaited_stuck(s: Snapshot) -> Proof:
 
 def cause(stuck: Snapshot) -> tuple[RowEvidence, ...]:
     """Return the verdict on a stuck turn that another one waits for, and its proof."""
-    found = judge(stuck)
-    root = found.root or stuck.agent_turn_id
+    diagnosis = judge(stuck)
+    root = diagnosis.root or stuck.agent_turn_id
     note = f"; its cause is turn {root}" if root != stuck.agent_turn_id else ""
-    verdict = f"{found.verdict}: {found.rule or NO_RULE}, of agent {stuck.agent_id}{note}"
-    return (RowEvidence("cbx why", stuck.agent_turn_id, verdict), *found.evidence)
+    verdict = f"{diagnosis.verdict}: {diagnosis.rule or NO_RULE}, of agent {stuck.agent_id}{note}"
+    return (RowEvidence("cbx why", stuck.agent_turn_id, verdict), *diagnosis.evidence)
 
 
 def root_of(stuck: Snapshot | None) -> str | None:

@@ -83,36 +83,36 @@ class CardsRequest(BaseModel):
 @card_routes.post("/cards/batch", responses=value_docs(CardsResponse, tagged=False))
 def cards(request: Request, read: Read, body: CardsRequest) -> Response:
     """Return cards by their ids, each once, in the order of the request."""
-    wanted = limited_ids(body.card_ids, "card_ids")
-    found = cards_by_id(ApiViews(read.database, read.project_id), wanted)
-    missing = embed_ids([card_id for card_id in wanted if card_id not in found])
-    return json_response(request, CardsResponse(cards_of(wanted, found), missing), narrower=CARDS_HINT)
+    requested_ids = limited_ids(body.card_ids, "card_ids")
+    texts = cards_by_id(ApiViews(read.database, read.project_id), requested_ids)
+    missing = embed_ids([card_id for card_id in requested_ids if card_id not in texts])
+    return json_response(request, CardsResponse(cards_of(requested_ids, texts), missing), narrower=CARDS_HINT)
 
 
 @card_routes.get("/cards/{card_id}", responses=value_docs(ApiCard))
 def card(request: Request, read: Read, card_id: str) -> Response:
     """Return a card. It never changes, but may be deleted or expire."""
-    found = ApiViews(read.database, read.project_id).cards([card_id], most=remaining_bytes(0))
-    if card_id not in found:
+    texts = ApiViews(read.database, read.project_id).cards([card_id], most=remaining_bytes(0))
+    if card_id not in texts:
         raise NotFound("card not found")
-    return json_response(request, embed_json(found[card_id]), of_one=True)
+    return json_response(request, embed_json(texts[card_id]), of_one=True)
 
 
-def cards_of(card_ids: Iterable[str], found: dict[str, str]) -> list[ApiCard]:
-    """Return the found cards, given as JSON, in the order of the ids."""
-    return [embed_json(found[card_id]) for card_id in card_ids if card_id in found]
+def cards_of(card_ids: Iterable[str], texts: dict[str, str]) -> list[ApiCard]:
+    """Return the cards in the order of the ids. `texts` holds the JSON of each existing card."""
+    return [embed_json(texts[card_id]) for card_id in card_ids if card_id in texts]
 
 
 def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
     """Read the JSON of cards by id, in chunks. Raises InvalidInput if it is too long for one response."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     size = 0
     for begin in range(0, len(card_ids), MAX_IDS):
         chunk = views.cards(card_ids[begin : begin + MAX_IDS], most=remaining_bytes(size))
         size += total_bytes(chunk.values())
         check_size(size, CARDS_HINT)
-        found |= chunk
-    return found
+        texts |= chunk
+    return texts
 
 
 # --- boxes
@@ -156,22 +156,22 @@ class BoxesRequest(BaseModel):
 @box_routes.post("/boxes/batch", responses=value_docs(BoxesResponse, tagged=False))
 def boxes(request: Request, read: Read, body: BoxesRequest) -> Response:
     """Return boxes by their ids, each once, in the order of the request."""
-    wanted = limited_ids(body.box_ids, "box_ids")
+    requested_ids = limited_ids(body.box_ids, "box_ids")
     views = ApiViews(read.database, read.project_id)
     with read.database.snapshot() if body.hydrate else nullcontext():
-        lists = views.boxes(wanted)
+        lists = views.boxes(requested_ids)
         tails = {each: _decode_ids(ids)[-body.limit :] for each, ids in lists.items() if body.hydrate}
         tail_ids = unique(card_id for tail in tails.values() for card_id in tail)
-        found = cards_by_id(views, tail_ids)
+        texts = cards_by_id(views, tail_ids)
     response = BoxesResponse(
         [
             HydratedBox(
-                each, embed_json(ids), cards_of(tails[each], found) if body.hydrate else msgspec.UNSET
+                each, embed_json(ids), cards_of(tails[each], texts) if body.hydrate else msgspec.UNSET
             )
             for each, ids in lists.items()
         ],
-        missing_box_ids=embed_ids([each for each in wanted if each not in lists]),
-        missing_card_ids=[card_id for card_id in tail_ids if card_id not in found],
+        missing_box_ids=embed_ids([each for each in requested_ids if each not in lists]),
+        missing_card_ids=[card_id for card_id in tail_ids if card_id not in texts],
     )
     return json_response(request, response, narrower=CARDS_HINT)
 
@@ -185,9 +185,9 @@ def box(request: Request, read: Read, box_id: str) -> Response:
 @box_routes.get("/boxes/{box_id}/cards", responses=value_docs(list[ApiCard]))
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
     """Return the last cards of a box, in order, without missing cards."""
-    wanted = ids_of_box(read, box_id)[-limit:]
-    found = cards_by_id(ApiViews(read.database, read.project_id), unique(wanted))
-    return json_response(request, cards_of(wanted, found), narrower=CARDS_HINT)
+    card_ids = ids_of_box(read, box_id)[-limit:]
+    texts = cards_by_id(ApiViews(read.database, read.project_id), unique(card_ids))
+    return json_response(request, cards_of(card_ids, texts), narrower=CARDS_HINT)
 
 
 def ids_of_box(read: ProjectView, box_id: str) -> list[str]:
@@ -261,11 +261,11 @@ def _join_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _lines(access: ProjectRequest, card_ids: Sequence[str]) -> Iterator[str]:
     for chunk in _chunks(access, card_ids):
-        found = _read_cards(access, chunk, most=_JSON_CHUNK)
-        is_complete = total_bytes(found.values()) <= _JSON_CHUNK
+        texts = _read_cards(access, chunk, most=_JSON_CHUNK)
+        is_complete = total_bytes(texts.values()) <= _JSON_CHUNK
         for card_id in chunk:
-            if card_id in found:
-                yield f"{found[card_id]}\n"
+            if card_id in texts:
+                yield f"{texts[card_id]}\n"
             elif not is_complete:
                 # The read stopped at the limit, perhaps before this card.
                 yield from (f"{text}\n" for text in _read_cards(access, [card_id], most=0).values())

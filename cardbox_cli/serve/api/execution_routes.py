@@ -52,8 +52,8 @@ def agents(
 ) -> Response:
     """List the agents by id, each with its head."""
     where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
-    found = read.agents.list(where, limit=limit + 1)
-    return page_response(request, found, limit, key="agent_id", time=None)
+    entries = read.agents.list(where, limit=limit + 1)
+    return page_response(request, entries, limit, key="agent_id", time=None)
 
 
 @turn_routes.get("/agents/{agent_id}", responses=value_docs(RosterEntry))
@@ -80,8 +80,8 @@ def turns(
 ) -> Response:
     """List the turns, newest first."""
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=parse_position(behind))
-    found = read.turns.newest(where, limit=limit + 1)
-    return page_response(request, map(summary, found), limit, key="inbox_id")
+    rows = read.turns.newest(where, limit=limit + 1)
+    return page_response(request, map(summary, rows), limit, key="inbox_id")
 
 
 @turn_routes.get("/turns/{turn_id}", responses=value_docs(TurnView))
@@ -114,8 +114,8 @@ def inbox(
 ) -> Response:
     """List the inbox rows, newest first."""
     where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=parse_position(behind))
-    found = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
-    return page_response(request, found, limit, key="inbox_id")
+    rows = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    return page_response(request, rows, limit, key="inbox_id")
 
 
 # --- batches, also those that another system manages
@@ -129,8 +129,8 @@ def batches(
 ) -> Response:
     """List the batches, newest first."""
     where = BatchFilter(status=status, behind=parse_position(behind))
-    found = read.batches.newest(where, limit=limit + 1)
-    return page_response(request, found, limit, key="batch_id")
+    rows = read.batches.newest(where, limit=limit + 1)
+    return page_response(request, rows, limit, key="batch_id")
 
 
 @batch_routes.get("/batches/{batch_id}", responses=value_docs(BatchView))
@@ -147,8 +147,8 @@ chat_routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 @chat_routes.get("/chats", responses=value_docs(list[Chat]))
 def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
     """List the chats by key."""
-    found = read.chat_stores.chats.all(limit=limit + 1, behind=behind)
-    return page_response(request, found, limit, key="chat_key", time=None)
+    entries = read.chat_stores.chats.all(limit=limit + 1, behind=behind)
+    return page_response(request, entries, limit, key="chat_key", time=None)
 
 
 @chat_routes.get("/chats/{chat_key:path}", responses=value_docs(ChatView))

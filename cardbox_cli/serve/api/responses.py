@@ -86,10 +86,10 @@ def total_bytes(texts: Iterable[str]) -> int:
 
 def limited_ids(ids: Iterable[str], name: str) -> list[str]:
     """Return the ids without duplicates. Raises InvalidInput if there are more than `MAX_IDS`."""
-    wanted = unique(ids)
-    if len(wanted) > MAX_IDS:
+    distinct_ids = unique(ids)
+    if len(distinct_ids) > MAX_IDS:
         raise InvalidInput(f"{name} exceeds limit {MAX_IDS}")
-    return wanted
+    return distinct_ids
 
 
 # The states to filter by, as in the commands. Foreign rows may have others, which no filter accepts.
@@ -114,18 +114,18 @@ def page_response(
 
     The items are sorted by `time`, or by `key` if it is None. Raises InvalidInput if they are too long.
     """
-    found: list[Any] = []
+    shown_items: list[Any] = []
     texts: list[msgspec.Raw] = []
     size = 0
     for each in islice(items, most + 1):
-        found.append(each)
-        if len(found) <= most:
+        shown_items.append(each)
+        if len(shown_items) <= most:
             text = exact_json.encode(each)
             texts.append(msgspec.Raw(text))
             size += len(text)
             check_size(size, _LESS)
     response = json_response(request, texts, narrower=_LESS)
-    behind = next_position(found, key, time, size=most)
+    behind = next_position(shown_items, key, time, size=most)
     if behind is not None:
         known = {name: value for name, value in request.query_params.items() if name != "behind"}
         address = f"{request_path(request.scope)}?{urlencode({**known, 'behind': behind})}"

@@ -77,18 +77,18 @@ _OTHER_FACTS = frozenset({"type", "role", "author_id", "project_id", "created_at
 
 @routes.get("/boxes")
 def boxes(read: PageRead, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
-    asked = check_choice(kind, BOX_KINDS, "box kind")
+    box_kind = check_choice(kind, BOX_KINDS, "box kind")
     position = parse_position(behind, of_boxes=True)
-    where = BoxKindFilter(kinds=None if asked is None else (asked,), behind=position)
-    found = list(BoxViews(read.database, read.project_id).newest(where, limit=PAGE_SIZE + 1))
-    older = next_position(found, "box_id", "updated_at")
+    where = BoxKindFilter(kinds=None if box_kind is None else (box_kind,), behind=position)
+    rows = list(BoxViews(read.database, read.project_id).newest(where, limit=PAGE_SIZE + 1))
+    older = next_position(rows, "box_id", "updated_at")
     return page(
         read,
         "boxes.html",
         view="Boxes",
-        boxes=found[:PAGE_SIZE],
-        kind=asked,
-        older=older and read.links.boxes(kind=asked, behind=older),
+        boxes=rows[:PAGE_SIZE],
+        kind=box_kind,
+        older=older and read.links.boxes(kind=box_kind, behind=older),
     )
 
 
@@ -96,18 +96,18 @@ def boxes(read: PageRead, kind: str | None = None, behind: Behind = None) -> HTM
 def box(read: PageRead, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
     """Show a box from a position on. `part=slots` returns only the rows."""
     views = BoxViews(read.database, read.project_id)
-    found = views.summary(box_id)
-    provenance = read.boxes.provenance(found.box_id)
-    slots = views.window(found.box_id, first, _WINDOW)
-    turns = BoxUseStore(read.database, read.project_id).turns_of([found.box_id])
+    summary = views.summary(box_id)
+    provenance = read.boxes.provenance(summary.box_id)
+    slots = views.window(summary.box_id, first, _WINDOW)
+    turns = BoxUseStore(read.database, read.project_id).turns_of([summary.box_id])
     rule_of = (lambda _: None) if provenance is None else provenance.rule_of
     return page(
         read,
         "window.html" if part == "slots" else "box.html",
         view="Boxes",
-        box=found,
+        box=summary,
         provenance=provenance,
-        turns=turns.get(found.box_id, [])[:5],
+        turns=turns.get(summary.box_id, [])[:5],
         first=first,
         size=_WINDOW,
         slots=[make_row(slot, rule_of) for slot in slots],
@@ -117,27 +117,27 @@ def box(read: PageRead, box_id: str, first: From = 0, part: str | None = None) -
 @routes.get("/cards/{card_id:path}")
 def card(read: PageRead, card_id: str, first: From = 0) -> HTMLResponse:
     """Show a card, with its text from a character on."""
-    found = read.cards.get(card_id, include_deleted=True)
+    shown_card = read.cards.get(card_id, include_deleted=True)
     refs = list(islice(read.boxes.refs(card_id), _REFS + 1))
-    text = readable_text(found)
-    turn_id = found.metadata.get("agent_turn_id")
+    text = readable_text(shown_card)
+    turn_id = shown_card.metadata.get("agent_turn_id")
     return page(
         read,
         "card.html",
         view="Boxes",
-        card=found,
-        gone=found.expires_at is not None and found.expires_at <= datetime.now(UTC),
+        card=shown_card,
+        gone=shown_card.expires_at is not None and shown_card.expires_at <= datetime.now(UTC),
         text=text[first : first + _CHARACTERS],
         length=len(text),
         first=first,
         size=_CHARACTERS,
-        calls=[_describe_call(each) for each in found.tool_calls[:100]]
-        if isinstance(found.tool_calls, list)
+        calls=[_describe_call(each) for each in shown_card.tool_calls[:100]]
+        if isinstance(shown_card.tool_calls, list)
         else [],
         turn_id=turn_id if isinstance(turn_id, str) else None,
         boxes=refs[:_REFS],
         more_boxes=len(refs) > _REFS,
-        metadata=_metadata(found),
+        metadata=_metadata(shown_card),
     )
 
 
@@ -187,22 +187,22 @@ Place = tuple[str, str, str]
 @routes.get("/search")
 def search(read: PageRead, q: str = "", behind: Behind = None) -> HTMLResponse:
     """Show the cards that contain a text, and the objects with that id."""
-    asked = q.strip()[:500]
+    query = q.strip()[:500]
     cards: list[FoundCard] = []
-    found: re.Pattern[str] | None = None
-    places = list(find_by_id(read, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
-    if asked:
-        search = CardSearch(asked, behind=parse_position(behind))
-        found, cards = search.pattern, list(search.newest(read.cards, PAGE_SIZE + 1))
+    pattern: re.Pattern[str] | None = None
+    places = list(find_by_id(read, query)) if _IDLIKE.fullmatch(query) and behind is None else []
+    if query:
+        search = CardSearch(query, behind=parse_position(behind))
+        pattern, cards = search.pattern, list(search.newest(read.cards, PAGE_SIZE + 1))
     older = next_position(cards, "card_id")
     return page(
         read,
         "search.html",
-        asked=asked,
+        asked=query,
         places=places,
-        cards=[_search_row(card, found) for card in cards[:PAGE_SIZE]],
+        cards=[_search_row(card, pattern) for card in cards[:PAGE_SIZE]],
         is_cut=len(cards) > PAGE_SIZE,
-        older=older and read.links.search(q=asked, behind=older),
+        older=older and read.links.search(q=query, behind=older),
     )
 
 
@@ -217,7 +217,7 @@ def find(read: PageRead, id: str) -> Response:
     return page(read, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
 
 
-def find_by_id(read: ProjectView, asked: str) -> Iterator[Place]:
+def find_by_id(read: ProjectView, id_part: str) -> Iterator[Place]:
     """Yield the objects that match an id or a part of one: type, id, address."""
     links = read.links
 
@@ -235,13 +235,13 @@ def find_by_id(read: ProjectView, asked: str) -> Iterator[Place]:
         ("agent", lambda whole: read.agents.get(whole).agent_id, links.agent),
     ):
         try:
-            found = [resolve(asked)]
+            ids = [resolve(id_part)]
         except AmbiguousId as ambiguous:
-            found = [str(each) for each in (ambiguous.details or {}).get("candidates", [])]
+            ids = [str(each) for each in (ambiguous.details or {}).get("candidates", [])]
         except CbxError:
             # No object has this id, or the table does not exist.
             continue
-        for each in found:
+        for each in ids:
             yield what, each, address(each)
 
 
@@ -260,8 +260,8 @@ def _search_row(card: FoundCard, words: re.Pattern[str] | None) -> dict[str, Any
 def _split_matches(line: str, words: re.Pattern[str] | None) -> Iterator[tuple[str, bool]]:
     """Split a line into parts, each with True if it matches the search."""
     position = 0
-    for found in words.finditer(line) if words else ():
-        yield line[position : found.start()], False
-        yield found[0], True
-        position = found.end()
+    for match in words.finditer(line) if words else ():
+        yield line[position : match.start()], False
+        yield match[0], True
+        position = match.end()
     yield line[position:], False

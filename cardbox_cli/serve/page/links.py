@@ -101,19 +101,19 @@ class Links:
     def within(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Split a text into parts: ids with their address, commands with `COMMAND`, others with None."""
         position = 0
-        for found in _ID.finditer(text):
-            if found.start() > position:
-                yield text[position : found.start()], None
-            command = found["command"]
-            yield (found[0], self._address_of(found)) if command is None else (command, COMMAND)
-            position = found.end()
+        for match in _ID.finditer(text):
+            if match.start() > position:
+                yield text[position : match.start()], None
+            command = match["command"]
+            yield (match[0], self._address_of(match)) if command is None else (command, COMMAND)
+            position = match.end()
         if position < len(text):
             yield text[position:], None
 
-    def _address_of(self, found: re.Match[str]) -> str:
-        if found["turn"]:
-            return self.turn(found[0])
-        return self.batch(found[0]) if found["batch"] else self.find(found[0])
+    def _address_of(self, match: re.Match[str]) -> str:
+        if match["turn"]:
+            return self.turn(match[0])
+        return self.batch(match[0]) if match["batch"] else self.find(match[0])
 
 
 def _name(given: str) -> str:
@@ -133,14 +133,14 @@ def require_parameter(given: str | None, what: str) -> str:
     return given
 
 
-def check_choice(given: str | None, words: Sequence[Word], what: str) -> Word | None:
-    """Return the value if it is one of `words`, None if it is None. Raises InvalidInput for others."""
+def check_choice(given: str | None, choices: Sequence[Word], what: str) -> Word | None:
+    """Return the value if it is one of `choices`, None if it is None. Raises InvalidInput for others."""
     if given is None:
         return None
-    for word in words:
-        if word == given:
-            return word
-    raise InvalidInput(unknown_message(what, given), hint=f"use one of {', '.join(words)}")
+    for choice in choices:
+        if choice == given:
+            return choice
+    raise InvalidInput(unknown_message(what, given), hint=f"use one of {', '.join(choices)}")
 
 
 class RequestOwner:

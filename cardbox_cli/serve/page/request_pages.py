@@ -99,7 +99,7 @@ def request(
         swatches=swatches(colours),
         icicle=drawing_markup(draw_icicle(account, colours)) if account.messages else None,
         findings=findings,
-        errors=sum(found.severity == "error" for found in findings),
+        errors=sum(finding.severity == "error" for finding in findings),
         messages=_messages(account, findings, first),
         first=first,
         next=about.request(at, from_=first + _WINDOW) if is_more else None,
@@ -122,9 +122,9 @@ def step_name(steps: Sequence[str], step_id: str) -> str:
 
 def _messages(account: Explanation, findings: Sequence[LintFinding], first: int) -> list[_Message]:
     of_card: dict[str, list[LintFinding]] = {}
-    for found in findings:
-        if found.card_id is not None:
-            of_card.setdefault(found.card_id, []).append(found)
+    for finding in findings:
+        if finding.card_id is not None:
+            of_card.setdefault(finding.card_id, []).append(finding)
     rows = []
     for number, line in enumerate(account.messages[first : first + _WINDOW], first + 1):
         about = of_card.get(line.card_id or "", [])
@@ -170,8 +170,8 @@ def difference(
         (require_parameter(a, "first step"), require_parameter(b, "second step")), steps=recorded
     )
     steps = recorded.recorded_step_ids(None)
-    found = diff(one.request, other.request, provider_of(one.format))
-    parting = None if found.continues else found.difference
+    changes = diff(one.request, other.request, provider_of(one.format))
+    parting = None if changes.continues else changes.difference
     named = [(each, step_name(steps, each)) for each in steps]
     return page(
         read,
@@ -183,14 +183,14 @@ def difference(
         asked_a=one.step_id or NEXT,
         asked_b=other.step_id or NEXT,
         steps=named if recorded.is_over else [*named, (NEXT, NEXT)],
-        notes=[f"the layer {each} is compared by its hash" for each in {*found.a_lost, *found.b_lost}],
-        found=found,
+        notes=[f"the layer {each} is compared by its hash" for each in {*changes.a_lost, *changes.b_lost}],
+        found=changes,
         pieces=[] if parting is None else abridge(text_diff(_text(parting.a), _text(parting.b))),
         place_a=_describe(parting.a) if parting else "",
         place_b=_describe(parting.b) if parting else "",
         new=[
             {"piece": each, "preview": excerpt(each.text, PREVIEW), "text": each.text[:INSIDE]}
-            for each in found.new[:_NEW]
+            for each in changes.new[:_NEW]
         ],
     )
 

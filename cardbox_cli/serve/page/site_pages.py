@@ -100,8 +100,8 @@ def projects(request: Request) -> Response:
         return begin(request)
     connections: ConnectionPool = request.app.state.connections
     with connections.snapshot() as database:
-        found = list(islice(ProjectsStore(database).list(), _PROJECTS))
-    rows = [{"address": Links(each.project_id).start(), "project": each} for each in found]
+        listing = list(islice(ProjectsStore(database).list(), _PROJECTS))
+    rows = [{"address": Links(each.project_id).start(), "project": each} for each in listing]
     return plain_page(request, "projects.html", rows=rows)
 
 

@@ -225,7 +225,7 @@ _DEFAULTS = {"can_leave": False, "is_fresh": False, "view": "", "asked": None}
 
 def page(read: ProjectView, template: str, /, **values: Any) -> HTMLResponse:
     """Render a page about a project with these values."""
-    shown = {
+    context = {
         "links": read.links,
         "here": read.here,
         "now": read.now,
@@ -234,7 +234,7 @@ def page(read: ProjectView, template: str, /, **values: Any) -> HTMLResponse:
         "is_fresh": _is_fresh(template),
         **values,
     }
-    return _response(template, shown)
+    return _response(template, context)
 
 
 def plain_page(
@@ -253,9 +253,9 @@ def plain_page(
 
 
 def _response(
-    template: str, shown: Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
+    template: str, context: Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
-    text = environment().get_template(template).render({**_DEFAULTS, **shown})
+    text = environment().get_template(template).render({**_DEFAULTS, **context})
     return HTMLResponse(text, status_code=code, headers={**HEADERS, **(headers or {})})
 
 

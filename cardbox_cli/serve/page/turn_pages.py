@@ -64,7 +64,7 @@ class _ProblemGroup(msgspec.Struct, frozen=True):
     verdict: str
     rule: str | None
     proves: str
-    found: list[Diagnosis]
+    diagnoses: list[Diagnosis]
 
 
 def _group_by_rule(problems: Iterable[Diagnosis]) -> list[_ProblemGroup]:
@@ -72,7 +72,7 @@ def _group_by_rule(problems: Iterable[Diagnosis]) -> list[_ProblemGroup]:
     groups: dict[tuple[str, str | None, str], list[Diagnosis]] = {}
     for each in problems:
         groups.setdefault((each.verdict, each.rule, each.proves), []).append(each)
-    return [_ProblemGroup(*key, found) for key, found in groups.items()]
+    return [_ProblemGroup(*key, diagnoses) for key, diagnoses in groups.items()]
 
 
 @routes.get("/agents")
@@ -81,10 +81,10 @@ def agents(read: PageRead, behind: str | None = None) -> HTMLResponse:
     survey = read.diagnoser.survey()
     problems = {each.agent: each for each in reversed(survey.problems)}
     roster = read.agents
-    listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
-    known = {each.agent_id for each in listed[:_AGENTS]}
+    page_entries = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
+    known = {each.agent_id for each in page_entries[:_AGENTS]}
     others = [name for name in problems if name not in known and roster.find(name) is not None]
-    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MAX_PROBLEMS] if behind is None else ())]
+    entries = [*page_entries[:_AGENTS], *map(roster.entry, others[:_MAX_PROBLEMS] if behind is None else ())]
     rows = [(each, problems.get(each.agent_id)) for each in entries]
     return page(
         read,
@@ -92,7 +92,9 @@ def agents(read: PageRead, behind: str | None = None) -> HTMLResponse:
         view="Agents",
         agents=sorted(rows, key=_urgency),
         has_project=bool(rows) or is_known(read.database, read.project_id),
-        older=read.links.agents(behind=listed[_AGENTS - 1].agent_id) if len(listed) > _AGENTS else None,
+        older=read.links.agents(behind=page_entries[_AGENTS - 1].agent_id)
+        if len(page_entries) > _AGENTS
+        else None,
     )
 
 
@@ -119,8 +121,8 @@ def agent(read: PageRead, agent_id: str, behind: Behind = None) -> HTMLResponse:
 
 def _turns(read: ProjectView, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
     """Return a page of turns, newest first, and the position of the next page."""
-    found = list(read.turns.newest(where, limit=PAGE_SIZE + 1))
-    return [summary(turn) for turn in found[:PAGE_SIZE]], next_position(found, "inbox_id")
+    rows = list(read.turns.newest(where, limit=PAGE_SIZE + 1))
+    return [summary(turn) for turn in rows[:PAGE_SIZE]], next_position(rows, "inbox_id")
 
 
 # The number of cards shown of each box of a turn: the last ones.
@@ -166,17 +168,17 @@ def turn(read: PageRead, turn_id: str) -> HTMLResponse:
 
 @routes.get("/trace")
 def trace(read: PageRead, turn: str) -> HTMLResponse:
-    found = read_trace(read.turns, turn)
+    tree = read_trace(read.turns, turn)
     return page(
         read,
         "trace.html",
         view="Turns",
         turn_id=turn,
-        trace_id=found.trace_id,
-        lines=list(_lines(found.turns)),
-        count=len(found.agent_turn_ids),
-        is_cut=found.is_cut,
-        drawing=drawing_markup(draw_timeline(found.turns)),
+        trace_id=tree.trace_id,
+        lines=list(_lines(tree.turns)),
+        count=len(tree.agent_turn_ids),
+        is_cut=tree.is_cut,
+        drawing=drawing_markup(draw_timeline(tree.turns)),
     )
 
 
@@ -203,13 +205,13 @@ def _last_cards(read: ProjectView, box_id: str | None) -> LastCards | None:
 
 @routes.get("/batches")
 def batches(read: PageRead, behind: Behind = None) -> HTMLResponse:
-    found = list(read.batches.newest(BatchFilter(behind=parse_position(behind)), limit=PAGE_SIZE + 1))
-    older = next_position(found, "batch_id")
+    rows = list(read.batches.newest(BatchFilter(behind=parse_position(behind)), limit=PAGE_SIZE + 1))
+    older = next_position(rows, "batch_id")
     return page(
         read,
         "batches.html",
         view="Batches",
-        batches=found[:PAGE_SIZE],
+        batches=rows[:PAGE_SIZE],
         older=older and read.links.batches(behind=older),
     )
 
@@ -217,18 +219,18 @@ def batches(read: PageRead, behind: Behind = None) -> HTMLResponse:
 @routes.get("/batches/{batch_id:path}")
 def batch(read: PageRead, batch_id: str) -> HTMLResponse:
     reader = read.batch_reader()
-    found = reader.read(batch_id)
-    known = reader.progress(found)
-    below = _branches_below(read, [each.agent_turn_id for each in found.results if each.agent_turn_id])
-    tasks = [_task(each, known.get(each.task_index), below) for each in found.results]
+    view = reader.read(batch_id)
+    progress = reader.progress(view)
+    below = _branches_below(read, [each.agent_turn_id for each in view.results if each.agent_turn_id])
+    tasks = [_task(each, progress.get(each.task_index), below) for each in view.results]
     return page(
         read,
         "batch.html",
         view="Batches",
-        batch=found,
+        batch=view,
         tasks=tasks,
-        ended=sum(each.status not in TASK_OPEN for each in found.results),
-        bar=drawing_markup(_bar(found)),
+        ended=sum(each.status not in TASK_OPEN for each in view.results),
+        bar=drawing_markup(_bar(view)),
     )
 
 
@@ -251,12 +253,12 @@ def _branches_below(read: ProjectView, turn_ids: Sequence[str]) -> dict[str, lis
         return {}
     family = turns.family(first)
     branches = build_trees([summary(each) for each in family]) if len(family) < MAX_FAMILY else []
-    wanted = set(turn_ids)
-    found: dict[str, list[Branch]] = {}
+    parents = set(turn_ids)
+    children: dict[str, list[Branch]] = {}
     while branches:
-        found |= {each.agent_turn_id: each.children for each in branches if each.agent_turn_id in wanted}
+        children |= {each.agent_turn_id: each.children for each in branches if each.agent_turn_id in parents}
         branches = [child for each in branches for child in each.children]
-    return found
+    return children
 
 
 def _bar(batch: BatchView) -> Any:
@@ -285,8 +287,8 @@ _CHATS, _ENTRIES = 200, 50
 
 @routes.get("/chats")
 def chats(read: PageRead) -> HTMLResponse:
-    found = list(read.chat_stores.chats.all(limit=_CHATS + 1))
-    return page(read, "chats.html", view="Chats", chats=found[:_CHATS], is_cut=len(found) > _CHATS)
+    rows = list(read.chat_stores.chats.all(limit=_CHATS + 1))
+    return page(read, "chats.html", view="Chats", chats=rows[:_CHATS], is_cut=len(rows) > _CHATS)
 
 
 @routes.get("/chat")
