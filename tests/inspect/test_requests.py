@@ -24,7 +24,7 @@ def compare(
     return answer
 
 
-def test_of_a_box_by_a_piece_of_its_id_and_for_a_profile(
+def test_a_request_of_a_box_by_a_part_of_its_id_and_for_a_profile(
     command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str], box: str
 ) -> None:
     alone = compare(command, http, tool, page, box=box[-8:])
