@@ -65,28 +65,25 @@ def lease(s: Snapshot, row: InboxRow | None) -> RowEvidence:
     name = row.inbox_id if row else s.agent_turn_id
     row_lease = s.lease_of(row)
     if row_lease is not None:
-        return RowEvidence("cbx.leases", name, _format_lease(s, row_lease))
+        return orphan_lease(s, row_lease)
     absent = "no such row" if s.keeps_turns else "this database has no leases"
     return RowEvidence("cbx.leases", name, absent + (f": {_UNFENCED}" if s.running else ""))
 
 
-def _format_lease(s: Snapshot, lease: Lease) -> str:
-    over = "expired" if lease.expires_at <= s.now else "expires"
-    return (
-        f"owner {lease.owner}, epoch {lease.turn_epoch}, last heartbeat {instant(s, lease.heartbeat_at)},"
-        f" {over} {instant(s, lease.expires_at)}"
-    )
-
-
 def orphan_lease(s: Snapshot, lease: Lease) -> RowEvidence:
-    """Describe a lease alone: its row may be unclaimed, or missing."""
-    return RowEvidence("cbx.leases", lease.inbox_id, _format_lease(s, lease))
+    """Describe a lease, whose row may be unclaimed or missing."""
+    expiry = f"{'expired' if lease.expires_at <= s.now else 'expires'} {instant(s, lease.expires_at)}"
+    owner = f"owner {lease.owner}, epoch {lease.turn_epoch}"
+    shows = f"{owner}, last heartbeat {instant(s, lease.heartbeat_at)}, {expiry}"
+    return RowEvidence("cbx.leases", lease.inbox_id, shows)
 
 
 def call(s: Snapshot, call: WaitingTool) -> RowEvidence:
     """Describe a call that the turn waits for, with its arguments."""
-    since = instant(s, call.created_at)
-    shows = f"{_format_call(s, call)}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
+    arguments = s.arguments.get(call.tool_call_id, "")
+    cut = arguments if len(arguments) <= ARGUMENTS_SHOWN else f"{arguments[:ARGUMENTS_SHOWN]}…"
+    state = f"{call.wait_status}, epoch {call.turn_epoch}, since {instant(s, call.created_at)}"
+    shows = f"{call.tool_name} {cut}, {state}" if cut else f"{call.tool_name}, {state}"
     return RowEvidence("state.turn_waiting_tools", call.tool_call_id, shows)
 
 
@@ -96,35 +93,21 @@ def stored_command(tool_name: str) -> RowEvidence:
     return RowEvidence("resource.tools", tool_name, f"has a stored command that no worker ran: {how}")
 
 
-def _format_call(s: Snapshot, call: WaitingTool) -> str:
-    arguments = s.arguments.get(call.tool_call_id)
-    if arguments is None:
-        return call.tool_name
-    is_cut = len(arguments) > ARGUMENTS_SHOWN
-    return f"{call.tool_name} {arguments[:ARGUMENTS_SHOWN]}{'…' if is_cut else ''}"
-
-
 def record(s: Snapshot) -> RowEvidence:
-    turn_record = s.record
-    if turn_record is None:
+    stored = s.record
+    if stored is None:
         return RowEvidence("cbx.turns", s.agent_turn_id, "no such row")
-    ended = (
-        f"{turn_record.end_status}, ended {instant(s, turn_record.ended_at)}"
-        if turn_record.end_status
-        else "no end"
-    )
-    why = f": {turn_record.error}" if turn_record.error else ""
-    return RowEvidence("cbx.turns", s.agent_turn_id, ended + why)
+    end = f"{stored.end_status}, ended {instant(s, stored.ended_at)}" if stored.end_status else "no end"
+    return RowEvidence("cbx.turns", s.agent_turn_id, f"{end}: {stored.error}" if stored.error else end)
 
 
 def end(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the end of a turn without a record, as derived from its other rows."""
     if s.turn is None or s.turn.end_status is None:
         return ()
-    shows = f"ended: {s.turn.end_status}, according to its rows"
-    if s.turn.deliverable_card_id is None:
-        return (RowEvidence("state.agent_steps", s.agent_turn_id, shows),)
-    return (RowEvidence("public.cards", s.turn.deliverable_card_id, shows),)
+    shows, card_id = f"ended: {s.turn.end_status}, according to its rows", s.turn.deliverable_card_id
+    table = "state.agent_steps" if card_id is None else "public.cards"
+    return (RowEvidence(table, card_id or s.agent_turn_id, shows),)
 
 
 def lock(lock: BlockingLock) -> RowEvidence:
@@ -168,10 +151,9 @@ def workers(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the last workers of the agent's target, or state that it has none."""
     if s.worker_target is None:
         return (RowEvidence("resource.project_agents", s.agent_id, "no such row, or no worker target"),)
-    if not s.keeps_turns:
-        return (RowEvidence("cbx.workers", s.worker_target, "this database has no list of workers"),)
-    if not s.workers:
-        return (RowEvidence("cbx.workers", s.worker_target, "no worker of this target"),)
+    if not s.keeps_turns or not s.workers:
+        absent = "no worker of this target" if s.keeps_turns else "this database has no list of workers"
+        return (RowEvidence("cbx.workers", s.worker_target, absent),)
     return tuple(
         RowEvidence(
             "cbx.workers",

@@ -116,17 +116,13 @@ class Requests:
         self._typed = options
         self._options = apply_share_default(options, ProjectsStore(self._database).settings(self._project_id))
         self.format = format
-        self._profile: BoxSource | None = None
+        self.profile: BoxSource | None = None
         if profile is not None:
             profiles = ProfileStore(self._database, self._project_id)
             entry = profiles.get(profile)
             profiles.refuse_lost_box(entry)
-            self._profile = read_source(self._boxes, entry.profile_box_id)
+            self.profile = read_source(self._boxes, entry.profile_box_id)
         self.notes: list[str] = []
-
-    @property
-    def has_profile(self) -> bool:
-        return self._profile is not None
 
     # --- of boxes
 
@@ -172,8 +168,8 @@ class Requests:
     def _inspected_boxes(
         self, box_ids: Sequence[str], format: str, entries: list[RequestEntry], request: Request
     ) -> InspectedRequest:
-        if self._profile is not None:
-            profile_cards = present_cards(self._profile.slots)
+        if self.profile is not None:
+            profile_cards = present_cards(self.profile.slots)
             context = present_cards(entry.slot for entry in request.places.values())
             database, project_id = self._database, self._project_id
             tools = offered_definitions(database, project_id, profile_cards, context, HANDLERS)
@@ -197,8 +193,8 @@ class Requests:
 
     def _entries(self, box_ids: Sequence[str]) -> Iterator[RequestEntry]:
         """Yield the entries of the profile's box, then of these boxes."""
-        if self._profile is not None:
-            yield from self._profile.entries
+        if self.profile is not None:
+            yield from self.profile.entries
         for box_id in box_ids:
             yield from read_entries(self._boxes, box_id)
 
@@ -286,7 +282,7 @@ class Requests:
             return self._read_step(steps, given, format=format)
         if not given.startswith((_STEP, _TURN)) and find_box(self._boxes, given) is not None:
             return self.read_boxes([*before, given], format=format)
-        option = "--box" if before else "--profile" if self._profile is not None else None
+        option = "--box" if before else "--profile" if self.profile is not None else None
         if option is not None:
             raise UsageError(
                 f"--diff: {given!r} is not a box, and {option} requires boxes",
@@ -330,7 +326,7 @@ def render_answer(
     """
     one_of(box=box, turn=turn, agent=agent, chat=chat)
     check_format(requests.format)
-    if requests.has_profile and box is None:
+    if requests.profile is not None and box is None:
         raise UsageError("profile requires a box: a turn or a chat has its own profile")
     steps = requests.recorded(turn=turn, agent=agent, chat=chat)
     if steps is None and at is not None:

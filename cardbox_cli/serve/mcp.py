@@ -258,9 +258,9 @@ def _turn_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
                 return why_answer(project.diagnoser.agent(agent), option)
             return survey_answer(project.survey(), option)
 
-        by_agent = None if agent is None else "--agent"
         everything = None if turn or agent else "--all"
-        return read(ask, "why", turn, by_agent, agent, everything, narrower="Name a turn or an agent.")
+        options = {"--agent": agent}
+        return read(ask, "why", turn, everything, options=options, narrower="Name a turn or an agent.")
 
     def list_turns(agent: Agent = None, status: Status = None, limit: Limit = PAGE_SIZE) -> list[str]:
         """List turns, newest first, with state, end status and boxes. Filter by agent or state."""

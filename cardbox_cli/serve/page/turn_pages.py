@@ -142,11 +142,7 @@ class LastCards(msgspec.Struct, frozen=True):
 def turn(read: PageRead, turn_id: str) -> HTMLResponse:
     stored = read.turns.read_all(read.turns.resolve(turn_id))
     turn_id = stored.turn.agent_turn_id
-    members = read.batches.members([turn_id])
-    boxes = [
-        ("context", stored.turn.context_box_id, _last_cards(read, stored.turn.context_box_id)),
-        ("output", stored.turn.output_box_id, _last_cards(read, stored.turn.output_box_id)),
-    ]
+    box_ids = {"context": stored.turn.context_box_id, "output": stored.turn.output_box_id}
     deliverable = None
     if stored.deliverable is not None:
         text, is_cut = cut(readable_text(stored.deliverable), _DELIVERABLE)
@@ -161,8 +157,8 @@ def turn(read: PageRead, turn_id: str) -> HTMLResponse:
         error=stored.record.error if stored.record else None,
         diagnosis=read.diagnoser.turn(turn_id),
         deliverable=deliverable,
-        batch=members.get(turn_id),
-        boxes=boxes,
+        batch=read.batches.members([turn_id]).get(turn_id),
+        boxes=[(name, box_id, _last_cards(read, box_id)) for name, box_id in box_ids.items()],
     )
 
 
