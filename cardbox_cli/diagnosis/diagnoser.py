@@ -1,10 +1,10 @@
-"""`cbx why`: reads snapshots, judges them, and returns the diagnosis of a turn, an agent or a project.
+"""Diagnosis of a turn, an agent or a project for `cbx why`: reads snapshots and judges them.
 
 It reads locks outside the snapshot. The `…Answer` classes are the contract of `cbx why -o json`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,16 +27,18 @@ from cardbox_cli.text.command_lines import command_line, quote_argument
 def find_causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
     """Return the verdicts that are not well, one for each cause, with the number of waiting turns."""
     problems = {
-        (s.agent_turn_id, s.agent_id): (s, found) for s in snapshots if not (found := judge(s)).is_well
+        (s.agent_turn_id, s.agent_id): (s, diagnosis)
+        for s in snapshots
+        if not (diagnosis := judge(s)).is_well
     }
     agents = {turn: agent for turn, agent in problems if turn}
     waiting = Counter[tuple[str, str]]()
     roots = []
-    for place, (s, found) in sorted(problems.items()):
-        root = (found.root, agents[found.root]) if found.root in agents else place
+    for place, (s, diagnosis) in sorted(problems.items()):
+        root = (diagnosis.root, agents[diagnosis.root]) if diagnosis.root in agents else place
         waiting[root] += (root != place) + (s.queue_length if s.head_status is not None else 0)
         if root == place:
-            roots.append((place, found))
+            roots.append((place, diagnosis))
     return [msgspec.structs.replace(each, waiting=waiting[place]) for place, each in roots]
 
 
@@ -84,15 +86,14 @@ class Diagnoser:
         """Return all problems of the project; turns queued behind an active turn are only counted."""
 
         def read() -> tuple[list[Snapshot], tuple[int, int]]:
-            return self.reader.read_turns(
-                self.store.suspects(self.settings.unclaimed_time)
-            ), self.store.counts()
+            suspects = self.store.suspects(self.settings.unclaimed_time)
+            return self.reader.read_turns(suspects), self.store.counts()
 
         try:
             snapshots, (active, queued) = read_in_snapshot(self.reader, read)
         except ReadBlocked as blocked:
-            found = (self._blocked(blocked, ""),)
-            return Survey(problems=found, active=0, queued=0, looked_at=0, could_read=False)
+            problem = self._blocked(blocked, "")
+            return Survey(problems=(problem,), active=0, queued=0, looked_at=0, could_read=False)
         problems = _deduplicate(find_causes(self.reader.add_locks(snapshots)))
         return Survey(problems=tuple(problems), active=active, queued=queued, looked_at=len(snapshots))
 
@@ -118,11 +119,10 @@ class Diagnoser:
         return msgspec.structs.replace(judge(empty), turn=turn or None)
 
 
-def _deduplicate(problems: Iterable[Diagnosis]) -> list[Diagnosis]:
+def _deduplicate(problems: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Drop each problem of an agent without a turn if a turn of that agent has the same problem."""
-    found = list(problems)
-    of_turns = {(each.agent, each.rule) for each in found if each.turn is not None}
-    return [each for each in found if each.turn is not None or (each.agent, each.rule) not in of_turns]
+    of_turns = {(each.agent, each.rule) for each in problems if each.turn is not None}
+    return [each for each in problems if each.turn is not None or (each.agent, each.rule) not in of_turns]
 
 
 class SeenAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +171,6 @@ def survey_answer(survey: Survey, project_option: Sequence[str] = ()) -> list[Pr
 
 
 def fix_line(words: Command | None, project_option: Sequence[str]) -> str | None:
-    """Return the command line of a fix, or None."""
     return None if words is None else command_line(words, *project_option)
 
 

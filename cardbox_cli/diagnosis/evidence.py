@@ -7,13 +7,13 @@ from cardbox_cli.diagnosis.locks import first_words
 from cardbox_cli.diagnosis.registry import RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import BlockingLock, DatabaseSession, LiveWorker
-from cardbox_cli.model.execution.turns import InboxRow, Lease, Step, WaitingTool, WorkerEntry, last_lines
+from cardbox_cli.model.execution.turns import InboxRow, Lease, WaitingTool, WorkerEntry, last_lines
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.text.command_lines import command_line, quote_word
 from cardbox_cli.text.times import format_duration, format_infinity
 
 # A warning for operators who reclaim a turn from a worker without a lease.
-UNFENCED = "a worker of another system, which cbx does not fence: its later writes may be stored"
+_UNFENCED = "a worker of another system, which cbx does not fence: its later writes may be stored"
 
 # The maximum number of characters of a call's arguments.
 ARGUMENTS_SHOWN = 200
@@ -26,13 +26,11 @@ def instant(s: Snapshot, moment: datetime | None) -> str:
     endless = format_infinity(moment)
     if endless is not None:
         return endless
-    ahead = moment > s.now
-    distance = format_duration(moment - s.now if ahead else s.now - moment)
-    return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if ahead else distance + ' ago'})"
+    distance = format_duration(abs(moment - s.now))
+    return f"{moment:%Y-%m-%d %H:%M:%SZ} ({'in ' + distance if moment > s.now else distance + ' ago'})"
 
 
 def head(s: Snapshot) -> RowEvidence:
-    """Describe the head of the turn's agent."""
     if s.head is None:
         return RowEvidence("state.agent_state_head", s.agent_id, "no such row")
     active = s.head.active_agent_turn_id
@@ -42,7 +40,6 @@ def head(s: Snapshot) -> RowEvidence:
 
 
 def row(s: Snapshot, row: InboxRow, more: str = "") -> RowEvidence:
-    """Describe an inbox row."""
     tries = f", failed tries: {row.retry_count}" if row.retry_count else ""
     error = f", last error: {row.last_error}" if row.last_error else ""
     shows = f"{row.message_type}, {row.status}, epoch {row.turn_epoch}{tries}{more}{error}"
@@ -54,38 +51,39 @@ def due_row(s: Snapshot, row_: InboxRow) -> RowEvidence:
     return row(s, row_, f", due since {instant(s, s.due_since(row_))}")
 
 
+def unclaimed_rows(s: Snapshot) -> tuple[RowEvidence, ...]:
+    """Describe the rows that no worker has claimed in time."""
+    return tuple(due_row(s, row) for row in s.unclaimed)
+
+
 def absent_row(s: Snapshot) -> RowEvidence:
-    """State that the turn has no inbox row."""
     return RowEvidence("state.agent_inbox", s.agent_turn_id, "no such row")
 
 
 def lease(s: Snapshot, row: InboxRow | None) -> RowEvidence:
     """Describe the lease on a row, or state that it has none."""
     name = row.inbox_id if row else s.agent_turn_id
-    found = s.lease_of(row)
-    if found is not None:
-        return RowEvidence("cbx.leases", name, _format_lease(s, found))
+    row_lease = s.lease_of(row)
+    if row_lease is not None:
+        return orphan_lease(s, row_lease)
     absent = "no such row" if s.keeps_turns else "this database has no leases"
-    return RowEvidence("cbx.leases", name, absent + (f": {UNFENCED}" if s.running else ""))
-
-
-def _format_lease(s: Snapshot, lease: Lease) -> str:
-    over = "expired" if lease.expires_at <= s.now else "expires"
-    return (
-        f"owner {lease.owner}, epoch {lease.turn_epoch}, last heartbeat {instant(s, lease.heartbeat_at)},"
-        f" {over} {instant(s, lease.expires_at)}"
-    )
+    return RowEvidence("cbx.leases", name, absent + (f": {_UNFENCED}" if s.running else ""))
 
 
 def orphan_lease(s: Snapshot, lease: Lease) -> RowEvidence:
-    """Describe a lease whose row is not claimed."""
-    return RowEvidence("cbx.leases", lease.inbox_id, _format_lease(s, lease))
+    """Describe a lease, whose row may be unclaimed or missing."""
+    expiry = f"{'expired' if lease.expires_at <= s.now else 'expires'} {instant(s, lease.expires_at)}"
+    owner = f"owner {lease.owner}, epoch {lease.turn_epoch}"
+    shows = f"{owner}, last heartbeat {instant(s, lease.heartbeat_at)}, {expiry}"
+    return RowEvidence("cbx.leases", lease.inbox_id, shows)
 
 
 def call(s: Snapshot, call: WaitingTool) -> RowEvidence:
     """Describe a call that the turn waits for, with its arguments."""
-    since = instant(s, call.created_at)
-    shows = f"{_format_call(s, call)}, {call.wait_status}, epoch {call.turn_epoch}, since {since}"
+    arguments = s.arguments.get(call.tool_call_id, "")
+    cut = arguments if len(arguments) <= ARGUMENTS_SHOWN else f"{arguments[:ARGUMENTS_SHOWN]}…"
+    state = f"{call.wait_status}, epoch {call.turn_epoch}, since {instant(s, call.created_at)}"
+    shows = f"{call.tool_name} {cut}, {state}" if cut else f"{call.tool_name}, {state}"
     return RowEvidence("state.turn_waiting_tools", call.tool_call_id, shows)
 
 
@@ -95,32 +93,21 @@ def stored_command(tool_name: str) -> RowEvidence:
     return RowEvidence("resource.tools", tool_name, f"has a stored command that no worker ran: {how}")
 
 
-def _format_call(s: Snapshot, call: WaitingTool) -> str:
-    arguments = s.arguments.get(call.tool_call_id)
-    if arguments is None:
-        return call.tool_name
-    is_cut = len(arguments) > ARGUMENTS_SHOWN
-    return f"{call.tool_name} {arguments[:ARGUMENTS_SHOWN]}{'…' if is_cut else ''}"
-
-
 def record(s: Snapshot) -> RowEvidence:
-    """Describe the record of the turn."""
-    found = s.record
-    if found is None:
+    stored = s.record
+    if stored is None:
         return RowEvidence("cbx.turns", s.agent_turn_id, "no such row")
-    ended = f"{found.end_status}, ended {instant(s, found.ended_at)}" if found.end_status else "no end"
-    why = f": {found.error}" if found.error else ""
-    return RowEvidence("cbx.turns", s.agent_turn_id, ended + why)
+    end = f"{stored.end_status}, ended {instant(s, stored.ended_at)}" if stored.end_status else "no end"
+    return RowEvidence("cbx.turns", s.agent_turn_id, f"{end}: {stored.error}" if stored.error else end)
 
 
 def end(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the end of a turn without a record, as derived from its other rows."""
     if s.turn is None or s.turn.end_status is None:
         return ()
-    shows = f"ended: {s.turn.end_status}, according to its rows"
-    if s.turn.deliverable_card_id is None:
-        return (RowEvidence("state.agent_steps", s.agent_turn_id, shows),)
-    return (RowEvidence("public.cards", s.turn.deliverable_card_id, shows),)
+    shows, card_id = f"ended: {s.turn.end_status}, according to its rows", s.turn.deliverable_card_id
+    table = "state.agent_steps" if card_id is None else "public.cards"
+    return (RowEvidence(table, card_id or s.agent_turn_id, shows),)
 
 
 def lock(lock: BlockingLock) -> RowEvidence:
@@ -148,28 +135,25 @@ def last_failure(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the last step of a failed turn, and the end of its command's stderr."""
     if not s.failed:
         return ()
-    steps = [_last_step(s.steps[-1], len(s.steps))] if s.steps else []
-    log = s.failure_log
-    if log is None:
-        return tuple(steps)
-    lines = " / ".join(last_lines(log.stderr_tail, 3))
-    shows = f"{log.whose} {log.outcome}" + (f"; its stderr ends: {lines}" if lines else "")
-    return (*steps, RowEvidence("cbx.logs", log.log_id, shows))
-
-
-def _last_step(step: Step, number: int) -> RowEvidence:
-    error = f": {step.error}" if step.error else ""
-    return RowEvidence("state.agent_steps", step.step_id, f"last step ({number}): {step.status}{error}")
+    proof = []
+    for step in s.steps[-1:]:
+        error = f": {step.error}" if step.error else ""
+        shows = f"last step ({len(s.steps)}): {step.status}{error}"
+        proof.append(RowEvidence("state.agent_steps", step.step_id, shows))
+    if (log := s.failure_log) is not None:
+        lines = " / ".join(last_lines(log.stderr_tail, 3))
+        shows = f"{log.whose} {log.outcome}" + (f"; its stderr ends: {lines}" if lines else "")
+        proof.append(RowEvidence("cbx.logs", log.log_id, shows))
+    return tuple(proof)
 
 
 def workers(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the last workers of the agent's target, or state that it has none."""
     if s.worker_target is None:
         return (RowEvidence("resource.project_agents", s.agent_id, "no such row, or no worker target"),)
-    if not s.keeps_turns:
-        return (RowEvidence("cbx.workers", s.worker_target, "this database has no list of workers"),)
-    if not s.workers:
-        return (RowEvidence("cbx.workers", s.worker_target, "no worker of this target"),)
+    if not s.keeps_turns or not s.workers:
+        absent = "no worker of this target" if s.keeps_turns else "this database has no list of workers"
+        return (RowEvidence("cbx.workers", s.worker_target, absent),)
     return tuple(
         RowEvidence(
             "cbx.workers",
@@ -182,13 +166,11 @@ def workers(s: Snapshot) -> tuple[RowEvidence, ...]:
 
 
 def _trouble(s: Snapshot, worker: WorkerEntry) -> str:
-    if worker.last_error is None:
-        return ""
-    return f"; since {instant(s, worker.last_error_at)} it cannot work: {worker.last_error}"
+    error = worker.last_error
+    return "" if error is None else f"; since {instant(s, worker.last_error_at)} it cannot work: {error}"
 
 
 def live_workers(workers: Sequence[LiveWorker], more: str = "") -> tuple[RowEvidence, ...]:
-    """Describe the last of these workers."""
     return tuple(
         RowEvidence("cbx.workers", each.worker_id, f"target {each.worker_target}, alive{more}")
         for each in workers[-3:]
@@ -199,14 +181,14 @@ def refused(s: Snapshot) -> tuple[RowEvidence, ...]:
     """Describe the first errors for which the provider would reject the request."""
     contexts = [box.box_id for box in s.boxes if box.pointer == "context"]
     return tuple(
-        RowEvidence("public.card_boxes", contexts[0], f"{found.rule}: {found.message}")
-        if found.card_id is None
+        RowEvidence("public.card_boxes", contexts[0], f"{finding.rule}: {finding.message}")
+        if finding.card_id is None
         else RowEvidence(
             "public.cards",
-            found.card_id,
-            f"{found.rule}: {found.message}; at position {found.position} of box {found.box_id}",
+            finding.card_id,
+            f"{finding.rule}: {finding.message}; at position {finding.position} of box {finding.box_id}",
         )
-        for found in s.refused[:3]
+        for finding in s.refused[:3]
     )
 
 

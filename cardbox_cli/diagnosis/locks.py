@@ -16,13 +16,13 @@ def find_root_locks(
     held: Sequence[HeldLock], sessions: Mapping[int, DatabaseSession]
 ) -> tuple[BlockingLock, ...]:
     """Return the blocking locks with their root sessions, each root once for a table or row."""
-    found = dict[tuple[str, str | None, int], BlockingLock]()
+    blocking_locks = dict[tuple[str, str | None, int], BlockingLock]()
     for lock in held:
         holder = sessions.get(lock.pid) or _unknown_session(lock.pid)
         for chain in _chains(holder, sessions):
             blocking = _blocking_lock(lock, chain, sessions)
-            found.setdefault((blocking.table, blocking.row, blocking.session.pid), blocking)
-    return tuple(found.values())
+            blocking_locks.setdefault((blocking.table, blocking.row, blocking.session.pid), blocking)
+    return tuple(blocking_locks.values())
 
 
 def bars_reading(lock: HeldLock) -> bool:
@@ -97,6 +97,4 @@ def _blocked_seconds(
 
 
 def _roots(session: DatabaseSession, sessions: Mapping[int, DatabaseSession]) -> set[int]:
-    if not session.blocked_by:
-        return set()
-    return {chain[-1].pid for chain in _chains(session, sessions)}
+    return {chain[-1].pid for chain in _chains(session, sessions)} if session.blocked_by else set()

@@ -1,12 +1,12 @@
 """The class of diagnosis rules, and the list of all rules.
 
 To add a rule, add an entry to the list of its subject in `rules/`. A rule examines one snapshot and reads
-nothing itself. `why --all` examines only the turns that the queries of `suspects` find.
+nothing. `why --all` examines only the turns that the queries of `suspects` find.
 """
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Literal
 
@@ -67,8 +67,8 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     with `after_end` apply to turns that have ended.
 
     `proves` may contain settings in braces, for example {lease}, and `actor` the placeholders of
-    `verdict.actor`. `due` returns when the state changes automatically. `root` returns the id of the turn
-    that is the cause.
+    `verdict.fill_actor`. `due` returns when the state changes automatically, `root` the id of the turn that
+    is the cause.
     """
 
     name: str
@@ -86,8 +86,14 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
 
 
+waiting_rule = partial(DiagnosisRule, verdict="waiting", severity="ok")
+seen_rule = partial(DiagnosisRule, verdict="seen", severity="warning")
+
+
 @cache
 def rules() -> tuple[DiagnosisRule, ...]:
     """Return all rules, the nearest to a cause first."""
-    known = [rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES]
-    return tuple(sorted(known, key=lambda rule: -rule.rank))
+    all_rules = [
+        rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES
+    ]
+    return tuple(sorted(all_rules, key=lambda rule: -rule.rank))

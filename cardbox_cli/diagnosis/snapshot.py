@@ -144,11 +144,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def turn_row(self) -> InboxRow | None:
         """The turn's own row. If there are several, the first promoted one, else the first queued one."""
-        for statuses in ((*DUE, PROCESSING), (QUEUED,)):
-            for row in self.turn_rows:
-                if row.status in statuses:
-                    return row
-        return next(iter(self.turn_rows), None)
+        ranks = {**dict.fromkeys((*DUE, PROCESSING), 0), QUEUED: 1}
+        return min(self.turn_rows, key=lambda row: ranks.get(row.status, 2), default=None)
 
     @cached_property
     def promoted(self) -> tuple[InboxRow, ...]:
@@ -170,17 +167,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def running(self) -> bool:
-        """True if a worker has begun the turn."""
         return self.head_status == RUNNING
 
     @property
     def suspended(self) -> bool:
-        """True if the turn waits for tool calls."""
         return self.head_status == SUSPENDED
 
     @property
     def queued(self) -> bool:
-        """True if the turn was not promoted yet."""
         return self.head_status is None and self.turn_row is not None and self.turn_row.status == QUEUED
 
     @property
@@ -188,7 +182,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """True if only rows of types that other systems know carry the turn."""
         return self.turn_row is None and bool(self.foreign_rows)
 
-    @cached_property
+    @property
     def epoch(self) -> int:
         """The epoch that a fix must expect."""
         return 0 if self.head is None else self.head.turn_epoch
@@ -201,7 +195,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def failed(self) -> bool:
-        """True if the turn has ended with a failure or a timeout."""
         return self.has_ended and self.turn is not None and self.turn.end_status in FAILURES
 
     @property
@@ -223,9 +216,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.freed_at is not None and timedelta() <= self.now - self.freed_at <= self.grace
 
     @property
+    def resume_deadline(self) -> datetime | None:
+        return None if self.head is None else self.head.resume_deadline
+
+    @property
     def is_in_time(self) -> bool:
         """True if the deadline of the suspended turn is ahead, or passed less than `grace` ago."""
-        deadline = None if self.head is None else self.head.resume_deadline
+        deadline = self.resume_deadline
         return self.suspended and deadline is not None and self.now <= deadline + self.grace
 
     # --- its worker, and the workers of its target
@@ -273,7 +270,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def live_workers(self) -> tuple[WorkerEntry, ...]:
-        """The live workers of the agent's target."""
         return tuple(worker for worker in self.workers if worker.live)
 
     @property
@@ -312,9 +308,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Other systems do not record the time of a promotion, and update the heads of unclaimed turns. The time
         is therefore that of the dispatch, or of the end of the agent's previous turn.
         """
-        others = [row.created_at, self.freed_at if is_turn(row) else None]
+        starts = (row.created_at, self.freed_at if is_turn(row) else None)
         # A worker can claim a row even if its creation time is in the future because of a wrong clock.
-        past = [moment for moment in others if moment is not None and moment <= self.now]
+        past = [moment for moment in starts if moment is not None and moment <= self.now]
         return max([row.next_retry_at, *past])
 
     @cached_property
@@ -390,8 +386,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def all_turns(self) -> "tuple[Snapshot, ...]":
         """This turn and all turns that it waits for, directly or through others."""
-        below = (*([] if self.blocker is None else [self.blocker]), *self.awaited)
-        return (self, *(each for one in below for each in one.all_turns))
+        below = (self.blocker, *self.awaited)
+        return (self, *(each for one in below if one is not None for each in one.all_turns))
 
     @cached_property
     def cycle(self) -> tuple[CycleLink, ...]:

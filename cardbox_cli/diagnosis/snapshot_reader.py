@@ -26,7 +26,6 @@ from cardbox_cli.limits import LOCK_HELD
 from cardbox_cli.model.card_types import DELIVERABLE
 from cardbox_cli.model.execution.situations import (
     AgentSetup,
-    BatchFacts,
     BlockingLock,
     BoxFacts,
     ChildTurn,
@@ -35,7 +34,7 @@ from cardbox_cli.model.execution.situations import (
     TaskFacts,
     TurnPlace,
 )
-from cardbox_cli.model.execution.turns import MAX_DEPTH, OPEN, QUEUED, Head, InboxRow, TurnRecord, WorkerEntry
+from cardbox_cli.model.execution.turns import MAX_DEPTH, OPEN, QUEUED, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
@@ -53,11 +52,11 @@ def _follow_waits(store: DiagnosisStore, places: Sequence[TurnPlace]) -> list[Tu
     known = {place.agent_turn_id: place for place in places}
     pending = list(known)
     for _ in range(_MAX_STEPS):
-        found = [place for place in store.waits_for(pending) if place.agent_turn_id not in known]
-        if not found:
+        more = [place for place in store.waits_for(pending) if place.agent_turn_id not in known]
+        if not more:
             break
-        known |= {place.agent_turn_id: place for place in found}
-        pending = [place.agent_turn_id for place in found]
+        known |= {place.agent_turn_id: place for place in more}
+        pending = [place.agent_turn_id for place in more]
     return list(known.values())
 
 
@@ -85,6 +84,13 @@ def _link_snapshots(place: TurnPlace, read: Callable[[TurnPlace], Snapshot]) -> 
     return link(place, ())
 
 
+def _map_linked(change: Callable[[Snapshot], Snapshot], s: Snapshot) -> Snapshot:
+    """Return the changed snapshot, with those of the turns that it waits for changed, too."""
+    blocker = None if s.blocker is None else _map_linked(change, s.blocker)
+    awaited = tuple(_map_linked(change, each) for each in s.awaited)
+    return msgspec.structs.replace(change(s), blocker=blocker, awaited=awaited)
+
+
 # --- the lint of a turn's next request, or of the last one before it failed. A suspended turn is not checked:
 # it always has a call without a result.
 
@@ -92,34 +98,21 @@ def _link_snapshots(place: TurnPlace, read: Callable[[TurnPlace], Snapshot]) -> 
 _RECENT_FAILURE = timedelta(days=1)
 
 
-def _add_refused(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> Snapshot:
-    """Add `refused` to a snapshot and to those of the turns that it waits for. Joins the transaction."""
-    blocker = None if s.blocker is None else _add_refused(database, project_id, s.blocker, handlers)
-    awaited = tuple(_add_refused(database, project_id, each, handlers) for each in s.awaited)
-    refused = _lint(database, project_id, s, handlers)
-    return msgspec.structs.replace(s, blocker=blocker, awaited=awaited, refused=refused)
-
-
 def _lint(database: Database, project_id: str, s: Snapshot, handlers: Handlers) -> tuple[LintFinding, ...]:
     if not (s.dispatched or s.running or _failed_recently(s)):
         return ()
     boxes = _read_boxes(BoxStore(database, project_id), s)
-    if boxes is None or not _sends_request(boxes):
+    # A turn that waits for results, or has a deliverable, sends no request next.
+    if boxes is None or pending_calls(boxes.own) or any(card.type == DELIVERABLE for card in boxes.own):
         return ()
     config = {} if s.turn_row is None else s.turn_row.runtime_config
     findings = lint_turn(database, project_id, boxes, config, handlers)
-    return tuple(found for found in findings if found.severity == "error")
+    return tuple(finding for finding in findings if finding.severity == "error")
 
 
 def _failed_recently(s: Snapshot) -> bool:
-    if not s.has_ended or s.record is None or s.record.end_status != "failed":
-        return False
-    return s.age(s.record.ended_at) < _RECENT_FAILURE
-
-
-def _sends_request(boxes: TurnBoxes) -> bool:
-    """Return True if the turn sends a request next: it waits for no results, and has no deliverable."""
-    return not pending_calls(boxes.own) and all(card.type != DELIVERABLE for card in boxes.own)
+    record = s.record if s.has_ended else None
+    return record is not None and record.end_status == "failed" and s.age(record.ended_at) < _RECENT_FAILURE
 
 
 def _read_boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
@@ -182,9 +175,12 @@ class SnapshotReader:
 
     def read_with_cards(self, places: Sequence[TurnPlace]) -> list[Snapshot]:
         """Read these turns and their cards, in this order."""
-        database, project_id = self.store.database, self.store.project_id
-        found = [_add_refused(database, project_id, each, self.handlers) for each in self.read_turns(places)]
-        return [_add_paces(self.store, each) for each in found]
+
+        def add_refused(s: Snapshot) -> Snapshot:
+            refused = _lint(self.store.database, self.store.project_id, s, self.handlers)
+            return msgspec.structs.replace(s, refused=refused)
+
+        return [_add_paces(self.store, _map_linked(add_refused, each)) for each in self.read_turns(places)]
 
     def read_turns(self, places: Sequence[TurnPlace]) -> list[Snapshot]:
         """Read these turns, in this order, without their cards, which may be many."""
@@ -204,16 +200,12 @@ class SnapshotReader:
         sessions = self.store.sessions([lock.pid for lock in (*tables, *rows)])
 
         def add_locks(s: Snapshot) -> Snapshot:
-            held = [*(lock for lock in rows if _concerns(lock, s)), *tables]
-            return msgspec.structs.replace(
-                s,
-                locks=find_root_locks(held, sessions),
-                read_only_by=read_only_by,
-                blocker=None if s.blocker is None else add_locks(s.blocker),
-                awaited=tuple(add_locks(each) for each in s.awaited),
-            )
+            ids = {*(row.inbox_id for row in s.rows), *(box.box_id for box in s.boxes)}
+            held = [*(lock for lock in rows if lock.row in ids | {s.agent_id, s.agent_turn_id}), *tables]
+            locks = find_root_locks(held, sessions)
+            return msgspec.structs.replace(s, locks=locks, read_only_by=read_only_by)
 
-        return [add_locks(each) for each in snapshots]
+        return [_map_linked(add_locks, each) for each in snapshots]
 
     def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[HeldLock]:
         """Return the locks on rows; none if a whole table is locked."""
@@ -233,11 +225,6 @@ class SnapshotReader:
             return ()
         held = [lock for lock in self.store.table_locks() if bars_reading(lock)]
         return find_root_locks(held, self.store.sessions([lock.pid for lock in held])) if held else ()
-
-
-def _concerns(lock: HeldLock, s: Snapshot) -> bool:
-    names = {s.agent_id, s.agent_turn_id, *(row.inbox_id for row in s.rows), *(box.box_id for box in s.boxes)}
-    return lock.row in names
 
 
 class _TurnRows:
@@ -273,7 +260,10 @@ class _TurnRows:
         children |= {task.turn for batch in batches for task in batch.tasks if task.turn}
         views = TurnViews(store.database, store.project_id)
         self.turns = {turn.agent_turn_id: summary(turn) for turn in views.get_many({*turns, *children})}
-        self.batches = [self._add_ends(batch) for batch in batches]
+        self.batches = [
+            msgspec.structs.replace(batch, tasks=tuple(map(self._add_task_end, batch.tasks)))
+            for batch in batches
+        ]
         calls = [call.tool_call_id for tools in self.waiting.values() for call in tools]
         self.results = store.results(turns, calls)
         self.arguments = store.arguments(turns, calls, ARGUMENTS_SHOWN + 1)
@@ -283,7 +273,8 @@ class _TurnRows:
         known = [box_id for box_id in boxes if canonical_box_id(box_id) is not None]
         self.existing = store.existing_boxes(known)
         self.lost = store.lost_cards(known)
-        self.profiles = store.profile_names(self._profile_boxes())
+        profile_boxes = {pointers.get("profile") for pointers in self.boxes.values()}
+        self.profiles = store.profile_names([box_id for box_id in known if box_id in profile_boxes])
         self.incomplete_allowed = store.incomplete_allowed()
         self.stored_commands = store.stored_commands() if calls else frozenset()
         self.sharers = store.sharers(known)
@@ -335,14 +326,11 @@ class _TurnRows:
             setup=self._setup(agent, pointers.get("profile", "")),
         )
 
-    def _add_ends(self, batch: BatchFacts) -> BatchFacts:
-        def add_end(task: TaskFacts) -> TaskFacts:
-            turn = self.turns.get(task.turn or "")
-            if turn is None:
-                return task
-            return msgspec.structs.replace(task, ended=turn.end_status, ended_at=turn.ended_at)
-
-        return msgspec.structs.replace(batch, tasks=tuple(map(add_end, batch.tasks)))
+    def _add_task_end(self, task: TaskFacts) -> TaskFacts:
+        turn = self.turns.get(task.turn or "")
+        if turn is None:
+            return task
+        return msgspec.structs.replace(task, ended=turn.end_status, ended_at=turn.ended_at)
 
     def _add_end(self, child: ChildTurn) -> ChildTurn:
         turn = self.turns.get(child.agent_turn_id)
@@ -361,16 +349,16 @@ class _TurnRows:
             archived=self.archived,
         )
 
-    def _profile_boxes(self) -> list[str]:
-        named = {pointers.get("profile", "") for pointers in self.boxes.values()}
-        return sorted(box_id for box_id in named if canonical_box_id(box_id) is not None)
-
     def _pointers(self, turn: str) -> dict[str, str]:
         """Return the boxes of a turn by pointer: from the head if the turn is active, else from its row."""
         row = next((row for row in self.rows.get(turn, []) if is_turn(row)), None)
         head = next((head for head in self.heads.values() if head.active_agent_turn_id == turn), None)
-        found = {name: _pointer(head, row, f"{name}_box_id") for name in ("profile", "context", "output")}
-        return {name: box_id for name, box_id in found.items() if box_id is not None}
+        pointers = {}
+        for name in ("profile", "context", "output"):
+            box_id = getattr(head, f"{name}_box_id", None) or (row.pointer(f"{name}_box_id") if row else None)
+            if box_id is not None:
+                pointers[name] = canonical_box_id(box_id) or box_id
+        return pointers
 
     def _box(self, pointer: str, box_id: str) -> BoxFacts:
         exists = box_id in self.existing
@@ -384,20 +372,14 @@ def _is_foreign(row: InboxRow) -> bool:
     return kind is None or (kind.claim is None and row.status in OPEN)
 
 
-def _pointer(head: Head | None, row: InboxRow | None, name: str) -> str | None:
-    value: str | None = getattr(head, name, None) or (row.pointer(name) if row is not None else None)
-    return value and (canonical_box_id(value) or value)
-
-
 def _report_to(record: TurnRecord) -> tuple[str, str, str]:
     to = record.report_to or {}
     return (to.get("agent_id", ""), to.get("agent_turn_id", ""), to.get("tool_call_id", ""))
 
 
 def read_in_snapshot(reader: SnapshotReader, read: Callable[[], _Value]) -> _Value:
-    """Return what `read` returns, within one snapshot. Raises Blocked if a table stays locked."""
-    long = [lock for lock in reader.blocking_locks() if lock.seconds > LOCK_HELD.value]
-    if long:
+    """Return what `read` returns, within one snapshot. Raises ReadBlocked if a table stays locked."""
+    if long := [lock for lock in reader.blocking_locks() if lock.seconds > LOCK_HELD.value]:
         raise ReadBlocked(long)
     try:
         with reader.store.database.snapshot():

@@ -1,12 +1,14 @@
 """Judges a snapshot: the verdict is the rule nearest to the cause, with the other rules that hold. Pure."""
 
 from datetime import datetime
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import (
+    REAPER,
     Command,
     DiagnosisRule,
     Remedy,
@@ -27,28 +29,11 @@ NOT_WELL = ("stuck", "unknown")
 
 
 class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that holds for a turn, with its proof, who must act next, and the command that helps."""
+    """A rule that holds for a turn, with its proof, who must act next, and the command that helps.
 
-    rule: str
-    severity: Severity
-    proves: str
-    evidence: tuple[RowEvidence, ...] = ()
-    next_actor: str | None = None
-    due_at: datetime | None = None
-    fix: Command | None = None
-
-
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on one turn. If no rule holds, `rule` is None and the verdict is `unknown`.
-
-    `turn` is None if the agent has had no turn, or if its turn cannot be read. `due_at` is when the state
-    changes automatically, and `fix` holds the arguments of a `cbx` command. `root` is the id of the turn that
-    is the cause, if it is another one, and `waiting` the number of turns that wait for this one.
+    `due_at` is when the state changes automatically, and `fix` holds the arguments of a `cbx` command.
     """
 
-    turn: str | None
-    agent: str
-    verdict: Verdict
     rule: str | None
     severity: Severity
     proves: str
@@ -56,6 +41,18 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     next_actor: str | None = None
     due_at: datetime | None = None
     fix: Command | None = None
+
+
+class Diagnosis(RuleMatch, frozen=True, kw_only=True):
+    """The verdict on one turn. If no rule holds, `rule` is None and the verdict is `unknown`.
+
+    `turn` is None if the agent has had no turn, or if its turn cannot be read. `root` is the id of the turn
+    that is the cause, if it is another one, and `waiting` the number of turns that wait for this one.
+    """
+
+    turn: str | None
+    agent: str
+    verdict: Verdict
     also: tuple[RuleMatch, ...] = ()
     root: str | None = None
     waiting: int = 0
@@ -69,13 +66,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge(snapshot: Snapshot) -> Diagnosis:
     """Return the verdict on a turn, cached in the snapshot: rules ask for the verdicts on awaited turns."""
-    known: dict[str, Diagnosis] = snapshot.__dict__
-    if _CACHE_KEY not in known:
-        known[_CACHE_KEY] = _judge(snapshot)
-    return known[_CACHE_KEY]
-
-
-_CACHE_KEY = "judged"
+    cache: dict[str, Diagnosis] = snapshot.__dict__
+    if "judged" not in cache:
+        cache["judged"] = _judge(snapshot)
+    return cache["judged"]
 
 
 def _judge(snapshot: Snapshot) -> Diagnosis:
@@ -93,21 +87,24 @@ def _judge(snapshot: Snapshot) -> Diagnosis:
     also = tuple(_apply(snapshot, *each) for each in others) + _unchecked_locks(snapshot)
     unreadable = _unreadable_tables(snapshot)
     if chief is None:
-        return _unknown(snapshot, also) if unreadable is None else _unjudged(snapshot, unreadable, also)
-    also = also if unreadable is None else (*also, unreadable)
-    return Diagnosis(
-        turn=snapshot.agent_turn_id or None,
-        agent=snapshot.agent_id,
-        verdict=cast(Verdict, chief[0].verdict),
-        also=also,
-        root=_unless_same(snapshot, chief[0].root(snapshot)),
+        match = _unknown(snapshot) if unreadable is None else _unjudged(snapshot, unreadable)
+        return _conclude(snapshot, match, "unknown", also)
+    root = chief[0].root(snapshot)
+    return _conclude(
+        snapshot,
+        _apply(snapshot, *chief),
+        cast(Verdict, chief[0].verdict),
+        also if unreadable is None else (*also, unreadable),
+        root=None if root == snapshot.agent_turn_id else root,
         end_status=None if snapshot.turn is None else snapshot.turn.end_status,
-        **msgspec.structs.asdict(_apply(snapshot, *chief)),
     )
 
 
-def _unless_same(s: Snapshot, turn: str | None) -> str | None:
-    return None if turn == s.agent_turn_id else turn
+def _conclude(
+    s: Snapshot, match: RuleMatch, verdict: Verdict, also: tuple[RuleMatch, ...], **more: Any
+) -> Diagnosis:
+    fields = {**msgspec.structs.asdict(match), **more}
+    return Diagnosis(turn=s.agent_turn_id or None, agent=s.agent_id, verdict=verdict, also=also, **fields)
 
 
 def _apply(s: Snapshot, rule: DiagnosisRule, evidence: tuple[RowEvidence, ...]) -> RuleMatch:
@@ -116,28 +113,20 @@ def _apply(s: Snapshot, rule: DiagnosisRule, evidence: tuple[RowEvidence, ...]) 
         severity="warning" if rule.severity == "error" and rule.aside(s) else rule.severity,
         proves=rule.proves.format_map(s.settings.labels),
         evidence=evidence,
-        next_actor=_next_actor(s, rule),
+        next_actor=fill_actor(s, rule.actor) or None
+        if isinstance(rule.actor, str)
+        else rule.actor and rule.actor(s),
         due_at=rule.due(s),
         # The fixes work only on turns that cbx itself could run.
         fix=None if rule.fix is None or s.is_foreign else rule.fix.build(s),
     )
 
 
-def _next_actor(s: Snapshot, rule: DiagnosisRule) -> str | None:
-    if isinstance(rule.actor, str):
-        return fill_actor(s, rule.actor) or None
-    return rule.actor and rule.actor(s)
-
-
 def _unchecked_locks(s: Snapshot) -> tuple[RuleMatch, ...]:
     if s.locks is not None:
         return ()
-    unseen = RuleMatch(
-        rule="database-lock",
-        severity="ok",
-        proves="Locks were not checked: this database is a replica, and locks exist only on the primary.",
-    )
-    return (unseen,)
+    proves = "Locks were not checked: this database is a replica, and locks exist only on the primary."
+    return (RuleMatch(rule="database-lock", severity="ok", proves=proves),)
 
 
 def _unreadable_tables(s: Snapshot) -> RuleMatch | None:
@@ -153,17 +142,10 @@ def _unreadable_tables(s: Snapshot) -> RuleMatch | None:
     )
 
 
-def _unjudged(s: Snapshot, unreadable: RuleMatch, also: tuple[RuleMatch, ...]) -> Diagnosis:
-    """Return `unknown`, because every rule that could hold needs a table that the role cannot read."""
+def _unjudged(s: Snapshot, unreadable: RuleMatch) -> RuleMatch:
+    """State that every rule that could hold needs a table that the role cannot read."""
     evidence = (show.head(s), *unreadable.evidence)
-    seen = msgspec.structs.replace(unreadable, severity="error", evidence=evidence)
-    return Diagnosis(
-        turn=s.agent_turn_id or None,
-        agent=s.agent_id,
-        verdict="unknown",
-        also=also,
-        **msgspec.structs.asdict(seen),
-    )
+    return msgspec.structs.replace(unreadable, severity="error", evidence=evidence)
 
 
 def idle_diagnosis(agent_id: str) -> Diagnosis:
@@ -180,8 +162,7 @@ def idle_diagnosis(agent_id: str) -> Diagnosis:
 
 
 def fill_actor(s: Snapshot, text: str) -> str:
-    """Fill the placeholders of an actor: {target}, {owner}, {calls}, {blocker}, {pids}, {blocker_actor},
-    {lint}, {repair}, {rebox} and {after_failure}, which may be empty."""
+    """Fill the placeholders of an actor: the names below. Only {after_failure} may be empty."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(_name_call(s, call) for call in s.open_calls)
@@ -218,18 +199,14 @@ def _failure_actor(s: Snapshot) -> str:
     return f"{reason}, `cbx turn retry {turn}` retries the turn"
 
 
-def _unknown(s: Snapshot, also: tuple[RuleMatch, ...]) -> Diagnosis:
+def _unknown(s: Snapshot) -> RuleMatch:
     rows = tuple(show.row(s, row) for row in (*s.rows, *s.foreign_rows)) or (show.absent_row(s),)
-    return Diagnosis(
-        turn=s.agent_turn_id or None,
-        agent=s.agent_id,
-        verdict="unknown",
+    return RuleMatch(
         rule=None,
         severity="error",
         proves=NO_RULE,
         evidence=(show.head(s), *rows, show.record(s)),
         next_actor="the operator: run `cbx turn show` for details",
-        also=also,
     )
 
 
@@ -246,18 +223,11 @@ def fenced_remedy(verb: str, reason: str) -> Remedy:
     return Remedy(f"`cbx turn {verb}`", lambda s: fenced_command(verb, s, reason))
 
 
-def stop_sharer(s: Snapshot) -> Command | None:
-    """Return `cbx turn stop` for the newest turn that writes to a shared output box."""
-    last = max((sharer.agent_turn_id for sharer in s.sharers), default=None)
-    return None if last is None else ("turn", "stop", last)
-
-
 NUDGE = Remedy("`cbx turn nudge`", lambda s: ("turn", "nudge", s.agent_turn_id))
-REAP = Remedy("`cbx reap`", lambda s: ("reap",))
+REAP = Remedy("`cbx reap`", lambda _: ("reap",))
+reaper_rule = partial(DiagnosisRule, actor=REAPER, fix=REAP)
 REBUILD = Remedy("`cbx turn rebuild`", lambda s: ("turn", "rebuild", s.agent_id))
 NUDGE_OR_REBUILD = Remedy(
     "`cbx turn nudge`; `cbx turn rebuild` if the agent has no head",
     lambda s: (REBUILD if s.head is None else NUDGE).build(s),
 )
-FIX_OF_BLOCKER = Remedy("the fix of the active turn", lambda s: judge(s.blocker).fix if s.blocker else None)
-STOP_SHARER = Remedy("`cbx turn stop` for the newer turn", stop_sharer)

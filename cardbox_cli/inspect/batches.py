@@ -1,4 +1,4 @@
-"""Batches for every surface: those that cbx keeps, and those of another system's manager."""
+"""Batches for every surface: those of cbx, and those of another system's manager."""
 
 from datetime import datetime
 
@@ -6,6 +6,7 @@ import msgspec
 
 from cardbox_cli.errors import Conflict
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_OPEN, Batch, BatchTask
 from cardbox_cli.orchestration.batch_ends import error_of, summaries_of
 from cardbox_cli.orchestration.batch_progress import TaskProgress, progress_of
@@ -26,9 +27,9 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchView(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch and the results of its children, in order. `error` says what ended it before they did.
+    """A batch and the results of its children, in order. `error`: what ended it before they did.
 
-    A `foreign` one is kept by another system's manager.
+    Another system's manager keeps a `foreign` batch.
     """
 
     batch_id: str
@@ -46,14 +47,14 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchReader:
-    """Reads the batches of one project. `views` finds what a surface names."""
+    """Reads the batches of one project. `views` resolves ids."""
 
     def __init__(self, views: BatchViews, settings: Settings) -> None:
         self._views = views
         self._runtime = Runtime(views.database, views.project_id, settings=settings)
 
     def read(self, given: str) -> BatchView:
-        """Return a batch and what its children delivered. Raises NotFound, AmbiguousId."""
+        """Return a batch with the results of its children. Raises NotFound, AmbiguousId."""
         batch_id = self._views.resolve(given)
         foreign = self._views.find_foreign(batch_id)
         if foreign is not None:
@@ -61,7 +62,7 @@ class BatchReader:
         return view_batch(self._runtime, self._runtime.batches.get(batch_id))
 
     def progress(self, batch: BatchView) -> dict[int, TaskProgress]:
-        """Return how far each child is, by its index; nothing of a foreign batch."""
+        """Return the progress of each child by its index; empty for a foreign batch."""
         if batch.foreign:
             return {}
         return {each.task_index: each for each in progress_of(self._runtime, batch.batch_id).tasks}
@@ -79,66 +80,39 @@ def resolve_own(views: BatchViews, given: str) -> str:
 
 
 def view_batch(runtime: Runtime, batch: Batch) -> BatchView:
-    """The whole of a batch. Reads within the caller's snapshot."""
+    """Return a batch with its results. Reads within the caller's snapshot."""
     tasks = runtime.batches.tasks(batch.batch_id)
     summaries = summaries_of(runtime, tasks)
     error = None
     if batch.error_code is not None:
         error = {"code": batch.error_code, "message": batch.error or batch.status}
-    return BatchView(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        deadline_at=batch.deadline_at,
-        results=[_result(task, summaries.get(task.task_index)) for task in tasks],
-        error=error,
-        fail_fast=batch.fail_fast,
-        parent_turn_id=batch.parent_turn_id,
-        join_box_id=batch.join_box_id,
-        created_at=batch.created_at,
-        ended_at=batch.ended_at,
-    )
+    results = [_result(task, summaries.get(task.task_index)) for task in tasks]
+    return convert(BatchView, batch, results=results, error=error, foreign=False)
 
 
 def _view_foreign(views: BatchViews, batch: ForeignBatch) -> BatchView:
-    """The whole of a batch of another system's manager, as far as its rows show it."""
     tasks = views.foreign_tasks([batch.batch_id])
-    return BatchView(
-        batch_id=batch.batch_id,
-        status=batch.status,
-        task_count=batch.task_count,
-        deadline_at=batch.deadline_at,
-        results=[_foreign_result(place, task) for place, task in enumerate(tasks)],
-        error=None,
-        fail_fast=batch.fail_fast,
-        parent_turn_id=batch.parent_turn_id,
-        join_box_id=None,
-        created_at=batch.created_at,
-        ended_at=None if batch.status == IN_PROGRESS else batch.updated_at,
-        foreign=True,
+    results = [_foreign_result(position, task) for position, task in enumerate(tasks)]
+    ended_at = None if batch.status == IN_PROGRESS else batch.updated_at
+    return convert(
+        BatchView, batch, results=results, error=None, join_box_id=None, ended_at=ended_at, foreign=True
     )
 
 
-def _foreign_result(place: int, task: ForeignTask) -> BatchResult:
+def _foreign_result(position: int, task: ForeignTask) -> BatchResult:
     index = index_or_none(task.task_index)
     failed = task.status not in (*TASK_OPEN, "success") or task.error_detail is not None
-    said = task.error_detail or f"the child ended: {task.status}"
+    message = task.error_detail or f"the child ended: {task.status}"
     return BatchResult(
-        task_index=place if index is None else index,
+        task_index=position if index is None else index,
         status=task.status,
         summary=task.digest if isinstance(task.digest, str) else None,
         output_box_id=task.output_box_id,
         agent_turn_id=task.agent_turn_id,
-        error={"code": f"turn_{task.status}", "message": said} if failed else None,
+        error={"code": f"turn_{task.status}", "message": message} if failed else None,
     )
 
 
 def _result(task: BatchTask, summary: str | None) -> BatchResult:
-    return BatchResult(
-        task_index=task.task_index,
-        status=task.status,
-        summary=summary,
-        output_box_id=task.output_box_id if task.agent_turn_id else None,
-        agent_turn_id=task.agent_turn_id,
-        error=error_of(task),
-    )
+    output = task.output_box_id if task.agent_turn_id else None
+    return convert(BatchResult, task, summary=summary, output_box_id=output, error=error_of(task))

@@ -7,7 +7,7 @@ import msgspec
 
 from cardbox_cli.chat.runs.recorded_runs import sent_by_chat
 from cardbox_cli.context.cost.account import Account, Sent, account_of, answered_requests
-from cardbox_cli.context.cost.answer import CostAnswer, Costs, Money, Prices, cost_answer, costs_of
+from cardbox_cli.context.cost.answer import CostAnswer, Costs, Prices, cost_answer, costs_of
 from cardbox_cli.context.cost.findings import ChatSubject
 from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, profile_of
 from cardbox_cli.errors import NotFound, UsageError
@@ -24,16 +24,15 @@ from cardbox_cli.text.quantities import format_count
 from cardbox_cli.text.times import parse_time
 
 MAX_RECENT = 20
-"""Turns of an agent, or runs of a chat, that are counted if no time is given since when."""
+"""The number of an agent's turns, or of a chat's runs, that are counted if no `since` is given."""
 TOP = 20
-"""Cards of an answer, and lines of a report, by default."""
-_TURN = "turn_"
+"""The default number of cards of an answer, and of lines of a report."""
 
 
 class CostedSeries(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that belong together: of what `kind` of thing with which `id`, and notes about them.
+    """Requests that belong together, with the `kind` and the `id` of their source, and notes.
 
-    `profile` is the name of the profile of all of them, if it is known; `chat` the chat that sent them.
+    `profile` is the name of the profile of all of them, if it is known; `chat` is the chat that sent them.
     """
 
     kind: str
@@ -44,17 +43,16 @@ class CostedSeries(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
 
     def account(self) -> Account:
-        """Return the account of the requests."""
         return account_of(self.series)
 
     def costs(self, account: Account, prices: Prices | None = None) -> Costs:
-        """Return what follows from the account. There is no money without prices."""
+        """Return the costs of the account; without prices, no money."""
         return costs_of(account, profile=self.profile, chat=self.chat, prices=prices)
 
     def answer(
         self, costs: Costs | None = None, *, top: int = TOP, project_option: Sequence[str] = ()
     ) -> CostAnswer:
-        """Return the costs as programs get them. `project_option` is what printed commands need."""
+        """Return the costs for programs. Printed commands end with `project_option`."""
         costs = costs or self.costs(self.account())
         return cost_answer(
             self.kind, self.id, costs, top=top, project_option=project_option, notes=self.notes
@@ -62,10 +60,10 @@ class CostedSeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostReader:
-    """Finds the requests of one project whose costs are asked for.
+    """Reads series of requests of one project. It collects notes in the order in which they arise.
 
-    `options` may name another model to count by, `profile` the profile that a box is rendered for, and
-    `since` a time as people type it. Notes are collected in the order in which they arise.
+    `options` may name another model to count by. A box is rendered for `profile`. `since` is a time as people
+    type it.
     """
 
     def __init__(
@@ -82,12 +80,13 @@ class CostReader:
         self._options = options
         self._profile = profile
         self._since = since
-        self._first = parse_time(since, "since")
+        self._begin = parse_time(since, "since")
+        self._limit = None if since else MAX_RECENT
         self._notes: list[str] = []
         self._costed = partial(CostedSeries, notes=self._notes)
 
     def read(self, kind: str, name: str) -> CostedSeries:
-        """The requests of a `turn`, a `box`, a `source` that is one of both, an `agent` or a `chat`.
+        """Return the requests of a `turn`, a `box`, a `source` that is one of both, an `agent` or a `chat`.
 
         Raises NotFound, AmbiguousId, and UsageError for a profile or a time that does not fit.
         """
@@ -110,7 +109,7 @@ class CostReader:
         return self._read_box(name)
 
     def _read_source(self, given: str) -> CostedSeries:
-        box_id = None if given.startswith(_TURN) else find_box(self._boxes, given)
+        box_id = None if given.startswith("turn_") else find_box(self._boxes, given)
         if box_id is not None:
             return self._read_box(box_id)
         try:
@@ -128,56 +127,53 @@ class CostReader:
         return self._costed(kind="turn", id=turn.agent_turn_id, series=series, profile=self._profile_of(turn))
 
     def _read_agent(self, agent: str) -> CostedSeries:
-        """The requests of an agent's turns, the oldest first. Raises NotFound for an agent without any."""
-        where = TurnFilter(agent_id=agent, since=self._first)
-        found = list(self._turns.newest(where, limit=self._most()))[::-1]
-        if not found:
+        """Return the requests of an agent's turns, the oldest first. Raises NotFound if it has no turns."""
+        where = TurnFilter(agent_id=agent, since=self._begin)
+        turns = list(self._turns.newest(where, limit=self._limit))[::-1]
+        if not turns:
             raise no_turn_error(self._turns, agent, "" if self._since is None else f" since {self._since}")
-        self._notes.append(f"agent {agent!r}: {format_count(len(found), 'turn')}")
+        self._notes.append(f"agent {agent!r}: {format_count(len(turns), 'turn')}")
         requests = self._requests()
-        series = [sent for turn in found for sent in self._sent_by(turn, requests)]
-        return self._costed(kind="agent", id=agent, series=series, profile=self._profile_of(found[-1]))
+        series = [sent for turn in turns for sent in self._sent_by(turn, requests)]
+        return self._costed(kind="agent", id=agent, series=series, profile=self._profile_of(turns[-1]))
 
     def _read_chat(self, key: str) -> CostedSeries:
-        """The requests of a chat's runs, the oldest first; if it has sent none, the next one, composed.
+        """Return the requests of a chat's runs, the oldest first; if there are none, its next one, composed.
 
         Raises NotFound for an unknown chat, and for one without runs since then.
         """
         boxes, since = self._boxes, self._since
-        found = sent_by_chat(boxes.database, boxes.project_id, key, since=self._first, most=self._most())
-        if since is not None and not found.runs:
+        sent = sent_by_chat(boxes.database, boxes.project_id, key, since=self._begin, most=self._limit)
+        if since is not None and not sent.runs:
             raise NotFound(
                 f"chat {key!r} has no run since {since} in project {boxes.project_id!r}",
                 hint=f"`{command_line(['chat', 'show', key])}` shows the last ones",
             )
-        self._notes.append(f"chat {key!r}: {format_count(found.runs, 'run')}")
-        series = self._recounted(found.series)
+        self._notes.append(f"chat {key!r}: {format_count(sent.runs, 'run')}")
+        series = self._recounted(sent.series)
         if not series:
             requests = self._requests()
             series = self._next(requests.recorded(chat=key), requests)
-        return self._costed(kind="chat", id=key, series=series, chat=found.chat)
+        return self._costed(kind="chat", id=key, series=series, chat=sent.chat)
 
     def _read_box(self, given: str) -> CostedSeries:
-        """The requests that the answers in a box were given to. Raises NotFound."""
-        found = self._requests(self._profile).read_boxes([given], by_model=True)
-        series = answered_requests(found.request, provider_of(found.format))
+        """Return one request for each answer in a box. Raises NotFound."""
+        view = self._requests(self._profile).read_boxes([given], by_model=True)
+        series = answered_requests(view.request, provider_of(view.format))
         if len(series) > 1:
             self._notes.append(
                 f"{format_count(len(series), 'request')}: one for each answer in the box, "
                 "as cbx would compose it"
             )
         return self._costed(
-            kind="box", id=found.name.removeprefix("box "), series=series, profile=self._profile
+            kind="box", id=view.name.removeprefix("box "), series=series, profile=self._profile
         )
 
     def _requests(self, profile: str | None = None) -> Requests:
         return Requests(self._boxes, self._turns, options=self._options, profile=profile)
 
-    def _most(self) -> int | None:
-        return None if self._since else MAX_RECENT
-
     def _sent_by(self, turn: TurnRow, requests: Requests) -> list[Sent]:
-        """The requests of a turn's steps; if it has sent none, the next one, composed."""
+        """Return the requests of a turn's steps; if there are none, its next one, composed."""
         sent = self._recounted(read_turn_requests(self._boxes.database, self._boxes.project_id, turn))
         if sent:
             return sent
@@ -185,26 +181,23 @@ class CostReader:
         return [msgspec.structs.replace(each, agent_turn_id=turn.agent_turn_id) for each in composed]
 
     def _recounted(self, series: list[Sent]) -> list[Sent]:
-        """The same requests, as another model counts them if one is named."""
-        model = self._options.model
+        """Return the same requests; if the options name a model, for that model."""
+        model, replace = self._options.model, msgspec.structs.replace
         if model is None:
             return series
-        return [
-            msgspec.structs.replace(sent, request=msgspec.structs.replace(sent.request, model=model))
-            for sent in series
-        ]
+        return [replace(sent, request=replace(sent.request, model=model)) for sent in series]
 
     def _next(self, steps: RecordedRequests | None, requests: Requests) -> list[Sent]:
         assert steps is not None
         try:
-            found = requests.read_step(steps, NEXT)
+            view = requests.read_step(steps, NEXT)
         except NotFound:
             return []
         self._notes.append(f"{steps.name} has sent nothing: its next request as cbx would compose it")
-        return [Sent(request=found.request, provider=provider_of(found.format))]
+        return [Sent(request=view.request, provider=provider_of(view.format))]
 
     def _profile_of(self, turn: TurnRow) -> str | None:
-        """The name of the turn's profile, if its box has one."""
+        """Return the name of the turn's profile, if its box has one."""
         if turn.profile_box_id is None:
             return None
         slots = self._boxes.slots(turn.profile_box_id)
@@ -213,7 +206,7 @@ class CostReader:
 
 
 def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str]:
-    """Return the costs in short, by what each fact is about; `format_tokens` gets a number and `exact`."""
+    """Return a summary of the costs, a text for each fact. `format_tokens` gets a number and `exact`."""
     account, steps = costs.account, costs.account.steps
     facts = {
         "requests": str(len(steps)),
@@ -232,12 +225,9 @@ def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str
         facts["cache"] = (
             f"keeps {format_tokens(account.cached_tokens, exact=account.exact)} tokens, {share:.1%}; {how}"
         )
-    if costs.money is not None:
-        facts["money"] = _money_text(costs.money)
+    money = costs.money
+    if money is not None and money.amount is not None:
+        facts["money"] = f"{money.amount:.4f} {money.currency}; {money.without_cache:.4f} without a cache"
+    elif money is not None:
+        facts["money"] = "unknown"
     return facts
-
-
-def _money_text(money: Money) -> str:
-    if money.amount is None:
-        return "unknown"
-    return f"{money.amount:.4f} {money.currency}; {money.without_cache:.4f} without a cache"

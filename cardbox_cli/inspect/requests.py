@@ -1,10 +1,10 @@
 """The requests of boxes, and of the steps of a turn, of an agent's turn or of a chat, for every surface.
 
-A surface passes the stores that find what it names, and shows the notes of what it gets. Never writes; reads
-within the caller's snapshot.
+A surface passes the stores that resolve its ids, and shows the notes. Never writes; reads within the
+caller's snapshot.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -45,15 +45,15 @@ from cardbox_cli.store.views.turn_views import TurnViews
 from cardbox_cli.text.error_messages import unknown_message
 
 _STEP, _TURN = "step_", "turn_"
-# A name that begins so is not an id: the store of the surface resolves it.
+# The prefix of names, for example `@last`, that only the surface's stores resolve.
 _RECALLED = "@"
 
 
 class InspectedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in some format: its name, the entries that it is made of, and notes about it.
+    """A request in some format: its name, its entries, and notes about it.
 
-    `awaited` are the calls whose results are still to come, `idle` the options of composing that change
-    nothing because it was `sent` before. `unknown` is what a comparison of it must say that it cannot know.
+    `awaited` are the calls that wait for their results. `idle` are the options that cannot change it because
+    it was `sent` before. `unknown` are notes on parts that a comparison cannot compare.
     """
 
     name: str
@@ -68,16 +68,14 @@ class InspectedRequest(msgspec.Struct, frozen=True, kw_only=True):
     unknown: list[str] = []
 
     def explanation(self) -> Explanation:
-        """Return where each message comes from."""
         return explain(self.request, provider_of(self.format))
 
     def findings(self) -> list[LintFinding]:
-        """Return what the provider would refuse."""
         return lint(self.entries, self.request, provider_of(self.format), awaited=self.awaited)
 
 
 class RenderAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A request: its body as it is sent, where each message of it comes from, and what the lint finds."""
+    """A request: its body as it is sent, the origin of each message, and the findings of the lint."""
 
     name: str
     format: str
@@ -89,7 +87,7 @@ class RenderAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentStep(NamedTuple):
-    """A step of a turn or a run that has sent its request: its number from 1, its id, and the explanation."""
+    """A step of a turn or a run that has sent its request: its number from 1, its id, its explanation."""
 
     number: int
     step_id: str
@@ -97,10 +95,9 @@ class SentStep(NamedTuple):
 
 
 class Requests:
-    """Reads the requests of one project. `format` None is the fitting one.
+    """Reads the requests of one project. Default of `format`: the one that was sent, else the fitting one.
 
-    `profile` names the profile that boxes are rendered for: its system prompt, model and tools. `notes` are
-    about what was found by another name than its own.
+    Boxes are rendered for the system prompt, model and tools of `profile`. `notes` name the turn of an agent.
     """
 
     def __init__(
@@ -119,20 +116,20 @@ class Requests:
         self._typed = options
         self._options = apply_share_default(options, ProjectsStore(self._database).settings(self._project_id))
         self.format = format
-        self._profile = None if profile is None else self._profile_source(profile)
+        self.profile: BoxSource | None = None
+        if profile is not None:
+            profiles = ProfileStore(self._database, self._project_id)
+            entry = profiles.get(profile)
+            profiles.refuse_lost_box(entry)
+            self.profile = read_source(self._boxes, entry.profile_box_id)
         self.notes: list[str] = []
-
-    @property
-    def has_profile(self) -> bool:
-        """True if boxes are rendered for a profile."""
-        return self._profile is not None
 
     # --- of boxes
 
     def read_boxes(
         self, given: Sequence[str], *, by_model: bool = False, format: str | None = None
     ) -> InspectedRequest:
-        """The request that boxes make in their order; `by_model`: for its provider if no format is named."""
+        """Return the request of boxes in their order. `by_model`: the default format is that of the model."""
         check_words(self._typed)
         box_ids = [self._boxes.resolve(each) for each in given]
         entries = list(self._entries(box_ids))
@@ -144,9 +141,9 @@ class Requests:
         return self._inspected_boxes(box_ids, format, entries, request)
 
     def read_to_send(self, given: Sequence[str]) -> InspectedRequest:
-        """`read_boxes` of a request to be sent and no more: of its entries it has those that lead to no card.
+        """Return a request only to send it: of its entries, it has only those without a card.
 
-        Boxes may be too long to hold, and are not.
+        Boxes may be too long for memory, so this streams them.
         """
         format = self.format or DEFAULT
         check_words(self._typed)
@@ -171,8 +168,11 @@ class Requests:
     def _inspected_boxes(
         self, box_ids: Sequence[str], format: str, entries: list[RequestEntry], request: Request
     ) -> InspectedRequest:
-        if self._profile is not None:
-            tools = self._tools(self._profile, request.places.values())
+        if self.profile is not None:
+            profile_cards = present_cards(self.profile.slots)
+            context = present_cards(entry.slot for entry in request.places.values())
+            database, project_id = self._database, self._project_id
+            tools = offered_definitions(database, project_id, profile_cards, context, HANDLERS)
             request = msgspec.structs.replace(request, tools=tools)
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return InspectedRequest(
@@ -187,37 +187,23 @@ class Requests:
         )
 
     def _notes_on_model(self, request: Request, format: str) -> Iterator[str]:
-        """Yield a note if the model is another provider's, and the format was not named."""
-        note = None if self.format is not None else other_provider_note(request.model, format)
-        if note is not None:
+        """Yield a note if the model is another provider's, and no format was given."""
+        if self.format is None and (note := other_provider_note(request.model, format)) is not None:
             yield note
 
     def _entries(self, box_ids: Sequence[str]) -> Iterator[RequestEntry]:
-        """The places of the profile's box, then of these."""
-        if self._profile is not None:
-            yield from self._profile.entries
+        """Yield the entries of the profile's box, then of these boxes."""
+        if self.profile is not None:
+            yield from self.profile.entries
         for box_id in box_ids:
             yield from read_entries(self._boxes, box_id)
-
-    def _profile_source(self, name: str) -> BoxSource:
-        profiles = ProfileStore(self._database, self._project_id)
-        entry = profiles.get(name)
-        profiles.refuse_lost_box(entry)
-        return read_source(self._boxes, entry.profile_box_id)
-
-    def _tools(self, profile: BoxSource, entries: Iterable[RequestEntry]) -> list[dict[str, Any]]:
-        """Tools that a worker would offer together with this profile."""
-        context = present_cards(entry.slot for entry in entries)
-        return offered_definitions(
-            self._database, self._project_id, present_cards(profile.slots), context, HANDLERS
-        )
 
     # --- of recorded steps
 
     def recorded(
         self, *, turn: str | None = None, agent: str | None = None, chat: str | None = None
     ) -> RecordedRequests | None:
-        """The steps of the turn, of the turn of the agent, or of the chat; None if none of them is named.
+        """Return the steps of a turn, an agent's turn or a chat; None if all are None.
 
         A note names the turn of an agent. Raises NotFound, AmbiguousId.
         """
@@ -229,27 +215,27 @@ class Requests:
             return self._steps_of(self._turns.resolve(turn))
         if agent is None:
             return None
-        found = turn_of_agent(self._turns, agent)
-        self.notes.append(f"agent {agent!r}: turn {found.agent_turn_id}, {found.status}")
-        return TurnRequests(self._database, self._project_id, found, HANDLERS)
+        row = turn_of_agent(self._turns, agent)
+        self.notes.append(f"agent {agent!r}: turn {row.agent_turn_id}, {row.status}")
+        return TurnRequests(self._database, self._project_id, row, HANDLERS)
 
     def _steps_of(self, turn_id: str) -> TurnRequests:
         return TurnRequests(self._database, self._project_id, self._turns.get(turn_id), HANDLERS)
 
     def read_step(self, steps: RecordedRequests, at: str | None) -> InspectedRequest:
-        """The request of a step. Raises UsageError for options that change nothing in it."""
-        found = self._read_step(steps, at)
-        _refuse(found.idle)
-        return found
+        """Return the request of a step. Raises UsageError for options that cannot change it."""
+        view = self._read_step(steps, at)
+        _refuse(view.idle)
+        return view
 
     def verified(self, steps: RecordedRequests, at: str | None) -> tuple[Step, Verification]:
-        """A step, and whether the cards still make its request. Raises UsageError as `read_step`."""
+        """Return a step, and if its cards still make its request. Raises UsageError as `read_step` does."""
         step, verified = steps.verify(at, self._options, self.format)
         _refuse(_idle(self._typed, step))
         return step, verified
 
     def sent_before(self, steps: RecordedRequests, step_id: str | None, *, most: int) -> list[SentStep]:
-        """The last `most` steps up to this one, it included; None: all that have sent their requests."""
+        """Return the last `most` steps up to and including this one; None: of all that have sent requests."""
         sent = list(enumerate(steps.recorded_step_ids(step_id), 1))[-most:]
         return [SentStep(number, each, self._read_step(steps, each).explanation()) for number, each in sent]
 
@@ -258,18 +244,18 @@ class Requests:
     ) -> InspectedRequest:
         check_query(self._typed.query)
         collector = collector_for(self._database, self._project_id, *steps.context_box_ids)
-        found = steps.request(at, self._options, format or self.format, collector)
-        step = found.step
+        step_request = steps.request(at, self._options, format or self.format, collector)
+        step = step_request.step
         if step is None:
             check_words(self._typed)
         return InspectedRequest(
             name=f"{steps.name}, {'next step' if step is None else step.step_id}",
-            format=found.format,
+            format=step_request.format,
             step_id=None if step is None else step.step_id,
-            entries=found.entries,
-            request=found.request,
-            awaited=found.awaited,
-            notes=[*found.notes, *self._notes_on_model(found.request, found.format)],
+            entries=step_request.entries,
+            request=step_request.request,
+            awaited=step_request.awaited,
+            notes=[*step_request.notes, *self._notes_on_model(step_request.request, step_request.format)],
             idle=[] if step is None else _idle(self._typed, step),
             sent=step is not None,
             unknown=[] if step is None else _unknown(step),
@@ -280,9 +266,9 @@ class Requests:
     def pair(
         self, given: tuple[str, str], *, before: Sequence[str] = (), steps: RecordedRequests | None
     ) -> tuple[InspectedRequest, InspectedRequest]:
-        """Two requests to compare, in one format: boxes behind those of `before`, turns, or steps by id.
+        """Return two requests to compare, in one format: boxes after those of `before`, turns, or steps.
 
-        Both are steps of `steps` if these are given. Raises UsageError for options that change neither.
+        If `steps` is given, both are steps of it. Raises UsageError for options that can change neither.
         """
         one = self._operand(given[0], before, steps, None)
         other = self._operand(given[1], before, steps, one.format)
@@ -296,10 +282,10 @@ class Requests:
             return self._read_step(steps, given, format=format)
         if not given.startswith((_STEP, _TURN)) and find_box(self._boxes, given) is not None:
             return self.read_boxes([*before, given], format=format)
-        option = "--box" if before else "--profile" if self._profile is not None else None
+        option = "--box" if before else "--profile" if self.profile is not None else None
         if option is not None:
             raise UsageError(
-                f"--diff: {given!r} is not a box, and {option} is for boxes only",
+                f"--diff: {given!r} is not a box, and {option} requires boxes",
                 hint=f"remove {option}",
             )
         if given.startswith(_STEP):
@@ -309,16 +295,13 @@ class Requests:
         except NotFound:
             raise NotFound(
                 f"no box, turn or step {given!r} in project {self._project_id!r}",
-                hint="`cbx box list` and `cbx turn list` show the newest; a step is named by its whole id",
+                hint="`cbx box list` and `cbx turn list` show the newest; a step needs its whole id",
             ) from None
         return self._read_step(self._steps_of(turn_id), None, format=format)
 
 
 def find_box(boxes: BoxStore, given: str) -> str | None:
-    """Return the id of the box that `given` names, or None.
-
-    Raises NotFound for the box that was made last, if none was.
-    """
+    """Return the id of the box that `given` names, or None. Raises NotFound for `@last` if there is none."""
     try:
         return boxes.resolve(given)
     except NotFound:
@@ -336,34 +319,31 @@ def render_answer(
     chat: str | None = None,
     at: str | None = None,
 ) -> RenderAnswer:
-    """The request of a box, or of a step of a turn, an agent's turn or a chat: its last one, or the next.
+    """Return the request of a box, or of a step of a turn, an agent's turn or a chat. Default: the last step.
 
-    Raises UsageError unless one of them is named, and for a step of a box or a profile of a turn. Raises
-    InvalidInput for an unknown format.
+    Raises UsageError unless exactly one of them is given, for a step of a box, and for a profile without a
+    box. Raises InvalidInput for an unknown format.
     """
     one_of(box=box, turn=turn, agent=agent, chat=chat)
     check_format(requests.format)
-    if requests.has_profile and box is None:
-        raise UsageError("profile is for boxes: a turn or a chat has its own")
+    if requests.profile is not None and box is None:
+        raise UsageError("profile requires a box: a turn or a chat has its own profile")
     steps = requests.recorded(turn=turn, agent=agent, chat=chat)
     if steps is None and at is not None:
-        raise UsageError("at names a step of a turn or a chat, and a box has none")
-    found = (
-        requests.read_boxes([box or ""], by_model=True) if steps is None else requests.read_step(steps, at)
-    )
+        raise UsageError("at requires a turn, an agent or a chat: a box has no steps")
+    view = requests.read_boxes([box or ""], by_model=True) if steps is None else requests.read_step(steps, at)
     return RenderAnswer(
-        name=found.name,
-        format=found.format,
-        step_id=found.step_id,
-        body=body_of(found.request, found.format),
-        explanation=found.explanation(),
-        findings=found.findings(),
-        notes=[*requests.notes, *found.notes],
+        name=view.name,
+        format=view.format,
+        step_id=view.step_id,
+        body=body_of(view.request, view.format),
+        explanation=view.explanation(),
+        findings=view.findings(),
+        notes=[*requests.notes, *view.notes],
     )
 
 
 def check_format(format: str | None) -> None:
-    """Raise InvalidInput for a format that is not a provider's."""
     formats = [each.name for each in providers()]
     if format is not None and format not in formats:
         raise InvalidInput(
@@ -371,11 +351,11 @@ def check_format(format: str | None) -> None:
         )
 
 
-def one_of(**given: str | None) -> tuple[str, str]:
-    """The one thing that is named, after its kind. Raises UsageError."""
+def one_of(hint: str | None = None, /, **given: str | None) -> tuple[str, str]:
+    """Return the name and the value of the one argument that is not None. Raises UsageError."""
     named = [(kind, name) for kind, name in given.items() if name is not None]
     if len(named) != 1:
-        raise UsageError(f"name one of {', '.join(given)}")
+        raise UsageError(f"exactly one of {', '.join(given)} is required", hint=hint)
     return named[0]
 
 
@@ -383,7 +363,7 @@ def one_of(**given: str | None) -> tuple[str, str]:
 
 
 def check_query(query: str | None) -> None:
-    """Raise UsageError for a query with a turn, whose boxes contain the prompt."""
+    """Raise UsageError for a query with a turn: its boxes contain the prompt."""
     if query is not None:
         raise UsageError(
             "--query requires --box: a turn's prompt is in its context box", hint="remove --query"
@@ -398,13 +378,9 @@ def check_words(options: ComposeOptions) -> None:
 
 
 def _idle(options: ComposeOptions, step: Step) -> list[str]:
-    """The options that change nothing in the request of a step that has begun."""
+    """Return the options that cannot change a sent request; texts of the layers that it has can."""
     snapshot = read_snapshot(step.metadata)
-    return _idle_options(options, {} if snapshot is None else snapshot.layers)
-
-
-def _idle_options(options: ComposeOptions, sent: Container[str]) -> list[str]:
-    """Return the options that cannot change a sent request; texts of the layers in `sent` can."""
+    sent = {} if snapshot is None else snapshot.layers
     asked = options.asked
     given = {
         "--process": options.process is not None,
@@ -421,7 +397,7 @@ def _idle_options(options: ComposeOptions, sent: Container[str]) -> list[str]:
 
 
 def _unknown(step: Step) -> list[str]:
-    """Notes on what is not known of the request of a step that has begun."""
+    """Return notes on the parts of a sent request that cannot be compared."""
     if read_snapshot(step.metadata) is not None:
         return []
     return [f"{step.step_id} has no hashes: layers that existed only for its call are not compared"]

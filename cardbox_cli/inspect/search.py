@@ -1,4 +1,4 @@
-"""Searches for cards by what they say, for every surface: with what matches, and a box that holds a card."""
+"""Full-text searches for cards, for every surface: with an excerpt, and a box that holds the card."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,22 +14,22 @@ from cardbox_cli.store.views.box_views import BoxViews
 from cardbox_cli.text.escaping import excerpt
 from cardbox_cli.text.search_terms import search_words, skip_to_match, word_pattern
 
-# Cards whose boxes are read at a time.
+# The number of cards whose boxes are read together.
 _PAGE = 200
 
 
 class FoundCard(Card, frozen=True, kw_only=True, gc=False):
-    """A card that a search found, what it says where that was, and the box that has held it for longest."""
+    """A card that a search found, an excerpt at the match, and the box that has held it for longest."""
 
     match: str
     box_id: str | None
 
 
 class CardSearch:
-    """A search for `text` among cards of all types or of some; `behind` is where a page begins.
+    """A search for `text` among cards of all or some `types`. A page begins after `behind`.
 
-    `pattern` shows where a card says what was found; None if the words are too odd for that. Raises
-    UsageError for a blank text.
+    `pattern` matches the words in the text of a card; None if there is no such pattern. Raises UsageError for
+    a blank text.
     """
 
     def __init__(
@@ -41,18 +41,17 @@ class CardSearch:
         self.pattern = word_pattern(search_words(text))
 
     def newest(self, cards: CardStore, limit: int | None = None) -> Iterator[FoundCard]:
-        """Yield what is found, newest first, read in pages."""
-        found = cards.newest(self._where, limit=limit)
+        """Yield the cards, newest first, read in pages."""
+        results = cards.newest(self._where, limit=limit)
         views = BoxViews(cards.database, cards.project_id)
-        while page := list(islice(found, _PAGE)):
-            held = views.holding([card.card_id for card in page])
+        while page := list(islice(results, _PAGE)):
+            box_ids = views.holding([card.card_id for card in page])
             for card in page:
                 yield FoundCard(
                     **msgspec.structs.asdict(card),
                     match=excerpt(skip_to_match(full_text(card), self.pattern), PREVIEW),
-                    box_id=held.get(card.card_id),
+                    box_id=box_ids.get(card.card_id),
                 )
 
     def further(self, cards: CardStore, last: Card) -> FurtherCount:
-        """Return how many more there are after `last`."""
         return cards.count_further(self._where, last)

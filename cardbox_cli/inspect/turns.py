@@ -49,7 +49,7 @@ class TurnFinding(msgspec.Struct, frozen=True):
 
 
 class TurnView(TurnResult, frozen=True, kw_only=True):
-    """The full view of one turn. Fields as in `TurnSummary`; the lists are ordered by date."""
+    """The full view of a turn: the fields of `TurnSummary`, and lists in the order of their dates."""
 
     inbox: list[InboxRow]
     steps: list[Step]
@@ -89,28 +89,26 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """Return a note if turns are left out."""
         return [f"{len(self.agent_turn_ids)} turns are shown; there may be more"] if self.is_cut else []
 
 
 def read_trace(turns: TurnViews, given: str) -> Trace:
     """Read the trace of the turn that `given` names. Raises NotFound, AmbiguousId."""
-    found = turns.get(turns.resolve(given))
-    known = turns.family(found)
+    turn_row = turns.get(turns.resolve(given))
+    family = turns.family(turn_row)
     views = BatchViews(turns.database, turns.project_id)
-    ids = [each.agent_turn_id for each in known]
+    ids = [each.agent_turn_id for each in family]
     members = views.members(ids)
     return Trace(
-        trace_id=found.trace_id,
-        turns=build_trees([summary(each) for each in known], members),
+        trace_id=turn_row.trace_id,
+        turns=build_trees([summary(each) for each in family], members),
         agent_turn_ids=ids,
         batches=dict(views.get_many(unique(each.batch_id for each in members.values() if each.batch_id))),
-        is_cut=len(known) >= MAX_FAMILY,
+        is_cut=len(family) >= MAX_FAMILY,
     )
 
 
 def view_turn(stored: StoredTurn) -> TurnView:
-    """Return the full view of a turn."""
     turn_summary = summary(stored.turn)
     return convert(
         TurnView,
@@ -157,11 +155,8 @@ def build_trees(turns: list[TurnSummary], members: Mapping[str, BatchMembership]
         return convert(Branch, turn, **membership, children=[branch(child) for child in child_turns])
 
     roots = [branch(turn) for turn in children.get(None, ())]
-    # Turns that name each other as parents have no root.
-    for turn in turns:
-        if turn.agent_turn_id not in reached:
-            roots.append(branch(turn))
-    return roots
+    # Turns that name each other as parents have no root. `branch` extends `reached`.
+    return [*roots, *(branch(turn) for turn in turns if turn.agent_turn_id not in reached)]
 
 
 # --- the timeline: everything about a turn that has a date, in order, with one line of text each
@@ -256,7 +251,7 @@ def _requester(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
 def _step_events(steps: list[Step]) -> Iterator[_Dated]:
     for number, step in enumerate(steps, 1):
         yield step.started_at, "step", f"step {number} began", step.step_id
-        error = f": {_one_line(step.error)}" if step.error else ""
+        error = _suffix(_one_line(step.error or ""))
         yield step.ended_at, "step-end", f"step {number} {step.status}{error}", step.step_id
 
 
@@ -286,11 +281,10 @@ def _describe_card(card: WrittenCard, called: Collection[str | None]) -> tuple[s
         case "agent.thought":
             if not text and not card.calls:
                 return "card", "wrote an empty message"
-            tools = [tool for call_id, tool in card.calls or () if call_id not in called]
-            asked = [tool or "a tool without a name" for tool in tools]
-            texts = [f"said: {text}"] if text else []
-            texts += [f"asked for {', '.join(asked)}"] if asked else []
-            return "card", "; ".join(texts)
+            calls = (tool for call_id, tool in card.calls or () if call_id not in called)
+            tools = ", ".join(tool or "a tool without a name" for tool in calls)
+            texts = (f"said: {text}" if text else "", f"asked for {tools}" if tools else "")
+            return "card", "; ".join(filter(None, texts))
     return "card", f"wrote a card of type {card.type}" + _suffix(text)
 
 
@@ -325,9 +319,8 @@ def _audit_event(entry: AuditEntry) -> _Dated:
 
 def _end_events(stored: StoredTurn, end_status: str | None, ended_at: datetime | None) -> Iterator[_Dated]:
     if end_status is not None:
-        error = stored.record.error if stored.record else None
-        text = f"ended: {end_status}" + (f": {_one_line(error)}" if error else "")
-        yield ended_at, "ended", text, None
+        error = _one_line((stored.record.error if stored.record else None) or "")
+        yield ended_at, "ended", f"ended: {end_status}{_suffix(error)}", None
 
 
 def _suffix(text: str) -> str:

@@ -44,14 +44,12 @@ class RateLimiter:
         """Count a failure; return False if there have been too many."""
         with self._lock:
             self._fill()
-            if self._left < 1:
-                return False
-            self._left -= 1
-            return True
+            has_left = self._left >= 1
+            self._left -= has_left
+            return has_left
 
     @property
     def is_exhausted(self) -> bool:
-        """True if the limit is reached."""
         with self._lock:
             self._fill()
             return self._left < 1
@@ -75,7 +73,6 @@ class Cookies:
         self._is_secure = is_secure
 
     def make(self, project_id: str, token_id: str) -> str:
-        """Return the value of a cookie for a token."""
         content = f"{token_id}.{int(time.time()) + _LIFETIME_SECONDS}"
         return f"{content}.{self._signature(project_id, content)}"
 
@@ -89,7 +86,6 @@ class Cookies:
         return token_id if int(until) > time.time() else None
 
     def set(self, response: Response, project_id: str, value: str) -> None:
-        """Store a cookie in the browser."""
         response.set_cookie(
             cookie_name(project_id),
             value,
@@ -100,7 +96,6 @@ class Cookies:
         )
 
     def forget(self, response: Response, project_id: str) -> None:
-        """Delete the cookie in the browser."""
         response.delete_cookie(
             cookie_name(project_id), httponly=True, samesite="strict", secure=self._is_secure
         )
@@ -152,18 +147,15 @@ class AllowedHosts:
         self._domains = tuple(name[1:] for name in self._names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 400."""
         if scope["type"] != "http" or self._is_allowed(Headers(scope=scope).get("host", "")):
             await self._app(scope, receive, send)
             return
-        refusal = error_response(
-            400, "bad_request", "this host name is not allowed: --allowed-host allows more names"
-        )
-        await refusal(scope, receive, send)
+        message = "this host name is not allowed: --allowed-host allows more names"
+        await error_response(400, "bad_request", message)(scope, receive, send)
 
     def _is_allowed(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        name = found[1].lower() if found else ""
+        match = _HOST.fullmatch(host)
+        name = match[1].lower() if match else ""
         return "*" in self._names or name in self._names or name.endswith(self._domains)
 
 
@@ -171,78 +163,73 @@ class AllowedHosts:
 
 # The rate limit does not apply to tokens that were valid before. They are still looked up each time.
 _MAX_REMEMBERED = 1000
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cbx"'}
 
 
 class Authenticator:
-    """Admits requests, or raises Refused. Safe for use by several threads."""
+    """Admits requests, or raises RequestRejected. Safe for use by several threads."""
 
     def __init__(self, cookies: Cookies, *, asks_for_tokens: bool) -> None:
         self.cookies = cookies
         self.asks_for_tokens = asks_for_tokens
         self._attempts = RateLimiter()
-        self._good: set[bytes] = set()
-        self._lane = Lock()
+        self._valid_hashes: set[bytes] = set()
+        self._lookup_lock = Lock()
 
     @contextmanager
     def limit_attempts(self, request: Request, project_id: str) -> Iterator[None]:
-        """Check a request before it gets a connection; call `admit` within. Raises Refused.
+        """Check a request before it gets a connection; call `admit` within.
 
-        401 without a token, 403 for another project's token, 429 after too many wrong tokens.
+        Raises RequestRejected: 401 without a token, 403 for another project's token, 429 after too many wrong
+        tokens.
         """
         if not self.asks_for_tokens:
             yield
             return
-        given = _bearer(request)
-        if given is None:
+        bearer = _bearer(request)
+        if bearer is None:
             if self.cookies.token_of(request, project_id) is None:
-                raise RequestRejected(
-                    401, f"a token for project {project_id!r} is required", headers=_CHALLENGE
-                )
+                raise _unauthorized(f"a token for project {project_id!r} is required")
             yield
             return
-        named = token_project(given)
-        if named is not None and named != project_id:
+        token_project_id = token_project(bearer)
+        if token_project_id is not None and token_project_id != project_id:
             raise RequestRejected(403, f"the token does not grant access to project {project_id!r}")
-        with self.limit_lookups(given):
+        with self.limit_lookups(bearer):
             yield
 
     @contextmanager
     def limit_lookups(self, token: str) -> Iterator[None]:
-        """Check a token before it gets a connection; look it up within. Raises Refused.
+        """Check a token before it gets a connection; look it up within. Raises RequestRejected.
 
         After too many wrong tokens, tokens that were never valid are looked up one at a time.
         """
         if token_project(token) is None:
             raise self._wrong()
-        if token_hash(token) in self._good or not self._attempts.is_exhausted:
+        if token_hash(token) in self._valid_hashes or not self._attempts.is_exhausted:
             yield
             return
-        if not self._lane.acquire(blocking=False):
+        if not self._lookup_lock.acquire(blocking=False):
             raise _too_many()
         try:
             yield
         finally:
-            self._lane.release()
+            self._lookup_lock.release()
 
     def admit(self, request: Request, database: Database, project_id: str) -> None:
-        """Raise Refused with 401 if the token is not valid. Call it within `at_the_door`."""
+        """Raise RequestRejected with 401 if the token is not valid. Call it within `limit_attempts`."""
         if not self.asks_for_tokens:
             return
-        given = _bearer(request)
-        if given is not None:
-            self._token_id(database, project_id, given)
+        if (bearer := _bearer(request)) is not None:
+            self._token_id(database, project_id, bearer)
             return
         token_id = self.cookies.token_of(request, project_id)
         if token_id is None or not ApiTokenStore(database, project_id).is_valid(token_id):
-            raise RequestRejected(
-                401, "the token that you logged in with is no longer valid", headers=_CHALLENGE
-            )
+            raise _unauthorized("the token that you logged in with is no longer valid")
 
     def exchange(self, database: Database, token: str) -> tuple[str, str]:
-        """Return the project of a token, and a cookie that grants access to it. Raises Refused.
+        """Return the project of a token, and a cookie for it. Call it within `limit_lookups`.
 
-        Call it within `trying`.
+        Raises RequestRejected.
         """
         project_id = token_project(token) or ""
         return project_id, self.cookies.make(project_id, self._token_id(database, project_id, token))
@@ -251,15 +238,17 @@ class Authenticator:
         token_id = ApiTokenStore(database, project_id).find_valid(token)
         if token_id is None:
             raise self._wrong()
-        if len(self._good) >= _MAX_REMEMBERED:
-            self._good = set()
-        self._good.add(token_hash(token))
+        if len(self._valid_hashes) >= _MAX_REMEMBERED:
+            self._valid_hashes = set()
+        self._valid_hashes.add(token_hash(token))
         return token_id
 
     def _wrong(self) -> RequestRejected:
-        if not self._attempts.count_failure():
-            return _too_many()
-        return RequestRejected(401, "the token is not valid", headers=_CHALLENGE)
+        return _unauthorized("the token is not valid") if self._attempts.count_failure() else _too_many()
+
+
+def _unauthorized(message: str) -> RequestRejected:
+    return RequestRejected(401, message, headers={"WWW-Authenticate": 'Bearer realm="cbx"'})
 
 
 def _too_many() -> RequestRejected:

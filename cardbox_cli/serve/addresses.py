@@ -19,7 +19,6 @@ from cardbox_cli.store.connection.project_store import ListPosition
 from cardbox_cli.text.error_messages import invalid_message
 
 _SLASH = "\udc2f"
-# The maximum number of characters of a path in a log.
 _MAX_LOGGED = 1000
 _QUOTED = re.compile(b"%2f", re.IGNORECASE)
 
@@ -31,7 +30,6 @@ class EncodedSlashes:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
         raw = scope.get("raw_path") or b""
         if _QUOTED.search(raw):
             parts = [unquote(part.decode("latin-1")) for part in _QUOTED.split(raw)]
@@ -59,7 +57,6 @@ def logged_path(scope: Scope) -> str:
 
 
 def request_address(scope: Scope) -> str:
-    """Return the requested path and query."""
     query: bytes = scope.get("query_string") or b""
     return f"{request_path(scope)}?{query.decode('latin-1')}" if query else request_path(scope)
 
@@ -71,14 +68,12 @@ PAGE_SIZE = 50
 _SEPARATOR = "~"
 
 Behind = Annotated[str | None, Query(max_length=400)]
-"""The instant and the id after which a page begins, as `following` formats them."""
+"""The instant and the id after which a page begins, as `next_position` formats them."""
 
 BehindId = Annotated[str | None, Query(max_length=1000)]
 """The id after which a page begins, in a list sorted by ids."""
 
-_MAX_POSITION = 2**31 - 1
-
-From = Annotated[int, Query(alias="from", ge=0, le=_MAX_POSITION)]
+From = Annotated[int, Query(alias="from", ge=0, le=2**31 - 1)]
 """The position at which a window begins, counted from 0."""
 
 
@@ -86,27 +81,27 @@ def parse_position(behind: str | None, *, of_boxes: bool = False) -> ListPositio
     """Parse the position at which a page begins. Raises InvalidInput."""
     if behind is None:
         return None
-    at, _, named = behind.partition(_SEPARATOR)
+    at, _, item_id = behind.partition(_SEPARATOR)
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None or (of_boxes and canonical_box_id(named) is None):
+    if moment is None or moment.tzinfo is None or (of_boxes and canonical_box_id(item_id) is None):
         raise InvalidInput(invalid_message("list position", behind[:40]), hint="go back to the first page")
-    return ListPosition(moment, named)
+    return ListPosition(moment, item_id)
 
 
 def next_position(
-    found: Sequence[Any], key: str, time: str | None = "created_at", size: int = PAGE_SIZE
+    items: Sequence[Any], key: str, time: str | None = "created_at", size: int = PAGE_SIZE
 ) -> str | None:
     """Return the position at which the next page begins; None on the last page.
 
-    `found` holds one item more than a page shows. `time` is None for a list that is sorted by ids.
+    `items` holds one item more than a page shows. `time` is None for a list that is sorted by ids.
     """
-    if len(found) <= size:
+    if len(items) <= size:
         return None
-    last = found[size - 1]
+    last_id = str(getattr(items[size - 1], key))
     if time is None:
-        return str(getattr(last, key))
-    moment = getattr(last, time)
-    return None if moment is None else f"{moment.isoformat()}{_SEPARATOR}{getattr(last, key)}"
+        return last_id
+    moment = getattr(items[size - 1], time)
+    return None if moment is None else f"{moment.isoformat()}{_SEPARATOR}{last_id}"

@@ -1,6 +1,6 @@
 """The ASGI app of `cbx serve`: routes, middleware, errors. Knows neither the server nor the command line."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from importlib.metadata import version
@@ -51,15 +51,11 @@ def make_app(options: ServeOptions) -> FastAPI:
     app.state.options = options
     app.state.streams = StreamLimit(options.streams)
     app.state.outages = OutageLog()
-    app.state.following = ChangeFeed(find_listen_target(options.target), pause=options.pause)
-    app.state.doorkeeper = Authenticator(
-        Cookies(is_secure=options.behind_tls), asks_for_tokens=options.asks_for_tokens
-    )
-    app.state.lending = ConnectionPool(
-        options.target,
-        most=options.connections,
-        longest=timedelta(seconds=options.statement_timeout),
-    )
+    app.state.feed = ChangeFeed(find_listen_target(options.target), pause=options.pause)
+    cookies = Cookies(is_secure=options.behind_tls)
+    app.state.authenticator = Authenticator(cookies, asks_for_tokens=options.asks_for_tokens)
+    longest = timedelta(seconds=options.statement_timeout)
+    app.state.connections = ConnectionPool(options.target, most=options.connections, longest=longest)
     app.include_router(_health)
     app.include_router(site_pages.login_routes)
     for each in API:
@@ -69,7 +65,7 @@ def make_app(options: ServeOptions) -> FastAPI:
     # Last, because it answers 404 to everything that no other route matches.
     app.include_router(site_pages.site_routes, include_in_schema=False)
     add_error_handlers(app)
-    app.openapi = _document(app, options)  # type: ignore[method-assign]  # so FastAPI's documentation says
+    app.openapi = lambda: openapi_document(app, options)  # type: ignore[method-assign]  # as FastAPI documents
     _guard(app, options)
     return app
 
@@ -81,10 +77,6 @@ _health = APIRouter()
 async def health() -> dict[str, str]:
     """Report that the server is running."""
     return {"status": "ok"}
-
-
-def _document(app: FastAPI, options: ServeOptions) -> Callable[[], dict[str, object]]:
-    return lambda: openapi_document(app, options)
 
 
 def _guard(app: FastAPI, options: ServeOptions) -> None:
@@ -109,5 +101,5 @@ def _guard(app: FastAPI, options: ServeOptions) -> None:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
-    app.state.following.close()
-    app.state.lending.close()
+    app.state.feed.close()
+    app.state.connections.close()

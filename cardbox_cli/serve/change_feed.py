@@ -26,12 +26,12 @@ MAX_WAIT_SECONDS = 15.0
 _DEBOUNCE_SECONDS = 0.1
 
 
-class _Followed:
+class _FollowedProject:
     def __init__(self) -> None:
         self.followers = 0
         self.lock = anyio.Lock()
         self.count = -1
-        self.standing: ProjectState | None = None
+        self.state: ProjectState | None = None
 
 
 class ChangeFeed:
@@ -40,26 +40,26 @@ class ChangeFeed:
     def __init__(self, target: Target, *, pause: float) -> None:
         self._target = target
         self._pause = pause
-        self._projects: dict[str, _Followed] = {}
+        self._projects: dict[str, _FollowedProject] = {}
         self._subscription: PostgresSubscription | None = None
-        # The number of possible changes, and the time of the last one.
-        self._count = 0
+        # The number of times that something may have changed, and the time of the last one.
+        self.count = 0
         self._at = 0.0
         self._change = anyio.Event()
         self.is_over = False
 
     @asynccontextmanager
-    async def follow(self, asker: ProjectRequest) -> AsyncIterator["ProjectFollower"]:
+    async def follow(self, access: ProjectRequest) -> AsyncIterator["ProjectFollower"]:
         """Return a follower of a project, which must leave the context when it stops following."""
         self._listen()
-        followed = self._projects.setdefault(asker.project_id, _Followed())
+        followed = self._projects.setdefault(access.project_id, _FollowedProject())
         followed.followers += 1
         try:
-            yield ProjectFollower(self, followed, asker)
+            yield ProjectFollower(self, followed, access)
         finally:
             followed.followers -= 1
             if not followed.followers:
-                del self._projects[asker.project_id]
+                del self._projects[access.project_id]
 
     def end(self) -> None:
         """End all waits and all streams, because the server stops."""
@@ -67,14 +67,13 @@ class ChangeFeed:
         self._change.set()
 
     def close(self) -> None:
-        """Stop listening."""
         if self._subscription is not None:
             self._subscription.close()
 
     async def wait_for_change(self, seen: int) -> int:
         """Wait at most `MAX_WAIT_SECONDS` until something may have changed since `seen`; return the count."""
         until = monotonic() + MAX_WAIT_SECONDS
-        while self._count == seen and not self.is_over and (now := monotonic()) < until:
+        while self.count == seen and not self.is_over and (now := monotonic()) < until:
             due = self._at + self._pause
             if now >= due:
                 self._note_change()
@@ -83,12 +82,7 @@ class ChangeFeed:
             with anyio.move_on_after(min(due, until) - now):
                 await self._change.wait()
                 await anyio.sleep(_DEBOUNCE_SECONDS)
-        return self._count
-
-    @property
-    def count(self) -> int:
-        """The number of times that something may have changed."""
-        return self._count
+        return self.count
 
     def _listen(self) -> None:
         if not self._projects:
@@ -104,7 +98,7 @@ class ChangeFeed:
             self._subscription = PostgresSubscription(self._target, None, None, notify, _LOG.debug)
 
     def _note_change(self) -> None:
-        self._count += 1
+        self.count += 1
         self._at = monotonic()
         self._change.set()
         self._change = anyio.Event()
@@ -113,31 +107,31 @@ class ChangeFeed:
 class ProjectFollower:
     """A client that follows a project."""
 
-    def __init__(self, following: ChangeFeed, followed: _Followed, asker: ProjectRequest) -> None:
-        self._following = following
+    def __init__(self, feed: ChangeFeed, followed: _FollowedProject, access: ProjectRequest) -> None:
+        self._feed = feed
         self._followed = followed
-        self._asker = asker
+        self._access = access
         self._seen = -1
 
     async def read_state(self) -> ProjectState:
         """Return the state of the project, at least as new as the last known change.
 
-        Raises Refused if the client's token is no longer valid.
+        Raises RequestRejected if the client's token is no longer valid.
         """
-        self._seen = self._following.count
-        await self._asker.authenticate()
+        self._seen = self._feed.count
+        await self._access.authenticate()
         followed = self._followed
         async with followed.lock:
-            if followed.standing is None or followed.count < self._seen:
-                count = self._following.count
-                followed.standing = await to_thread.run_sync(self._read)
+            if followed.state is None or followed.count < self._seen:
+                count = self._feed.count
+                followed.state = await to_thread.run_sync(self._read)
                 followed.count = count
-            return followed.standing
+            return followed.state
 
     async def wait_for_change(self) -> bool:
-        """Wait until something may have changed. Return False after `MAX_WAIT_SECONDS`."""
-        return await self._following.wait_for_change(self._seen) != self._seen
+        """Wait for a change since the last read; return False after `MAX_WAIT_SECONDS`."""
+        return await self._feed.wait_for_change(self._seen) != self._seen
 
     def _read(self) -> ProjectState:
-        with self._asker.open_snapshot() as read:
+        with self._access.open_snapshot() as read:
             return ChangeViews(read.database, read.project_id).poll()

@@ -5,6 +5,7 @@ Results are those of the read API, cut to a length that fits into a model's cont
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from itertools import islice
@@ -173,23 +174,21 @@ Status = Annotated[str, Field(pattern=f"^({'|'.join(TURN_STATUSES)})$", descript
 Limit = Annotated[int, Field(ge=1, le=200, description="Maximum number of items.")]
 
 
-NO_OPTIONS: Mapping[str, object] = {}
-
-
+@dataclass(frozen=True)
 class ToolRunner:
-    """Runs tool calls, each in its own snapshot of the project."""
+    """Runs tool calls, each in its own snapshot of the project. `usual`: as in `ProjectView`."""
 
-    def __init__(self, lending: ConnectionPool, project_id: str, *, settings: Settings, usual: str) -> None:
-        self._lending = lending
-        self._project_id = project_id
-        self._settings = settings
-        self._usual = usual
+    connections: ConnectionPool
+    project_id: str
+    _: KW_ONLY
+    settings: Settings
+    usual: str
 
     def __call__(
         self,
         ask: Callable[[ProjectView], Any],
         *whole: str | None,
-        options: Mapping[str, object] = NO_OPTIONS,
+        options: Mapping[str, object] = {},
         narrower: str = "",
     ) -> list[str]:
         """Return the result of `ask` as JSON. If it was cut, a second text explains how to see more.
@@ -198,12 +197,13 @@ class ToolRunner:
         that are None. `narrower` is advice for the model. Raises ToolError with a message and a hint.
         """
         try:
-            with self._lending.snapshot() as database:
-                project = ProjectView(database, self._project_id, settings=self._settings, usual=self._usual)
+            with self.connections.snapshot() as database:
+                project = ProjectView(database, self.project_id, settings=self.settings, usual=self.usual)
                 answer = encode_bounded(ask(project))
         except CbxError as exc:
             hint = f" ({exc.hint})" if exc.hint else ""
-            raise ToolError(_shorten(f"{exc.code}: {exc.message}{hint}")) from exc
+            text = redact_credentials(f"{exc.code}: {exc.message}{hint}")
+            raise ToolError(cut_text(text, _MAX_MESSAGE)) from exc
         except Exception as exc:
             # No traceback: it would appear in the log of the program that started the server.
             kind, message = type(exc).__name__, excerpt(redact_credentials(str(exc)), _MAX_MESSAGE)
@@ -216,10 +216,6 @@ class ToolRunner:
         line = command_line(words, *given, "-o", "json", *project.project_option)
         note = f"Cut from {answer.whole} to {MAX_ANSWER} bytes; … marks omitted parts. {narrower}"
         return [answer.json, f"{note.rstrip()} The user can print the whole result with: {line}"]
-
-
-def _shorten(text: str) -> str:
-    return cut_text(redact_credentials(text), _MAX_MESSAGE)
 
 
 def make_server(read: ToolRunner) -> MCPServer[Any]:
@@ -262,17 +258,16 @@ def _turn_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
                 return why_answer(project.diagnoser.agent(agent), option)
             return survey_answer(project.survey(), option)
 
-        by_agent = None if agent is None else "--agent"
         everything = None if turn or agent else "--all"
-        return read(ask, "why", turn, by_agent, agent, everything, narrower="Name a turn or an agent.")
+        options = {"--agent": agent}
+        return read(ask, "why", turn, everything, options=options, narrower="Name a turn or an agent.")
 
     def list_turns(agent: Agent = None, status: Status = None, limit: Limit = PAGE_SIZE) -> list[str]:
         """List turns, newest first, with state, end status and boxes. Filter by agent or state."""
 
         def ask(project: ProjectView) -> Any:
             where = TurnFilter(agent_id=agent, status=status)
-            found = project.turns.newest(where, limit=limit)
-            return [summary(each) for each in found]
+            return [summary(each) for each in project.turns.newest(where, limit=limit)]
 
         options = {"--agent": agent, "--status": status, "--limit": limit}
         return read(ask, "turn", "list", options=options, narrower="Lower `limit`, or use show_turn.")
@@ -328,11 +323,10 @@ def _card_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
 
         def ask(project: ProjectView) -> Any:
             boxes = project.boxes
-            found = boxes.get(boxes.resolve(box))
-            size = len(found.card_ids)
-            window = range(max(size - last, 0), size)
-            slots = list(islice(boxes.stream(found.box_id, window), last))
-            return {"box_id": found.box_id, "title": found.title, "cards": size, "last": slots}
+            whole_box = boxes.get(boxes.resolve(box))
+            size = len(whole_box.card_ids)
+            slots = list(islice(boxes.stream(whole_box.box_id, range(max(size - last, 0), size)), last))
+            return {"box_id": whole_box.box_id, "title": whole_box.title, "cards": size, "last": slots}
 
         return read(ask, "box", "show", box, narrower="Lower `last`, or use show_card.")
 

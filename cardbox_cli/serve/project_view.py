@@ -1,5 +1,6 @@
 """One project within one snapshot: the source of every API response, page and tool result."""
 
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import cached_property
 
@@ -12,12 +13,15 @@ from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
+from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.projects import require_known
+from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.batch_views import BatchViews
 from cardbox_cli.store.views.turn_views import TurnViews
 
 
+@dataclass(eq=False)
 class ProjectView:
     """A project within the caller's snapshot, for one request or one tool call.
 
@@ -25,22 +29,13 @@ class ProjectView:
     and `asks_for_tokens` is true if the reader has logged in.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        project_id: str,
-        *,
-        settings: Settings,
-        usual: str,
-        here: str = "",
-        asks_for_tokens: bool = False,
-    ) -> None:
-        self.database = database
-        self.project_id = project_id
-        self.settings = settings
-        self.usual = usual
-        self.here = here
-        self.asks_for_tokens = asks_for_tokens
+    database: Database
+    project_id: str
+    _: KW_ONLY
+    settings: Settings
+    usual: str
+    here: str = ""
+    asks_for_tokens: bool = False
 
     @property
     def project_option(self) -> tuple[str, ...]:
@@ -49,7 +44,6 @@ class ProjectView:
 
     @cached_property
     def links(self) -> Links:
-        """The addresses of the project's pages."""
         return Links(self.project_id)
 
     @property
@@ -59,39 +53,39 @@ class ProjectView:
 
     @property
     def diagnoser(self) -> Diagnoser:
-        """The diagnosis of this project's turns."""
         return Diagnoser(self.database, self.project_id, self.settings, HANDLERS)
 
     @property
     def boxes(self) -> BoxStore:
-        """The project's boxes."""
         return BoxStore(self.database, self.project_id)
 
     @property
     def cards(self) -> CardStore:
-        """The project's cards."""
         return CardStore(self.database, self.project_id)
 
     @property
     def turns(self) -> TurnViews:
-        """The project's turns."""
         return TurnViews(self.database, self.project_id)
 
+    @property
+    def chat_stores(self) -> ChatStores:
+        return ChatStores(self.database, self.project_id, self.settings)
+
+    @property
+    def agents(self) -> AgentStore:
+        return AgentStore(self.database, self.project_id)
+
     def requests(self, *, format: str | None = None, profile: str | None = None) -> Requests:
-        """Return a reader of the project's requests."""
         return Requests(self.boxes, self.turns, format=format, profile=profile)
 
     def costs(self, *, profile: str | None = None, since: str | None = None) -> CostReader:
-        """Return a reader of what the project's requests cost."""
         return CostReader(self.boxes, self.turns, profile=profile, since=since)
 
     @property
     def batches(self) -> BatchViews:
-        """The project's batches."""
         return BatchViews(self.database, self.project_id)
 
     def batch_reader(self) -> BatchReader:
-        """Return a reader of the project's batches with their results."""
         return BatchReader(self.batches, self.settings)
 
     def survey(self) -> Survey:

@@ -42,7 +42,7 @@ def theirs(world: World) -> tuple[str, str]:
     return parent, child
 
 
-def test_a_batch_that_goes_on_is_waited_for(world: World) -> None:
+def test_a_turn_waits_for_a_running_batch(world: World) -> None:
     parent, batch = world.fork()
     found = world.why(parent)
     assert (found["rule"], found["verdict"], found["fix"]) == ("batch-running", "waiting", None)
@@ -54,7 +54,7 @@ def test_a_batch_that_goes_on_is_waited_for(world: World) -> None:
     assert world.problems() == {}
 
 
-def test_a_grandchild_that_nobody_runs_is_named_from_the_root(world: World) -> None:
+def test_the_root_names_a_grandchild_without_a_worker(world: World) -> None:
     parent, batch = world.fork()
     [first, _] = world.runtime.batches.tasks(batch)
     child, call = world.wait_for_call()

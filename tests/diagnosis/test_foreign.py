@@ -74,7 +74,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("what", STRANGE)
-def test_what_is_not_understood_is_named(world: World, what: str) -> None:
+def test_an_unknown_state_is_named(world: World, what: str) -> None:
     turn = world.ask()
     statement, named = STRANGE[what]
     world.sql(statement)

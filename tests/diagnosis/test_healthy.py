@@ -425,7 +425,7 @@ def test_a_card_that_was_lost_while_it_runs_is_also_seen(world: World) -> None:
     assert [seen["rule"] for seen in world.why(turn)["also"]] == ["expired-card"]
 
 
-def test_a_card_that_may_be_lost_stops_nobody(world: World) -> None:
+def test_an_allowed_loss_does_not_stop_a_turn(world: World) -> None:
     """What `why` calls stuck is what a worker would not run."""
     card = draft_card("task.instruction", "Soon gone.")
     turn = world.ask(context_box_id=world.box(ASKED, card))

@@ -78,7 +78,7 @@ def test_a_lock_is_followed_to_its_root(
         (None, None),
     ],
 )
-def test_of_a_query_the_first_words_are_shown(query: str | None, expected: str | None) -> None:
+def test_only_the_first_words_of_a_query_are_shown(query: str | None, expected: str | None) -> None:
     assert first_words(query) == expected
 
 
@@ -115,7 +115,7 @@ def waiting(world: World, connection: psycopg.Connection[Any], statement: str) -
         thread.join()
 
 
-def test_a_worker_that_waits_is_not_taken_for_the_holder(world: World) -> None:
+def test_a_waiting_worker_is_not_the_holder_of_a_lock(world: World) -> None:
     turn = world.ask()
     with another(world, "psql") as (holder, pid), another(world, "cbx") as (worker, waits):
         holder.execute("SELECT agent_id, 'hunter2' FROM cbx.turns FOR UPDATE")
@@ -155,7 +155,7 @@ def test_an_open_reader_before_an_alter_table_is_named(world: World) -> None:
     assert world.why(turn)["rule"] != "database-lock"
 
 
-def test_what_nobody_may_read_is_said_before_ten_seconds_are_over(world: World) -> None:
+def test_an_unreadable_table_is_reported_within_ten_seconds(world: World) -> None:
     turn = world.ask()
     with another(world, "psql") as (holder, pid):
         holder.execute("LOCK TABLE state.agent_steps")

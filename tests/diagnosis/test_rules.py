@@ -789,7 +789,7 @@ def test_a_lock_is_shown_with_its_owner(world: World, what: str) -> None:
     assert world.why(turn)["verdict"] == "ended"
 
 
-def test_a_lock_of_a_moment_is_no_finding(world: World) -> None:
+def test_a_short_lock_is_not_a_finding(world: World) -> None:
     turn = world.ask()
     with psycopg.connect(world.runtime.database.connection.info.dsn, password="") as other:
         other.execute(b"SELECT FROM state.agent_state_head FOR UPDATE")

@@ -194,7 +194,7 @@ def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
 
 @settings(deadline=None, suppress_health_check=SLOW)
 @given(snapshots)
-def test_what_is_also_seen_is_no_more_a_cause(snapshot: Snapshot) -> None:
+def test_other_findings_are_not_the_cause(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)
     ranks = {rule.name: rule.rank for rule in rules()}
     asides = {rule.name for rule in rules() if rule.aside(snapshot)}
@@ -203,7 +203,7 @@ def test_what_is_also_seen_is_no_more_a_cause(snapshot: Snapshot) -> None:
         assert worse <= asides
 
 
-def test_locks_that_nobody_looked_for_are_said_to_be_unchecked() -> None:
+def test_unchecked_locks_are_reported() -> None:
     snapshot = Snapshot(agent_turn_id=TURN, agent_id="a", now=NOW, settings=Settings(), keeps_turns=True)
     [unseen] = judge(snapshot).also
     assert (unseen.rule, unseen.severity) == ("database-lock", "ok")

@@ -83,7 +83,7 @@ def test_a_turn_an_agent_and_all_cannot_be_combined(cbx: Cbx) -> None:
         assert (answer.code, answer.err) == (2, f"error: {names} cannot be combined\n")
 
 
-def test_an_agent_is_asked_about_by_its_turn(world: World) -> None:
+def test_the_diagnosis_of_an_agent_is_that_of_its_turn(world: World) -> None:
     turn = world.ask()
     world.ask()
     found = world.cbx("why", "--agent", "clerk", "-o", "json").json()
@@ -147,7 +147,7 @@ def test_a_call_that_is_answered_already_needs_no_report(world: World) -> None:
     assert (found["rule"], found["fix"]) == ("waiting-for-tool", None)
 
 
-def test_a_state_that_no_rule_knows_is_no_health(world: World) -> None:
+def test_a_state_without_a_rule_is_unknown(world: World) -> None:
     turn = "turn_of_a_step_alone"
     world.runtime.heads.ensure("clerk")
     world.sql(
@@ -227,7 +227,7 @@ def test_a_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
     assert (listed["turn"], listed["waiting"]) == (min(parent, child), 2)
 
 
-def test_what_it_is_followed_to_has_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chain_of_awaited_turns_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_reader, "_MAX_STEPS", 1)
     world.ask()
     parent = world.suspend()
@@ -247,7 +247,7 @@ def test_reap_reports_the_ends_that_why_sees(world: World) -> None:
     assert world.why(parent)["rule"] == "result-arriving"
 
 
-def test_a_deadline_of_a_moment_ago_is_not_called_ahead(world: World) -> None:
+def test_a_deadline_that_just_passed_is_not_called_ahead(world: World) -> None:
     world.ask()
     turn = world.suspend()
     world.later(303)
@@ -256,7 +256,7 @@ def test_a_deadline_of_a_moment_ago_is_not_called_ahead(world: World) -> None:
     assert "(3s ago)" in page
 
 
-def test_who_is_not_fenced_is_told(world: World) -> None:
+def test_a_worker_without_a_fence_is_reported(world: World) -> None:
     turn = begin_elsewhere(world)
     found = world.why(turn)
     assert found["next_actor"] == "worker of another system, which cbx does not fence"
@@ -385,7 +385,7 @@ ANALYZE
 """
 
 
-def test_what_is_finished_is_not_read(world: World) -> None:
+def test_ended_turns_are_not_read(world: World) -> None:
     """`--all` reads no whole table of finished rows, however many there are."""
     from tests.store.test_plans import Explaining, scanned_whole
 

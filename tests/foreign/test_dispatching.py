@@ -151,7 +151,7 @@ class TestCorrelation:
         (["--context-box", "018f2b64-0000-7000-8000-00000000dead"], 6, "context_box_not_found"),
     ],
 )
-def test_what_is_not_accepted_leaves_no_row(
+def test_a_refused_dispatch_leaves_no_row(
     options: list[str], exit_code: int, code: str, deployment: Deployment, cbx: Cbx
 ) -> None:
     staffed(deployment)

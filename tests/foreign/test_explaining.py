@@ -68,7 +68,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("scene", ENDS, ids=lambda scene: scene.__name__)
-def test_its_ends_are_told_as_it_tells_them_itself(scene: Scene, deployment: Deployment, cbx: Cbx) -> None:
+def test_ends_are_reported_as_the_other_system_reports_them(
+    scene: Scene, deployment: Deployment, cbx: Cbx
+) -> None:
     turn = scene(deployment)
     waited = cbx("turn", "wait", turn.agent_turn_id, "--timeout", "0", "-o", "json")
     assert (waited.json()["end_status"], waited.code) == (ENDS[scene], 0 if ENDS[scene] == "success" else 8)
@@ -76,7 +78,7 @@ def test_its_ends_are_told_as_it_tells_them_itself(scene: Scene, deployment: Dep
     assert f"ended: {ENDS[scene]}" in shown
 
 
-def test_a_turn_that_ran_several_times_is_told_apart_while_it_runs_and_after(
+def test_a_turn_that_ran_several_times_is_marked_while_it_runs_and_after(
     deployment: Deployment, cbx: Cbx
 ) -> None:
     once = scenes.finished(deployment)

@@ -52,7 +52,7 @@ def test_init_adds_tables_of_cbx_and_touches_no_other(deployment: Deployment, cb
     assert {name: found for name, found in rows(deployment.connection).items() if name in filled} == filled
 
 
-def test_upgrade_touches_no_other_either(
+def test_upgrade_touches_only_tables_of_cbx(
     deployment: Deployment, initialized: Cbx, next_release: NextRelease
 ) -> None:
     defined = definitions(deployment.connection)
@@ -258,7 +258,7 @@ STUCK_LATER = [scene for scene in SCENES if scene not in _OVER]
 
 
 @pytest.mark.parametrize("scene", STUCK_LATER, ids=lambda scene: scene.__name__)
-def test_what_hangs_there_is_explained_freed_as_printed_and_ends(
+def test_a_stuck_turn_is_explained_and_the_printed_fix_frees_it(
     scene: Scene, deployment: Deployment, initialized: Cbx
 ) -> None:
     turn = scene(deployment)

@@ -8,7 +8,7 @@ from tests.inspect.conftest import Surface
 __all__ = ["world"]
 
 
-def test_one_that_cbx_keeps(
+def test_a_batch_of_cbx(
     command: Surface, http: Surface, page: Surface, world: World, runtime: Runtime
 ) -> None:
     _, batch_id = world.fork()
@@ -21,7 +21,7 @@ def test_one_that_cbx_keeps(
     assert batch_id[-8:] in page("/batches")
 
 
-def test_one_of_another_system(command: Surface, http: Surface, page: Surface, world: World) -> None:
+def test_a_batch_of_another_system(command: Surface, http: Surface, page: Surface, world: World) -> None:
     _, child = theirs(world)
     shown = command("batch", "show", "batch_theirs")
     assert shown == http("/batches/batch_theirs")

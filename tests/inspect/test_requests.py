@@ -24,7 +24,7 @@ def compare(
     return answer
 
 
-def test_of_a_box_by_a_piece_of_its_id_and_for_a_profile(
+def test_a_request_of_a_box_by_a_part_of_its_id_and_for_a_profile(
     command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str], box: str
 ) -> None:
     alone = compare(command, http, tool, page, box=box[-8:])
@@ -58,6 +58,6 @@ def test_findings_are_those_of_check(
 def test_a_profile_of_a_turn_is_refused(api: TestClient, cbx: Cbx, turns: list[str]) -> None:
     answer = api.get(f"/projects/{PROJECT}/render", params={"turn": turns[0], "profile": "clerk"})
     assert answer.status_code == 400
-    assert "profile is for boxes" in answer.json()["detail"]["error_message"]
+    assert "profile requires a box" in answer.json()["detail"]["error_message"]
     refused = cbx("render", "--turn", turns[0], "--profile", "clerk").err
     assert "--profile requires --box: a turn has its own profile" in refused

@@ -6,7 +6,7 @@ from tests.conftest import Cbx
 from tests.inspect.conftest import Surface
 
 
-def test_all_of_a_turn_by_a_piece_of_its_id(
+def test_a_turn_is_read_by_a_part_of_its_id(
     command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str]
 ) -> None:
     for turn in turns:

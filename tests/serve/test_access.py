@@ -66,7 +66,7 @@ def asked(client: TestClient, method: str, address: str, token: str | None) -> t
     return response.status_code, response.text
 
 
-def test_every_part_of_the_api_is_among_them() -> None:
+def test_the_cases_cover_the_routes_of_the_api() -> None:
     assert len(ADDRESSES) > 17
 
 
@@ -84,7 +84,7 @@ def test_only_a_token_of_the_project_opens_it(
         assert asked(guarded, method, address, token)[0] not in (401, 403, 500)
 
 
-def test_ids_of_another_project_lead_nowhere(
+def test_ids_of_another_project_are_not_found(
     api: TestClient, ask: Asked, context_box: str, boxes: BoxStore
 ) -> None:
     """Whatever a path, a query or a body may name is named; a new kind of id must be told here."""
@@ -127,7 +127,7 @@ def test_a_project_of_any_name_is_in_its_token() -> None:
         assert token_project(text) is None
 
 
-def test_a_revoked_token_opens_nothing_from_then_on(cbx: Cbx, guarded: TestClient, token: str) -> None:
+def test_a_revoked_token_is_refused_at_once(cbx: Cbx, guarded: TestClient, token: str) -> None:
     address = f"/projects/{PROJECT}/agents"
     assert asked(guarded, "GET", address, token)[0] == 200
     [known] = cbx("token", "list", "-o", "json").json()
@@ -140,9 +140,7 @@ def test_a_revoked_token_opens_nothing_from_then_on(cbx: Cbx, guarded: TestClien
     assert actions == ["token revoke", "token create"]
 
 
-def test_who_follows_by_a_token_is_left_when_it_is_revoked(
-    cbx: Cbx, start: Callable[..., str], token: str
-) -> None:
+def test_a_stream_ends_when_its_token_is_revoked(cbx: Cbx, start: Callable[..., str], token: str) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=start(asks_for_tokens=True, pause=0.1), headers=headers) as client:
         with client.stream("GET", f"/projects/{PROJECT}/events") as stream:
@@ -154,9 +152,7 @@ def test_who_follows_by_a_token_is_left_when_it_is_revoked(
         assert client.get(f"/projects/{PROJECT}/events").status_code == 401
 
 
-def test_one_that_has_expired_opens_nothing(
-    cbx: Cbx, guarded: TestClient, token: str, database: Database
-) -> None:
+def test_an_expired_token_is_refused(cbx: Cbx, guarded: TestClient, token: str, database: Database) -> None:
     made = cbx("token", "create", "--expires", "1h", "-o", "json").json()
     address = f"/projects/{PROJECT}/agents"
     assert asked(guarded, "GET", address, made["token"])[0] == 200
@@ -168,7 +164,7 @@ def test_one_that_has_expired_opens_nothing(
     assert cbx("token", "list", "--no-header", "--columns", "state").out == "in force\nexpired\n"
 
 
-def test_no_token_is_kept_or_listed(cbx: Cbx, token: str, database: Database) -> None:
+def test_tokens_are_neither_stored_nor_listed(cbx: Cbx, token: str, database: Database) -> None:
     row = database.connection.execute("SELECT to_jsonb(t)::text FROM cbx.api_tokens AS t").fetchone()
     assert row is not None
     secret = token.rpartition(".")[2]
@@ -183,12 +179,14 @@ def test_no_token_is_kept_or_listed(cbx: Cbx, token: str, database: Database) ->
         (("create", "--expires", "2030-01-01"), "--expires: invalid duration '2030-01-01'"),
     ],
 )
-def test_what_makes_no_token(cbx: Cbx, token: str, options: tuple[str, ...], message: str) -> None:
+def test_invalid_options_create_no_token(
+    cbx: Cbx, token: str, options: tuple[str, ...], message: str
+) -> None:
     refused = cbx("token", *options)
     assert (refused.code, refused.err.splitlines()[0]) == (2, f"error: {message}")
 
 
-def test_a_project_that_nobody_knows_gets_none(cbx: Cbx) -> None:
+def test_an_unknown_project_gets_no_token(cbx: Cbx) -> None:
     assert cbx("token", "create").code == 3
 
 
@@ -266,7 +264,7 @@ class TestBrowsers:
         assert guarded.get(self.ADDRESS).status_code == 401
 
 
-def test_so_many_wrong_tokens_are_answered_and_no_more(guarded: TestClient, token: str) -> None:
+def test_wrong_tokens_are_limited(guarded: TestClient, token: str) -> None:
     address = f"/projects/{PROJECT}/agents"
     found = [asked(guarded, "GET", address, new_token(PROJECT))[0] for _ in range(25)]
     assert found[:20] == [401] * 20
@@ -279,7 +277,7 @@ def test_so_many_wrong_tokens_are_answered_and_no_more(guarded: TestClient, toke
     [(None, 401), ("x", 401), (new_token(OTHER), 403), (new_token(PROJECT), 503)],
     ids=["none", "no token", "another project's", "perhaps in force"],
 )
-def test_the_database_is_asked_for_what_may_be_a_token_alone(
+def test_only_well_formed_tokens_are_looked_up(
     serve: Serve, tmp_path: Path, shown: str | None, status: int
 ) -> None:
     """Else who has no token could borrow its connections, and leave none to others."""
@@ -294,7 +292,7 @@ def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
     assert asked(guarded, "GET", address, token)[0] == 200
     for _ in range(21):
         asked(guarded, "GET", address, new_token(PROJECT))
-    doorkeeper = guarded.app.state.doorkeeper  # type: ignore[attr-defined]  # an app of ours
+    doorkeeper = guarded.app.state.authenticator  # type: ignore[attr-defined]  # an app of ours
     with doorkeeper.limit_lookups(new_token(PROJECT)):
         assert asked(guarded, "GET", address, new_token(PROJECT))[0] == 429
         assert guarded.post("/login", data={"token": new_token(PROJECT)}).status_code == 429
@@ -302,7 +300,7 @@ def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
         assert asked(guarded, "GET", address, token)[0] == 200
 
 
-def test_attempts_come_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_attempts_recovers_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("cardbox_cli.serve.access.time.monotonic", lambda: now[0])
     attempts = RateLimiter()
@@ -388,7 +386,7 @@ class TestHosts:
 
 
 @pytest.mark.parametrize("origin", ["null", "http://evil.example", "http://["])
-def test_a_form_from_elsewhere_is_refused(guarded: TestClient, origin: str) -> None:
+def test_a_form_from_another_site_is_refused(guarded: TestClient, origin: str) -> None:
     response = guarded.post("/login", data={"token": "x"}, headers={"Origin": origin})
     assert response.status_code == 403
 

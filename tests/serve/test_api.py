@@ -82,8 +82,8 @@ class TestAsCommandsAnswer:
             ("/turns/turn_nope", 404, "no turn 'turn_nope' in project 'p'"),
             ("/agents/nobody", 404, "no agent 'nobody' in project 'p'"),
             ("/batches/nope", 404, "no batch 'nope' in project 'p'"),
-            ("/render", 400, "name one of box, turn, agent, chat"),
-            ("/render?box=a&turn=b", 400, "name one of box, turn, agent, chat"),
+            ("/render", 400, "exactly one of box, turn, agent, chat is required"),
+            ("/render?box=a&turn=b", 400, "exactly one of box, turn, agent, chat is required"),
             ("/render?box=a&format=nope", 400, "unknown format 'nope'"),
             ("/turns?behind=x", 400, "invalid list position 'x'"),
             ("/search", 422, "query.text: Field required"),
@@ -110,7 +110,7 @@ def test_there_is_no_verdict_on_a_project_that_is_not_there(api: TestClient, ask
         assert api.get(f"/projects/nope/{name}").json() == []
 
 
-def test_a_list_goes_on_where_the_page_before_ended(api: TestClient, ask: Asked) -> None:
+def test_a_page_of_a_list_begins_after_the_previous_one(api: TestClient, ask: Asked) -> None:
     wanted = [ask("clerk").agent_turn_id for _ in range(5)][::-1]
     found, address = [], f"{BASE}/turns?limit=2&agent=clerk"
     while address:
@@ -141,7 +141,7 @@ def test_so_do_others(
     assert found == whole
 
 
-def test_only_what_says_it_is_found(api: TestClient, cards: CardStore) -> None:
+def test_the_search_finds_only_matching_cards(api: TestClient, cards: CardStore) -> None:
     cards.add(draft_card("agent.thought", "The Deploy failed", card_id="one"))
     cards.add(draft_card("agent.thought", "all is well", card_id="two"))
     found = api.get(f"{BASE}/search", params={"text": "deploy"}).json()
@@ -223,16 +223,16 @@ class TestWhateverIsStored:
 def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
     client = serve()
     client.get(f"{BASE}/agents")
-    with client.app.state.lending.snapshot() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+    with client.app.state.connections.snapshot() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
         for statement in ("DELETE FROM public.cards", "CREATE TABLE x ()", "SELECT nextval('nope')"):
             with pytest.raises(Exception, match=r"read-only|does not exist|current transaction is aborted"):
                 lent.connection.execute(statement)
 
 
-def test_nor_where_one_statement_needs_no_transaction(serve: Serve, cards: CardStore) -> None:
+def test_nothing_can_be_written_by_a_single_statement(serve: Serve, cards: CardStore) -> None:
     cards.add(draft_card("agent.thought", "text", card_id="one"))
     client = serve()
-    with client.app.state.lending.autocommit() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
+    with client.app.state.connections.autocommit() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
         assert lent.idle
         with pytest.raises(Exception, match="read-only"):
             lent.connection.execute("DELETE FROM public.cards")
@@ -241,13 +241,13 @@ def test_nor_where_one_statement_needs_no_transaction(serve: Serve, cards: CardS
 
 def test_a_statement_takes_no_longer_than_it_may(serve: Serve) -> None:
     client = serve(statement_timeout=0.05)
-    lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
+    lending = client.app.state.connections  # type: ignore[attr-defined]  # a FastAPI app has a state
     with pytest.raises(Exception, match="statement timeout"), lending.snapshot() as lent:
         lent.connection.execute("SELECT pg_sleep(5)")
     until(lambda: client.get(f"{BASE}/agents").status_code == 200)
 
 
-def test_a_database_that_went_away_is_used_when_it_is_back(serve: Serve, database: Database) -> None:
+def test_the_server_reconnects_after_an_outage(serve: Serve, database: Database) -> None:
     client = serve(connections=2)
     assert client.get(f"{BASE}/agents").status_code == 200
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -256,9 +256,11 @@ def test_a_database_that_went_away_is_used_when_it_is_back(serve: Serve, databas
     assert client.get(f"{BASE}/agents").status_code == 200
 
 
-def test_who_finds_all_connections_lent_is_told(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_without_a_free_connection_is_refused(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = serve(connections=1)
-    lending = client.app.state.lending  # type: ignore[attr-defined]  # a FastAPI app has a state
+    lending = client.app.state.connections  # type: ignore[attr-defined]  # a FastAPI app has a state
     monkeypatch.setattr(lending, "_timeout_seconds", 0.05)
     with lending.snapshot():
         answer = client.get(f"{BASE}/agents")
@@ -266,7 +268,7 @@ def test_who_finds_all_connections_lent_is_told(serve: Serve, monkeypatch: pytes
     assert client.get(f"{BASE}/agents").status_code == 200
 
 
-def test_those_who_follow_are_so_many_and_leave_their_places(start: Callable[..., str], ask: Asked) -> None:
+def test_the_number_of_followers_is_limited_and_recovers(start: Callable[..., str], ask: Asked) -> None:
     with httpx.Client(base_url=start(streams=1)) as client:
         address = f"{BASE}/events"
 
@@ -284,9 +286,7 @@ def test_those_who_follow_are_so_many_and_leave_their_places(start: Callable[...
         until(is_open)
 
 
-def test_what_is_notified_shows_without_a_pause(
-    start: Callable[..., str], ask: Asked, database: Database
-) -> None:
+def test_a_notified_change_is_sent_at_once(start: Callable[..., str], ask: Asked, database: Database) -> None:
     with httpx.Client(base_url=start(pause=3600)) as client, client.stream("GET", f"{BASE}/events") as stream:
         lines = stream.iter_lines()
         assert next(lines) == "retry: 3000"
@@ -296,9 +296,7 @@ def test_what_is_notified_shows_without_a_pause(
         assert '"status":"dispatched"' in next(lines)
 
 
-def test_where_nothing_changes_a_stream_says_so(
-    start: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quiet_stream_sends_comments(start: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution_routes, "MAX_WAIT_SECONDS", 0.1)
     with (
         httpx.Client(base_url=start(pause=0.01)) as client,
@@ -307,14 +305,14 @@ def test_where_nothing_changes_a_stream_says_so(
         assert next(line for line in stream.iter_lines() if line.startswith(":")) == ": nothing new"
 
 
-def test_however_many_follow_a_project_it_is_looked_at_once(
+def test_a_project_is_read_once_for_all_its_followers(
     serve: Serve, ask: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
     look = ChangeViews.poll
     monkeypatch.setattr(ChangeViews, "poll", lambda self: looks.append(self.project_id) or look(self))
     app = serve(pause=3600).app
-    following: ChangeFeed = app.state.following  # type: ignore[attr-defined]  # a FastAPI app has a state
+    following: ChangeFeed = app.state.feed  # type: ignore[attr-defined]  # a FastAPI app has a state
     monkeypatch.setattr(following, "_listen", lambda: None)
 
     async def several() -> None:
@@ -344,7 +342,7 @@ def test_however_many_follow_a_project_it_is_looked_at_once(
 ODD = "a/b ü/日本?%2F"
 
 
-def test_names_of_any_signs_have_addresses(api: TestClient, database: Database) -> None:
+def test_names_with_any_characters_have_addresses(api: TestClient, database: Database) -> None:
     base = f"/projects/{quote(ODD, safe='')}"
     for number in range(3):
         database.connection.execute(
@@ -373,7 +371,7 @@ def test_so_do_their_lists_and_pages(api: TestClient, database: Database) -> Non
     assert f'hx-get="/inspect/{quote(ODD, safe="")}?status=running"' in page.text
 
 
-def test_what_nobody_expected_is_logged_once_and_says_nothing(
+def test_an_unexpected_error_is_logged_once_and_reveals_nothing(
     api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:

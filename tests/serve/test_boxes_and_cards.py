@@ -180,7 +180,7 @@ class TestBoxes:
 
 
 @pytest.mark.parametrize("odd", ["\\ud800", "\\u0000", "a\\u0000\\udfff"])
-def test_an_id_that_no_database_holds_is_missing(api: TestClient, card_ids: list[str], odd: str) -> None:
+def test_an_id_that_cannot_be_stored_is_missing(api: TestClient, card_ids: list[str], odd: str) -> None:
     for kind, name, ids in (
         ("cards", "missing_ids", f'"card_ids": ["{odd}", "{card_ids[0]}"]'),
         ("boxes", "missing_box_ids", f'"box_ids": ["{odd}"]'),
@@ -196,7 +196,7 @@ def test_an_id_that_no_database_holds_is_missing(api: TestClient, card_ids: list
 
 
 @pytest.mark.parametrize("card_id", ['a"b', "a\\b", "{a,b}", "NULL", " ", "a','b"])
-def test_an_id_of_any_signs_is_found(api: TestClient, database: Database, card_id: str) -> None:
+def test_an_id_with_any_characters_is_found(api: TestClient, database: Database, card_id: str) -> None:
     database.connection.execute(
         "INSERT INTO public.cards (tenant_id, card_id, content, metadata) VALUES (%s, %s, '{}', '{}')",
         [PROJECT, card_id],
@@ -207,7 +207,7 @@ def test_an_id_of_any_signs_is_found(api: TestClient, database: Database, card_i
     assert found["missing_ids"] == ["x", "null"]
 
 
-def test_boxes_are_found_by_every_spelling_of_their_ids(api: TestClient, boxes: BoxStore) -> None:
+def test_boxes_are_found_by_every_form_of_their_ids(api: TestClient, boxes: BoxStore) -> None:
     one, two = boxes.create([]).box_id, boxes.create([]).box_id
     asked = {"box_ids": [one.upper(), two, two.replace("-", "")]}
     found = api.post(f"/projects/{PROJECT}/boxes/batch", json=asked).json()
@@ -230,7 +230,7 @@ def test_boxes_are_found_by_every_spelling_of_their_ids(api: TestClient, boxes: 
         (b'{"card_ids": [1]}', "application/json", "body.card_ids.0: Input should be a valid string"),
     ],
 )
-def test_a_body_that_cannot_be_meant_is_told(api: TestClient, body: bytes, kind: str, message: str) -> None:
+def test_an_invalid_body_is_refused(api: TestClient, body: bytes, kind: str, message: str) -> None:
     response = api.post(
         f"/projects/{PROJECT}/cards/batch", content=body, headers={"Content-Type": kind} if kind else {}
     )

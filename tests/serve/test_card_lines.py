@@ -33,7 +33,7 @@ def ids_of(text: str) -> list[str]:
     return [json.loads(line)["card_id"] for line in text.splitlines()]
 
 
-def test_every_card_has_a_line_as_it_is_told_by_itself(
+def test_each_line_equals_the_response_for_its_card(
     api: TestClient, cards: CardStore, boxes: BoxStore
 ) -> None:
     ids = stored(cards, count=250)
@@ -83,7 +83,7 @@ def test_no_more_is_read_at_a_time_than_is_held(
     assert max(asked[:-1]) < 30
 
 
-def test_what_is_no_box_of_the_project_is_not_found(api: TestClient, boxes: BoxStore) -> None:
+def test_an_unknown_or_foreign_box_is_not_found(api: TestClient, boxes: BoxStore) -> None:
     box = boxes.create([]).box_id
     assert api.get(address(box)).text == ""
     assert api.get(address("no-uuid")).status_code == 404
@@ -92,12 +92,12 @@ def test_what_is_no_box_of_the_project_is_not_found(api: TestClient, boxes: BoxS
         assert api.get(address(box), params={"limit": limit}).status_code == 422
 
 
-def test_a_token_is_asked_for(serve: Serve, boxes: BoxStore) -> None:
+def test_a_stream_of_cards_requires_a_token(serve: Serve, boxes: BoxStore) -> None:
     box = boxes.create([]).box_id
     assert serve(asks_for_tokens=True).get(address(box)).status_code == 401
 
 
-def test_so_many_are_answered_at_a_time(serve: Serve, boxes: BoxStore) -> None:
+def test_the_number_of_streams_is_limited(serve: Serve, boxes: BoxStore) -> None:
     box = boxes.create([]).box_id
     assert serve(streams=0).get(address(box)).status_code == 503
 
@@ -124,7 +124,7 @@ def test_an_answer_that_breaks_off_is_seen_to_and_logged_once(
 
 
 @pytest.mark.soak
-def test_a_box_of_a_gigabyte_is_not_held(
+def test_a_long_box_is_streamed_in_little_memory(
     start: Callable[..., str], cards: CardStore, boxes: BoxStore
 ) -> None:
     ids = [card_id for _ in range(100) for card_id in stored(cards, count=1, text="x" * 5_000_000)]

@@ -52,7 +52,7 @@ def is_ended(connection: socket.socket, data: bytes, *, times: int) -> bool:
     return False
 
 
-def test_one_that_asks_nothing_more_is_ended(
+def test_an_idle_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 0.1)
@@ -83,7 +83,7 @@ def is_answered(connection: socket.socket) -> bool:
     return said(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_stream_has_its_place_before_it_is_answered(start: Start) -> None:
+def test_a_stream_counts_before_its_response_begins(start: Start) -> None:
     """However many ask in one moment."""
     place = urlsplit(start(streams=2))
     ask = f"GET /projects/{PROJECT}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
@@ -113,7 +113,7 @@ def test_a_stream_has_its_place_before_it_is_answered(start: Start) -> None:
     ],
     ids=["value", "names", "address", "trailers"],
 )
-def test_a_head_without_end_is_refused(connect: Open, begun: bytes, more: bytes) -> None:
+def test_endless_headers_are_refused(connect: Open, begun: bytes, more: bytes) -> None:
     sending = connect()
     sending.sendall(begun)
     assert is_ended(sending, more * 20, times=1000)
@@ -127,7 +127,7 @@ def test_a_few_requests_at_once_are_answered_in_order(connect: Open) -> None:
     assert b"HTTP/1.1 404 " in heard.rpartition(b"HTTP/1.1 200 ")[2]
 
 
-def test_a_body_may_be_as_long_as_it_may(connect: Open) -> None:
+def test_a_body_may_have_the_maximum_length(connect: Open) -> None:
     body = json.dumps({"card_ids": ["x" * 900_000]}).encode()
     asking = connect()
     head = f"POST /projects/{PROJECT}/cards/batch HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -137,9 +137,7 @@ def test_a_body_may_be_as_long_as_it_may(connect: Open) -> None:
     assert said(asking).startswith(b"HTTP/1.1 200 ")
 
 
-def test_what_is_no_request_leaves_nothing_in_the_log(
-    capfd: pytest.CaptureFixture[str], connect: Open
-) -> None:
+def test_malformed_requests_are_not_logged(capfd: pytest.CaptureFixture[str], connect: Open) -> None:
     asker = connect()
     asker.sendall(b"no request\r\n\r\n")
     assert said(asker).startswith(b"HTTP/1.1 400")

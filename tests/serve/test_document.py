@@ -43,7 +43,7 @@ def references(value: Any) -> Iterator[str]:
         yield from references(part)
 
 
-def test_the_document_refers_to_nothing_that_it_has_not(api: TestClient) -> None:
+def test_every_reference_of_the_document_resolves(api: TestClient) -> None:
     document = api.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
     named = {each.removeprefix("#/components/schemas/") for each in references(document)}
@@ -52,7 +52,7 @@ def test_the_document_refers_to_nothing_that_it_has_not(api: TestClient) -> None
         meta.validate(schema)
 
 
-def test_each_operation_says_how_it_may_be_refused(api: TestClient) -> None:
+def test_each_operation_documents_its_errors(api: TestClient) -> None:
     paths = api.get("/openapi.json").json()["paths"]
     refusals = {"400", "401", "403", "404", "408", "413", "422", "429", "503"}
     for path, operations in paths.items():

@@ -89,7 +89,7 @@ def _told(result: Any) -> tuple[bool, Any]:
     return bool(result.is_error), content.text if result.is_error else json.loads(content.text)
 
 
-def test_its_tools_are_said_to_only_read(environment: dict[str, str]) -> None:
+def test_the_tools_are_marked_as_read_only(environment: dict[str, str]) -> None:
     server = StdioServerParameters(command=sys.executable, args=["-m", "cardbox_cli", "mcp"], env=environment)
 
     async def listed() -> Any:
@@ -164,7 +164,7 @@ def test_the_command_that_prints_the_rest_asks_the_same(
     ]
 
 
-def test_a_card_that_is_gone_is_shown_with_its_state(agent: Ask, cards: CardStore) -> None:
+def test_a_deleted_card_is_shown_with_its_state(agent: Ask, cards: CardStore) -> None:
     there, gone = draft_card("agent.thought", "there"), draft_card("agent.thought", "gone")
     cards.add_many([there, gone])
     cards.delete([gone.card_id])
@@ -175,7 +175,7 @@ def test_a_card_that_is_gone_is_shown_with_its_state(agent: Ask, cards: CardStor
     ]
 
 
-def test_what_is_wrong_is_told_in_words(agent: Ask, ask: Asked) -> None:
+def test_errors_are_messages_for_the_model(agent: Ask, ask: Asked) -> None:
     turn = ask("clerk").agent_turn_id
     answers = agent(
         ("show_turn", {"turn": "turn_nope"}),
@@ -186,11 +186,11 @@ def test_what_is_wrong_is_told_in_words(agent: Ask, ask: Asked) -> None:
     assert [is_error for is_error, _ in answers] == [True] * 4
     texts = [text for _, text in answers]
     assert "not-found: no turn 'turn_nope' in project 'p'" in texts[0]
-    assert "name one of box, turn, agent, chat" in texts[1]
+    assert "exactly one of box, turn, agent, chat is required" in texts[1]
     assert all("Traceback" not in text for text in texts)
 
 
-def test_another_project_s_are_not_there(agent: Ask, ask: Asked) -> None:
+def test_objects_of_another_project_are_not_found(agent: Ask, ask: Asked) -> None:
     turn = ask("clerk").agent_turn_id
     [(is_error, text), (_, none), (_, nothing)] = agent(
         ("show_turn", {"turn": turn}),
@@ -203,7 +203,7 @@ def test_another_project_s_are_not_there(agent: Ask, ask: Asked) -> None:
     assert (none, nothing) == ([], [])
 
 
-def test_a_project_of_which_nothing_is_known_is_not_called_well(read: ToolRunner) -> None:
+def test_an_unknown_project_is_not_called_well(read: ToolRunner) -> None:
     [result] = called(read, ("why", {}))
     assert result.is_error
     assert "not-found: no project 'p'" in result.content[0].text
@@ -236,7 +236,7 @@ def test_answers_are_those_of_the_commands(read: ToolRunner, ask: Asked, cbx: Cb
     ],
     ids=["an argument it has not", "a state", "a limit", "two", "no words", "a long id", "a NUL"],
 )
-def test_an_argument_that_would_mislead_is_refused(read: ToolRunner, call: Call, says: str) -> None:
+def test_a_wrong_argument_is_refused(read: ToolRunner, call: Call, says: str) -> None:
     [result] = called(read, call)
     assert result.is_error
     assert says in result.content[0].text
@@ -249,7 +249,7 @@ def test_a_request_is_shown_in_another_provider_s_format(read: ToolRunner, ask: 
     assert json.loads(result.content[0].text)["format"] == "anthropic"
 
 
-def test_what_is_cut_says_how_to_see_it_whole(read: ToolRunner, cards: CardStore) -> None:
+def test_a_cut_result_names_the_command_that_prints_it_whole(read: ToolRunner, cards: CardStore) -> None:
     draft = draft_card("agent.thought", f"begin {'x' * 100_000} end")
     cards.add_many([draft])
     [result] = called(read, ("show_card", {"card": draft.card_id}))
@@ -272,7 +272,7 @@ def test_a_statement_takes_no_longer_than_it_may(read: ToolRunner) -> None:
     assert read(lambda _: "still there") == ['"still there"']
 
 
-def test_what_nobody_expected_shows_neither_stack_nor_secret(
+def test_an_unexpected_error_shows_no_stack_and_no_secret(
     read: ToolRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
     def ask(_: object) -> None:
@@ -314,7 +314,7 @@ def test_an_interrupt_ends_it_while_it_waits_for_a_line(environment: dict[str, s
             process.kill()
 
 
-def test_it_ends_when_nobody_speaks_to_it(environment: dict[str, str]) -> None:
+def test_the_server_ends_when_its_input_closes(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cardbox_cli", "mcp"],
         env=environment, input=b"", capture_output=True, timeout=60, check=False,
@@ -348,7 +348,7 @@ def _nested(levels: int) -> Any:
         "many in many", "numbers", "deep",
     ],
 )  # fmt: skip
-def test_an_answer_is_cut_to_what_a_model_takes_in(value: Any) -> None:
+def test_a_result_is_cut_to_the_limit(value: Any) -> None:
     said = encode_bounded({"id": "01a2084b946670bc9792427722eea78e", "value": value})
     assert len(said.json.encode()) <= MAX_ANSWER
     assert said.whole is not None
@@ -356,7 +356,7 @@ def test_an_answer_is_cut_to_what_a_model_takes_in(value: Any) -> None:
     assert " more" in said.json
 
 
-def test_what_is_short_stays_whole_beside_what_is_long() -> None:
+def test_short_parts_stay_whole_next_to_long_ones() -> None:
     entries = [{"id": f"card {number}", "text": "x" * 50_000 if number == 3 else "y"} for number in range(9)]
     kept = json.loads(encode_bounded(entries).json)
     assert [each["id"] for each in kept] == [each["id"] for each in entries]

@@ -31,7 +31,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "cbx.serve"]
 
 
-def test_who_has_no_token_learns_nothing_of_a_database_that_is_away(
+def test_a_client_without_a_token_learns_nothing_about_an_outage(
     away: TestClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = new_token(PROJECT)
@@ -53,12 +53,12 @@ def test_who_has_no_token_learns_nothing_of_a_database_that_is_away(
     assert all(word in line for word in (*SECRETS, str(tmp_path)))
 
 
-def test_a_page_says_once_that_the_database_is_away(serve: Serve, tmp_path: Path) -> None:
+def test_a_page_reports_an_outage_once(serve: Serve, tmp_path: Path) -> None:
     away = serve(target=Target(f"host={tmp_path}", "a test", tmp_path))
     assert away.get(f"/inspect/{PROJECT}").text.count(AWAY) == 1
 
 
-def test_a_role_that_may_not_read_is_not_named(
+def test_a_missing_right_does_not_reveal_the_role(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = serve()
@@ -72,7 +72,7 @@ def test_a_role_that_may_not_read_is_not_named(
     assert logged(caplog)
 
 
-def test_a_statement_that_took_too_long_is_no_database_that_is_away(
+def test_a_statement_timeout_is_not_reported_as_an_outage(
     serve: Serve, ask: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = serve(statement_timeout=0.05)
@@ -85,7 +85,7 @@ def test_a_statement_that_took_too_long_is_no_database_that_is_away(
     assert answer.json()["detail"]["error_message"] == "reading this exceeds the statement timeout"
 
 
-def test_the_log_has_each_cause_once_until_it_was_quiet(
+def test_each_cause_is_logged_once_until_it_stops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]

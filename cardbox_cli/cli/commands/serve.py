@@ -94,7 +94,7 @@ def serve_project(
         log=announce if access_log else None,
     )
     app = make_app(options)
-    with closing(app.state.lending) as lending:
+    with closing(app.state.connections) as lending:
         _check_database(lending, options)
         with closing(open_socket(options)) as listening:
             chosen = listening.getsockname()[1]

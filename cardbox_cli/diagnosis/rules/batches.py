@@ -3,13 +3,14 @@
 The rules explain batches that another system manages, but have no fix that would change them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Proof, RowEvidence
+from cardbox_cli.diagnosis.registry import REAPER, DiagnosisRule, Proof, RowEvidence, waiting_rule
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import REAP
+from cardbox_cli.diagnosis.verdict import reaper_rule
 from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_DISPATCHED, TASK_OPEN, TASK_PENDING
 from cardbox_cli.model.execution.situations import BatchFacts, TaskFacts
 
@@ -65,33 +66,22 @@ def _is_overdue(s: Snapshot, batch: BatchFacts) -> bool:
     return batch.deadline_at is not None and s.now > batch.deadline_at + s.grace
 
 
-def _runs(s: Snapshot) -> Proof:
-    for batch in _running(s, own=True):
+def _runs(s: Snapshot, *, own: bool) -> Proof:
+    for batch in _running(s, own=own):
         return (*(show.call(s, call) for call in s.open_calls), _batch(s, batch), *_open_tasks(s, batch))
     return None
 
 
-def _foreign_runs(s: Snapshot) -> Proof:
-    for batch in _running(s, own=False):
-        return (*(show.call(s, call) for call in s.open_calls), _batch(s, batch), *_open_tasks(s, batch))
-    return None
-
-
-def _has_overdue_batch(s: Snapshot) -> Proof:
-    overdue = [batch for batch in _running(s, own=True) if _is_overdue(s, batch)]
+def _has_overdue_batch(s: Snapshot, *, own: bool) -> Proof:
+    overdue = [batch for batch in _running(s, own=own) if _is_overdue(s, batch)]
     return tuple(each for batch in overdue for each in (_batch(s, batch), *_open_tasks(s, batch))) or None
 
 
-def _has_unrecorded(s: Snapshot) -> Proof:
-    for batch in _running(s, own=True):
-        if tasks := _unrecorded(s, batch):
-            return (_batch(s, batch), *(_task(s, batch, task) for task in tasks))
-    return None
-
-
-def _has_undispatched(s: Snapshot) -> Proof:
-    for batch in _running(s, own=True):
-        if tasks := _undispatched(s, batch):
+def _has_late_tasks(
+    s: Snapshot, *, own: bool, find: Callable[[Snapshot, BatchFacts], tuple[TaskFacts, ...]]
+) -> Proof:
+    for batch in _running(s, own=own):
+        if tasks := find(s, batch):
             return (_batch(s, batch), *(_task(s, batch, task) for task in tasks))
     return None
 
@@ -101,18 +91,6 @@ def _is_unreported(s: Snapshot) -> Proof:
         if batch.status != IN_PROGRESS and s.age(batch.ended_at) > s.grace:
             return (*(show.call(s, call) for call in s.unanswered), _batch(s, batch))
     return None
-
-
-def _foreign_has_unrecorded(s: Snapshot) -> Proof:
-    for batch in _running(s, own=False):
-        if tasks := _unrecorded(s, batch):
-            return (_batch(s, batch), *(_task(s, batch, task) for task in tasks))
-    return None
-
-
-def _has_overdue_foreign_batch(s: Snapshot) -> Proof:
-    overdue = [batch for batch in _running(s, own=False) if _is_overdue(s, batch)]
-    return tuple(each for batch in overdue for each in (_batch(s, batch), *_open_tasks(s, batch))) or None
 
 
 def _deadline(s: Snapshot) -> datetime | None:
@@ -130,43 +108,35 @@ def _children(s: Snapshot) -> str:
 
 
 RULES = (
-    DiagnosisRule(
+    reaper_rule(
         name="batch-overdue",
         proves="The awaited batch has not ended, although its deadline passed more than {poll} ago.",
         rank=63,
-        holds=_has_overdue_batch,
-        actor=REAPER,
-        fix=REAP,
+        holds=partial(_has_overdue_batch, own=True),
     ),
-    DiagnosisRule(
+    reaper_rule(
         name="batch-child-untold",
         proves="A child of the awaited batch has ended, but the batch still shows it as dispatched.",
         rank=60,
-        holds=_has_unrecorded,
-        actor=REAPER,
-        fix=REAP,
+        holds=partial(_has_late_tasks, own=True, find=_unrecorded),
     ),
-    DiagnosisRule(
+    reaper_rule(
         name="batch-not-dispatched",
         proves="A child of the awaited batch has been due for dispatch for more than {unclaimed}.",
         rank=59,
-        holds=_has_undispatched,
-        actor=REAPER,
-        fix=REAP,
+        holds=partial(_has_late_tasks, own=True, find=_undispatched),
     ),
-    DiagnosisRule(
+    reaper_rule(
         name="batch-not-reported",
         proves="The awaited batch has ended, but its result was not reported.",
         rank=71,
         holds=_is_unreported,
-        actor=REAPER,
-        fix=REAP,
     ),
     DiagnosisRule(
         name="foreign-child-untold",
         proves="A child of another system's batch has ended, but that system still shows it as dispatched.",
         rank=54,
-        holds=_foreign_has_unrecorded,
+        holds=partial(_has_late_tasks, own=False, find=_unrecorded),
         actor=f"{_FOREIGN_MANAGER}, at the batch's deadline at the latest",
         due=_deadline,
     ),
@@ -174,26 +144,22 @@ RULES = (
         name="foreign-batch-overdue",
         proves="Another system's batch has not ended, although its deadline passed more than {poll} ago.",
         rank=53,
-        holds=_has_overdue_foreign_batch,
+        holds=partial(_has_overdue_batch, own=False),
         actor=_FOREIGN_MANAGER,
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="batch-running",
         proves="The turn waits for a batch, and the batch is running.",
-        verdict="waiting",
-        severity="ok",
         rank=17,
-        holds=_runs,
+        holds=partial(_runs, own=True),
         actor=_children,
         due=_deadline,
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="foreign-batch-running",
         proves="The turn waits for a batch of another system, and the batch is running.",
-        verdict="waiting",
-        severity="ok",
         rank=16,
-        holds=_foreign_runs,
+        holds=partial(_runs, own=False),
         actor=_children,
         due=_deadline,
     ),

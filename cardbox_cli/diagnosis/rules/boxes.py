@@ -5,23 +5,19 @@ and an output box that two turns share.
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import STOP_SHARER, fenced_command
+from cardbox_cli.diagnosis.verdict import fenced_command
 from cardbox_cli.execution.requests.request_checks import LOSSES
 from cardbox_cli.model.execution.situations import LossKind
 
 
 def _missing_box(s: Snapshot) -> Proof:
+    # Promotion will create the output box of a queued turn again.
     gone = tuple(
         RowEvidence("public.card_boxes", box.box_id, f"no such row; the turn's {box.pointer} box")
         for box in s.boxes
-        if not box.exists and not _is_recreated(s, box.pointer)
+        if not box.exists and not (box.pointer == "output" and s.queued)
     )
     return gone or None
-
-
-def _is_recreated(s: Snapshot, pointer: str) -> bool:
-    """Return True if promotion will create the box again: the output box of a queued turn."""
-    return pointer == "output" and s.queued
 
 
 def _lost_card_rule(kind: LossKind, state: str) -> DiagnosisRule:
@@ -64,10 +60,6 @@ def _no_profile(s: Snapshot) -> Proof:
     return proof or None
 
 
-def _end_refused(s: Snapshot) -> Command | None:
-    return None if s.has_ended else _end(s, "the provider would reject its history")
-
-
 def _end(s: Snapshot, reason: str) -> Command:
     if s.head_status is None:
         return ("turn", "stop", s.agent_turn_id)
@@ -81,6 +73,11 @@ def _shared_output(s: Snapshot) -> Proof:
     return tuple(
         RowEvidence("state.agent_state_head", each.agent_id, shows.format(each)) for each in s.sharers
     )
+
+
+def _stop_newest_sharer(s: Snapshot) -> Command | None:
+    newest = max((sharer.agent_turn_id for sharer in s.sharers), default=None)
+    return None if newest is None else ("turn", "stop", newest)
 
 
 _LOSS_RANKS: dict[LossKind, int] = {"dangling": 88, "deleted": 87, "expired": 86}
@@ -117,7 +114,10 @@ RULES = (
         holds=lambda s: show.refused(s) or None,
         actor="the operator: {lint} shows why; {repair} makes a repaired copy for `cbx turn rebox`;"
         " or end the turn",
-        fix=Remedy("`cbx turn fail`", _end_refused),
+        fix=Remedy(
+            "`cbx turn fail`",
+            lambda s: None if s.has_ended else _end(s, "the provider would reject its history"),
+        ),
         aside=lambda s: s.has_ended or _is_running(s),
         after_end=True,
     ),
@@ -127,6 +127,6 @@ RULES = (
         severity="warning",
         rank=45,
         holds=_shared_output,
-        fix=STOP_SHARER,
+        fix=Remedy("`cbx turn stop` for the newer turn", _stop_newest_sharer),
     ),
 )

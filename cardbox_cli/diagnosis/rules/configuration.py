@@ -1,7 +1,7 @@
 """Rules about the setup of an agent and its project that keeps workers from a due turn."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence
+from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence, seen_rule
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import LiveWorker
 from cardbox_cli.text.command_lines import command_line, quote_word
@@ -10,13 +10,8 @@ from cardbox_cli.text.error_messages import closest
 
 def _lacks_worker(s: Snapshot) -> bool:
     """Return True if work is overdue, its target is known, and no live worker serves that target here."""
-    if s.worker_target is None or not s.keeps_turns or s.live_workers or s.running:
-        return False
-    return bool(s.unclaimed)
-
-
-def _due_rows(s: Snapshot) -> tuple[RowEvidence, ...]:
-    return tuple(show.due_row(s, row) for row in s.unclaimed)
+    is_unserved = s.worker_target is not None and s.keeps_turns and not s.live_workers
+    return is_unserved and not s.running and bool(s.unclaimed)
 
 
 def _roster(s: Snapshot) -> RowEvidence:
@@ -30,7 +25,7 @@ def _serving(s: Snapshot, target: str | None) -> tuple[LiveWorker, ...]:
 def _not_on_roster(s: Snapshot) -> Proof:
     if s.setup.on_roster or s.running or not s.unclaimed:
         return None
-    return (*_due_rows(s), RowEvidence("resource.project_agents", s.agent_id, "no such row"))
+    return (*show.unclaimed_rows(s), RowEvidence("resource.project_agents", s.agent_id, "no such row"))
 
 
 def _provision(s: Snapshot, *options: str) -> Command | None:
@@ -49,7 +44,12 @@ def _outdated_target(s: Snapshot) -> Proof:
     profile = RowEvidence(
         "resource.profiles", s.setup.profile_name or "", f"worker target {s.setup.profile_target}"
     )
-    return (*_due_rows(s), _roster(s), profile, *show.live_workers(_serving(s, s.setup.profile_target)))
+    return (
+        *show.unclaimed_rows(s),
+        _roster(s),
+        profile,
+        *show.live_workers(_serving(s, s.setup.profile_target)),
+    )
 
 
 def _similar_target(s: Snapshot) -> str | None:
@@ -61,7 +61,11 @@ def _similar_target(s: Snapshot) -> str | None:
 
 def _misspelt_target(s: Snapshot) -> Proof:
     target = _similar_target(s)
-    return None if target is None else (*_due_rows(s), _roster(s), *show.live_workers(_serving(s, target)))
+    return (
+        None
+        if target is None
+        else (*show.unclaimed_rows(s), _roster(s), *show.live_workers(_serving(s, target)))
+    )
 
 
 def _correct_either_target(s: Snapshot) -> str:
@@ -76,7 +80,7 @@ def _correct_either_target(s: Snapshot) -> str:
 def _worker_elsewhere(s: Snapshot) -> Proof:
     if not _lacks_worker(s) or not s.setup.elsewhere:
         return None
-    return (*_due_rows(s), *show.live_workers(s.setup.elsewhere, ", serves only another project"))
+    return (*show.unclaimed_rows(s), *show.live_workers(s.setup.elsewhere, ", serves only another project"))
 
 
 def _archived(s: Snapshot) -> Proof:
@@ -120,11 +124,9 @@ RULES = (
         actor="the operator: start a worker in this project with"
         " `cbx worker run --target {target} --exec CMD`, or one with --all-projects",
     ),
-    DiagnosisRule(
+    seen_rule(
         name="project-archived",
         proves="The project is archived: it accepts no new turns, but workers still run its existing turns.",
-        verdict="seen",
-        severity="warning",
         rank=5,
         holds=_archived,
         actor="the operator: `cbx project update --status active` reopens it",

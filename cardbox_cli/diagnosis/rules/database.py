@@ -7,8 +7,8 @@ from cardbox_cli.limits import LOCK_HELD
 
 
 def _database_lock(s: Snapshot) -> Proof:
-    found = (lock for lock in s.locks or () if lock.seconds > LOCK_HELD.value or lock.bars_reading)
-    return tuple(show.lock(lock) for lock in found) or None
+    locks = (lock for lock in s.locks or () if lock.seconds > LOCK_HELD.value or lock.bars_reading)
+    return tuple(show.lock(lock) for lock in locks) or None
 
 
 def _read_only(s: Snapshot) -> Proof:

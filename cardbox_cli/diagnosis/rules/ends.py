@@ -1,9 +1,9 @@
 """Rules about turns that have ended, and about ends that were not reported."""
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import REAPER, RECORDS, DiagnosisRule, Proof, RowEvidence
+from cardbox_cli.diagnosis.registry import RECORDS, DiagnosisRule, Proof, RowEvidence, seen_rule, waiting_rule
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import REAP, fenced_remedy
+from cardbox_cli.diagnosis.verdict import fenced_remedy, reaper_rule
 from cardbox_cli.model.execution.turns import ERROR, SKIPPED, WAITING
 
 
@@ -22,9 +22,7 @@ def _child_not_reported(s: Snapshot) -> Proof:
         return None
     proof = tuple(
         RowEvidence(
-            "cbx.turns",
-            child.agent_turn_id,
-            f"ended: {child.end_status}; answers {call.tool_call_id}",
+            "cbx.turns", child.agent_turn_id, f"ended: {child.end_status}; answers {call.tool_call_id}"
         )
         for call in s.unanswered
         for child in s.children_of(call)
@@ -36,9 +34,9 @@ def _child_not_reported(s: Snapshot) -> Proof:
 def _head_not_freed(s: Snapshot) -> Proof:
     """Prove that the turn has a recorded end, is still active, and has no row that would run it again."""
     record = s.record
-    if record is None or record.end_status is None or s.head_status is None or s.promoted:
+    if record is None or record.end_status is None or s.head_status is None:
         return None
-    if s.suspended and s.open_calls:
+    if s.promoted or (s.suspended and s.open_calls):
         return None
     return (show.head(s), show.record(s))
 
@@ -49,14 +47,11 @@ def _ran_again(s: Snapshot) -> Proof:
     runs = {each.step_id for each in s.delivered}
     if len(rows) < 2 and len(runs) < 2:
         return None
-    wrote = (
-        RowEvidence("public.cards", each.card_id, _deliverable_note(each.step_id)) for each in s.delivered
-    )
-    return (*(show.row(s, row) for row in rows), *(wrote if len(runs) > 1 else ()))
-
-
-def _deliverable_note(step_id: str | None) -> str:
-    return "a task.deliverable of the turn" + (f", written in {step_id}" if step_id else "")
+    proof = [show.row(s, row) for row in rows]
+    for each in s.delivered if len(runs) > 1 else ():
+        written = f", written in {each.step_id}" if each.step_id else ""
+        proof.append(RowEvidence("public.cards", each.card_id, f"a task.deliverable of the turn{written}"))
+    return tuple(proof)
 
 
 def _end_evidence(s: Snapshot) -> Proof:
@@ -81,11 +76,9 @@ RULES = (
         actor="{after_failure}",
         after_end=True,
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="being-ended",
         proves="Another system has just freed the agent, and records the turn's end in a second transaction.",
-        verdict="waiting",
-        severity="ok",
         rank=30,
         holds=lambda s: (show.head(s), *(show.row(s, row) for row in s.turn_rows)) if s.being_ended else None,
         actor="the system that ran the turn",
@@ -98,31 +91,25 @@ RULES = (
         fix=fenced_remedy("fail", "it has ended but is still active"),
         after_end=True,
     ),
-    DiagnosisRule(
+    seen_rule(
         name="ran-more-than-once",
         proves="The turn ran more than once, or will: another system enqueued it again under the same id.",
-        verdict="seen",
-        severity="warning",
         rank=5,
         holds=_ran_again,
         actor="readers of its output, which may hold several deliverables",
         after_end=True,
     ),
-    DiagnosisRule(
+    reaper_rule(
         name="not-reported",
         proves="The turn has ended, but the tool call that waits for its end has no result.",
         rank=40,
         holds=_not_reported,
-        actor=REAPER,
-        fix=REAP,
         after_end=True,
     ),
-    DiagnosisRule(
+    reaper_rule(
         name="answer-not-reported",
         proves="A turn that answers a call of this one has ended, but its end was not reported.",
         rank=67,
         holds=_child_not_reported,
-        actor=REAPER,
-        fix=REAP,
     ),
 )

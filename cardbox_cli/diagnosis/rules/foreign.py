@@ -4,12 +4,12 @@ Only the system that wrote such rows knows what they mean, so no rule has a fix 
 """
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import DiagnosisRule, Proof
+from cardbox_cli.diagnosis.registry import DiagnosisRule, Proof, waiting_rule
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.diagnosis.verdict import REBUILD
 from cardbox_cli.execution.queue.messages import is_turn
 from cardbox_cli.limits import FOREIGN_SILENCE
-from cardbox_cli.model.execution.turns import ACTIVE, IDLE, INBOX_STATUSES, OPEN, QUEUED, InboxRow
+from cardbox_cli.model.execution.turns import ACTIVE, IDLE, INBOX_STATUSES, OPEN, QUEUED
 
 
 def _head_without_turn(s: Snapshot) -> Proof:
@@ -20,20 +20,16 @@ def _head_without_turn(s: Snapshot) -> Proof:
 
 
 def _not_understood(s: Snapshot) -> Proof:
-    rows = tuple(show.row(s, row) for row in s.rows if _is_strange(row))
-    strange = s.head is not None and s.head.status not in (IDLE, *ACTIVE) and _blocks_turn(s)
-    return ((show.head(s),) if strange else ()) + rows or None
-
-
-def _blocks_turn(s: Snapshot) -> bool:
-    """Return True if the head names this turn as active, or no turn."""
-    assert s.head is not None
-    return s.head.active_agent_turn_id in (s.agent_turn_id, None, "")
-
-
-def _is_strange(row: InboxRow) -> bool:
-    """Return True for an unknown status, or for a queued row of a type that cbx does not promote."""
-    return row.status not in INBOX_STATUSES or (row.status == QUEUED and not is_turn(row))
+    # cbx promotes only queued rows of turns.
+    rows = tuple(
+        show.row(s, row)
+        for row in s.rows
+        if row.status not in INBOX_STATUSES or (row.status == QUEUED and not is_turn(row))
+    )
+    strange = s.head is not None and s.head.status not in (IDLE, *ACTIVE)
+    # A head of another active turn does not block this one.
+    blocks = s.head is not None and s.head.active_agent_turn_id in (s.agent_turn_id, None, "")
+    return ((show.head(s),) if strange and blocks else ()) + rows or None
 
 
 def _foreign_carrier(s: Snapshot) -> Proof:
@@ -70,11 +66,9 @@ RULES = (
         holds=lambda s: _foreign_carrier(s) if s.silent else None,
         actor="the system that handles rows of that type",
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="handled-elsewhere",
         proves="Only rows of a type that another system handles carry the turn: that system must act.",
-        verdict="waiting",
-        severity="ok",
         rank=24,
         holds=lambda s: None if s.silent else _foreign_carrier(s),
         actor="the system that handles rows of that type",

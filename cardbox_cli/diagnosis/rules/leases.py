@@ -5,9 +5,9 @@ from datetime import datetime
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import LEASES, REAPER, Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import REAP, fenced_command
+from cardbox_cli.diagnosis.verdict import REAP, fenced_command, reaper_rule
 from cardbox_cli.limits import FOREIGN_SILENCE
-from cardbox_cli.model.execution.turns import PROCESSING, InboxRow, Lease
+from cardbox_cli.model.execution.turns import PROCESSING, InboxRow
 
 
 def _is_expired(s: Snapshot, row: InboxRow) -> bool:
@@ -83,24 +83,18 @@ def _lease_ends(s: Snapshot) -> datetime | None:
     return s.last_sign + FOREIGN_SILENCE.duration if s.last_sign else None
 
 
-def _orphan_leases(s: Snapshot) -> tuple[Lease, ...]:
+def _orphan_lease(s: Snapshot) -> Proof:
+    rows = {row.inbox_id: row for row in s.rows}
     claimed = {row.inbox_id for row in s.rows if row.status == PROCESSING}
     of_turn = (lease for lease in s.leases if (lease.agent_turn_id or lease.inbox_id) == s.agent_turn_id)
-    return tuple(lease for lease in of_turn if lease.inbox_id not in claimed)
-
-
-def _orphan_lease(s: Snapshot) -> Proof:
-    orphans = _orphan_leases(s)
-    if not orphans:
-        return None
-    rows = {row.inbox_id: row for row in s.rows}
-    named = tuple(
+    orphans = [lease for lease in of_turn if lease.inbox_id not in claimed]
+    named = (
         show.row(s, rows[lease.inbox_id])
         if lease.inbox_id in rows
         else RowEvidence("state.agent_inbox", lease.inbox_id, "no such row")
         for lease in orphans
     )
-    return (*(show.orphan_lease(s, lease) for lease in orphans), *named)
+    return (*(show.orphan_lease(s, lease) for lease in orphans), *named) or None
 
 
 def _reclaim_remedy(reason: str) -> Remedy:
@@ -159,14 +153,12 @@ RULES = (
         actor="worker {owner}",
         due=_lease_ends,
     ),
-    DiagnosisRule(
+    reaper_rule(
         name="orphan-lease",
         proves="A lease exists on a row that is not claimed.",
         severity="warning",
         rank=25,
         holds=_orphan_lease,
-        actor=REAPER,
-        fix=REAP,
         aside=lambda s: s.worked_on,
         after_end=True,
     ),

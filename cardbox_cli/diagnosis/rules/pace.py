@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import DiagnosisRule, Proof, RowEvidence
+from cardbox_cli.diagnosis.registry import Proof, RowEvidence, seen_rule
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import DurationEstimate
 
@@ -11,10 +11,9 @@ from cardbox_cli.model.execution.situations import DurationEstimate
 _FACTOR, _MIN_ENDED, _MIN_SECONDS = 10, 20, 1
 
 
-def _is_long(s: Snapshot, begun: datetime | None, pace: DurationEstimate | None) -> bool:
-    if begun is None or pace is None or pace.ended < _MIN_ENDED:
-        return False
-    return s.age(begun).total_seconds() > max(_FACTOR * pace.p95_seconds, _MIN_SECONDS)
+def _is_long(s: Snapshot, begun: datetime | None, pace: DurationEstimate) -> bool:
+    limit = max(_FACTOR * pace.p95_seconds, _MIN_SECONDS)
+    return pace.ended >= _MIN_ENDED and s.age(begun).total_seconds() > limit
 
 
 def _format_pace(pace: DurationEstimate) -> str:
@@ -33,10 +32,8 @@ def _long_step(s: Snapshot) -> Proof:
 
 
 def _long_call(s: Snapshot) -> Proof:
-    if not s.suspended:
-        return None
     proof = []
-    for call in s.open_calls:
+    for call in s.open_calls if s.suspended else ():
         pace = s.call_paces.get(call.tool_name)
         if pace is not None and _is_long(s, call.created_at, pace):
             since = f"{call.tool_name}, since {show.instant(s, call.created_at)}"
@@ -46,20 +43,16 @@ def _long_call(s: Snapshot) -> Proof:
 
 
 RULES = (
-    DiagnosisRule(
+    seen_rule(
         name="long-step",
         proves=f"The step has run more than {_FACTOR} times as long as 95 % of recent steps of its profile.",
-        verdict="seen",
-        severity="warning",
         rank=7,
         holds=_long_step,
         actor="worker {owner}; the operator, if its command hangs",
     ),
-    DiagnosisRule(
+    seen_rule(
         name="long-call",
         proves=f"A call has waited more than {_FACTOR} times as long as 95 % of recent calls of its tool.",
-        verdict="seen",
-        severity="warning",
         rank=6,
         holds=_long_call,
         actor="the program or person that answers {calls}",

@@ -3,21 +3,21 @@
 from datetime import datetime, timedelta
 
 from cardbox_cli.diagnosis import evidence as show
-from cardbox_cli.diagnosis.registry import LEASES, WORKERS, DiagnosisRule, Proof, RowEvidence
-from cardbox_cli.diagnosis.rules.waits import cause, root_of
+from cardbox_cli.diagnosis.registry import (
+    LEASES,
+    WORKERS,
+    DiagnosisRule,
+    Proof,
+    Remedy,
+    RowEvidence,
+    waiting_rule,
+)
+from cardbox_cli.diagnosis.rules.waits import cause, is_stuck, root_of
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import FIX_OF_BLOCKER, NUDGE, NUDGE_OR_REBUILD, fenced_remedy, judge
+from cardbox_cli.diagnosis.verdict import NUDGE, NUDGE_OR_REBUILD, fenced_remedy, judge
 from cardbox_cli.model.execution.turns import DUE, HEAD_MOVES, IDLE, PROCESSING, InboxRow
 
 # --- queued
-
-
-def _is_behind(s: Snapshot) -> bool:
-    return s.queued and s.blocker is not None
-
-
-def _blocker_is_stuck(s: Snapshot) -> bool:
-    return s.blocker is not None and judge(s.blocker).verdict in ("stuck", "unknown")
 
 
 def _queue_evidence(s: Snapshot) -> tuple[RowEvidence, ...]:
@@ -27,9 +27,13 @@ def _queue_evidence(s: Snapshot) -> tuple[RowEvidence, ...]:
 
 
 def _queued_behind_stuck(s: Snapshot) -> Proof:
-    if not _is_behind(s) or not _blocker_is_stuck(s) or s.blocker is None or s.cycle:
+    if not s.queued or s.blocker is None or not is_stuck(s.blocker) or s.cycle:
         return None
     return (*_queue_evidence(s), *cause(s.blocker))
+
+
+def _queued_behind(s: Snapshot) -> Proof:
+    return _queue_evidence(s) if s.queued and s.blocker and not is_stuck(s.blocker) else None
 
 
 def _blockers_due(s: Snapshot) -> datetime | None:
@@ -48,9 +52,7 @@ def _queued_on_idle(s: Snapshot) -> Proof:
 
 def _promotion_follows(s: Snapshot) -> bool:
     """Return True if another system has just ended a turn, and has yet to promote the next one."""
-    if s.keeps_turns or s.head is None:
-        return False
-    return s.age(s.head.updated_at) <= timedelta(seconds=s.settings.poll)
+    return not s.keeps_turns and s.head is not None and s.age(s.head.updated_at) <= s.grace
 
 
 def _promotion(s: Snapshot) -> Proof:
@@ -63,7 +65,7 @@ def _promotion(s: Snapshot) -> Proof:
 def _no_live_worker(s: Snapshot) -> Proof:
     if not s.unclaimed or not s.unserved or s.running:
         return None
-    return (*_due_rows(s), *show.workers(s))
+    return (*show.unclaimed_rows(s), *show.workers(s))
 
 
 def _cannot_work(s: Snapshot) -> Proof:
@@ -72,31 +74,23 @@ def _cannot_work(s: Snapshot) -> Proof:
         return (show.head(s), show.lease(s, s.carrier), *show.workers(s))
     if not s.unclaimed or s.running or not s.workers_are_unable:
         return None
-    return (*_due_rows(s), *show.workers(s))
+    return (*show.unclaimed_rows(s), *show.workers(s))
 
 
 def _lost_wakeup(s: Snapshot) -> Proof:
     if not s.unclaimed or s.unserved or s.workers_are_busy or s.workers_are_unable or not s.dispatched:
         return None
-    return (show.head(s), *_due_rows(s), *show.workers(s))
+    return (show.head(s), *show.unclaimed_rows(s), *show.workers(s))
 
 
 def _workers_busy(s: Snapshot) -> Proof:
     if not s.unclaimed or s.running or not s.workers_are_busy:
         return None
-    loads = tuple(
-        RowEvidence(
-            "cbx.leases",
-            worker.worker_id,
-            f"{s.loads.get(worker.worker_id, 0)} claimed, concurrency {worker.concurrency}",
-        )
-        for worker in s.live_workers[-3:]
-    )
-    return (*_due_rows(s), *loads)
-
-
-def _due_rows(s: Snapshot) -> tuple[RowEvidence, ...]:
-    return tuple(show.due_row(s, row) for row in s.unclaimed)
+    loads = []
+    for worker in s.live_workers[-3:]:
+        shows = f"{s.loads.get(worker.worker_id, 0)} claimed, concurrency {worker.concurrency}"
+        loads.append(RowEvidence("cbx.leases", worker.worker_id, shows))
+    return (*show.unclaimed_rows(s), *loads)
 
 
 def _never_entered(s: Snapshot) -> Proof:
@@ -116,9 +110,8 @@ def _retry_far(s: Snapshot) -> Proof:
 
 
 def _retries(s: Snapshot) -> tuple[InboxRow, ...]:
-    if s.head_status is None:
-        return ()
-    return tuple(row for row in s.rows if row.status in DUE and row not in s.due_rows)
+    rows = s.rows if s.head_status is not None else ()
+    return tuple(row for row in rows if row.status in DUE and row not in s.due_rows)
 
 
 def _next_try(s: Snapshot, row: InboxRow) -> RowEvidence:
@@ -144,9 +137,8 @@ def _dispatched(s: Snapshot) -> Proof:
 
 
 def _claim_limit(s: Snapshot) -> datetime | None:
-    if not s.due_rows:
-        return None
-    return min(s.due_since(row) for row in s.due_rows) + s.settings.unclaimed_time
+    begin = min(map(s.due_since, s.due_rows), default=None)
+    return begin and begin + s.settings.unclaimed_time
 
 
 RULES = (
@@ -157,16 +149,14 @@ RULES = (
         holds=_queued_behind_stuck,
         actor="{blocker_actor}",
         due=_blockers_due,
-        fix=FIX_OF_BLOCKER,
+        fix=Remedy("the fix of the active turn", lambda s: judge(s.blocker).fix if s.blocker else None),
         root=lambda s: root_of(s.blocker),
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="queued-behind",
         proves="The turn is queued behind its agent's active turn, which is not stuck.",
-        verdict="waiting",
-        severity="ok",
         rank=35,
-        holds=lambda s: _queue_evidence(s) if _is_behind(s) and not _blocker_is_stuck(s) else None,
+        holds=_queued_behind,
         actor="{blocker_actor}, for turn {blocker}",
         due=_blockers_due,
     ),
@@ -178,11 +168,9 @@ RULES = (
         actor="the next poll of any worker, `cbx reap`, or the operator",
         fix=NUDGE_OR_REBUILD,
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="being-promoted",
         proves="Another system has just freed the agent, and promotes the turn in a second transaction.",
-        verdict="waiting",
-        severity="ok",
         rank=30,
         holds=_promotion,
         actor="the system that ran the previous turn",
@@ -213,12 +201,10 @@ RULES = (
         actor="a worker of target {target}, at its next poll or notification",
         fix=NUDGE,
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="workers-busy",
         proves="Work has been due for more than {unclaimed}, and every live worker of its target is at its"
         " concurrency limit.",
-        verdict="waiting",
-        severity="ok",
         rank=20,
         holds=_workers_busy,
         needs=(LEASES, WORKERS),
@@ -240,11 +226,9 @@ RULES = (
         due=_first_retry,
         fix=fenced_remedy("requeue", "its next try is far ahead"),
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="retrying",
         proves="A try has failed, and the next one is due soon.",
-        verdict="waiting",
-        severity="ok",
         rank=20,
         holds=lambda s: tuple(_next_try(s, row) for row in _retries(s)) or None,
         actor="a worker of target {target}",

@@ -63,10 +63,9 @@ def _row_consumed(s: Snapshot) -> Proof:
 
 
 def _edge_without_row(s: Snapshot) -> Proof:
-    """Prove that the turn has an execution edge, but no inbox row."""
-    if s.turn_row is not None or s.is_foreign or not s.requests or s.suspended:
+    if s.turn_row is not None or s.is_foreign or not s.requests:
         return None
-    if s.running and not s.silent:
+    if s.suspended or (s.running and not s.silent):
         return None
     edge = s.requests[0]
     created = show.instant(s, edge.created_at)
@@ -75,7 +74,6 @@ def _edge_without_row(s: Snapshot) -> Proof:
 
 
 def _row_and_edge_lost(s: Snapshot) -> Proof:
-    """Prove that the turn is active, but has neither an inbox row nor an execution edge."""
     if s.turn_row is not None or s.is_foreign or s.requests or not s.dispatched:
         return None
     return (show.head(s), show.absent_row(s))
@@ -96,7 +94,6 @@ def _poison(s: Snapshot) -> Proof:
 
 
 def _unreadable(s: Snapshot) -> Proof:
-    """Prove that the row of the queued turn is invalid: the turn will fail when the agent reaches it."""
     row = s.turn_row
     problem = row_problem(row) if s.queued and row is not None else None
     return None if row is None or problem is None else (show.row(s, row, f"; {problem[1]}"),)

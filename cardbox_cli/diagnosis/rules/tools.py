@@ -1,7 +1,5 @@
 """Rules about suspended turns: their calls, their deadline, and results that were not applied."""
 
-from datetime import datetime
-
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import (
     LEASES,
@@ -12,24 +10,21 @@ from cardbox_cli.diagnosis.registry import (
     Proof,
     Remedy,
     RowEvidence,
+    waiting_rule,
 )
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import NUDGE, REAP, fenced_remedy
+from cardbox_cli.diagnosis.verdict import NUDGE, REAP, fenced_remedy, reaper_rule
 from cardbox_cli.execution.queue.reports import PLACEHOLDER
 from cardbox_cli.model.execution.turns import CONSUMED, PROCESSING, RECEIVED, WAITING, WaitingTool
 
 
-def _deadline(s: Snapshot) -> datetime | None:
-    return None if s.head is None else s.head.resume_deadline
-
-
 def _suspension(s: Snapshot) -> RowEvidence:
     assert s.head is not None
-    deadline = s.head.resume_deadline
+    deadline = s.resume_deadline
     until = f"deadline {show.instant(s, deadline)}" if deadline else "no deadline"
-    found = show.head(s)
-    waits = f"{found.shows}, waits for {s.head.waiting_tool_count}; {until}"
-    return RowEvidence(found.table, found.row, waits)
+    head = show.head(s)
+    waits = f"{head.shows}, waits for {s.head.waiting_tool_count}; {until}"
+    return RowEvidence(head.table, head.row, waits)
 
 
 def _calls(s: Snapshot) -> tuple[RowEvidence, ...]:
@@ -45,7 +40,6 @@ def _waiting_in_time(s: Snapshot) -> Proof:
 
 
 def _answering(s: Snapshot) -> tuple[RowEvidence, ...]:
-    """Return the turns that will answer the open calls."""
     return tuple(
         RowEvidence(
             "state.execution_edges",
@@ -59,31 +53,28 @@ def _answering(s: Snapshot) -> tuple[RowEvidence, ...]:
 
 def _report(s: Snapshot) -> Command | None:
     """Return `cbx turn report` for the oldest call that no turn or batch answers."""
-    call = next(iter(s.unattended), None)
-    if call is None:
-        return None
-    answer = ("--tool-call-id", call.tool_call_id, "--result-text", PLACEHOLDER)
-    return ("turn", "report", s.agent_turn_id, *answer)
+    for call in s.unattended:
+        answer = ("--tool-call-id", call.tool_call_id, "--result-text", PLACEHOLDER)
+        return ("turn", "report", s.agent_turn_id, *answer)
+    return None
 
 
 def _deadline_passed(s: Snapshot) -> Proof:
-    deadline = _deadline(s)
-    if not s.suspended or deadline is None or s.now <= deadline + s.grace or s.open_reports:
+    if not s.suspended or s.resume_deadline is None or s.is_in_time or s.open_reports:
         return None
     return (_suspension(s), *_calls(s))
 
 
 def _no_deadline(s: Snapshot) -> Proof:
-    if not s.suspended or _deadline(s) is not None or not s.open_calls or s.open_reports:
+    if not s.suspended or s.resume_deadline is not None or not s.open_calls or s.open_reports:
         return None
     return (_suspension(s), *_calls(s))
 
 
 def _report_waits(s: Snapshot) -> Proof:
-    """Prove that a report was not claimed in time."""
     if not s.suspended or not s.unclaimed or s.unserved or s.workers_are_busy or s.workers_are_unable:
         return None
-    return (_suspension(s), *(show.due_row(s, row) for row in s.unclaimed))
+    return (_suspension(s), *show.unclaimed_rows(s))
 
 
 def _result_is_unreported(s: Snapshot) -> Proof:
@@ -153,33 +144,27 @@ def _stale_calls(s: Snapshot) -> Proof:
 
 
 RULES = (
-    DiagnosisRule(
+    waiting_rule(
         name="waiting-for-tool",
         proves="The turn waits for tool calls. Their deadline is ahead, or passed less than {poll} ago.",
-        verdict="waiting",
-        severity="ok",
         rank=15,
         holds=_waiting_in_time,
         actor="the program or person that answers {calls}",
-        due=_deadline,
+        due=lambda s: s.resume_deadline,
         fix=Remedy("`cbx turn report` with the result", _report),
     ),
-    DiagnosisRule(
+    waiting_rule(
         name="result-arriving",
         proves="A report of a result became due or was claimed a moment ago.",
-        verdict="waiting",
-        severity="ok",
         rank=20,
         holds=_report_arrives,
         actor="a worker of target {target}",
     ),
-    DiagnosisRule(
+    reaper_rule(
         name="deadline-passed",
         proves="The deadline of the tool calls passed more than {poll} ago, and no timeout was reported.",
         rank=64,
         holds=_deadline_passed,
-        actor=REAPER,
-        fix=REAP,
     ),
     DiagnosisRule(
         name="no-deadline",

@@ -1,21 +1,16 @@
 """Rules about turns that wait for a stuck turn, or for each other in a cycle."""
 
-from datetime import datetime
-
 from cardbox_cli.diagnosis import evidence as show
 from cardbox_cli.diagnosis.registry import Command, DiagnosisRule, Proof, Remedy, RowEvidence
 from cardbox_cli.diagnosis.snapshot import Snapshot
-from cardbox_cli.diagnosis.verdict import NO_RULE, judge
-from cardbox_cli.model.execution.situations import CycleLink
+from cardbox_cli.diagnosis.verdict import NO_RULE, NOT_WELL, judge
 from cardbox_cli.model.execution.turns import QUEUED
-
-_TABLES = {QUEUED: "state.agent_inbox"}
 
 
 def _cycle(s: Snapshot) -> Proof:
     proof = tuple(
         RowEvidence(
-            _TABLES.get(link.status, "state.agent_state_head"),
+            "state.agent_inbox" if link.status == QUEUED else "state.agent_state_head",
             link.agent_turn_id,
             f"of agent {link.agent_id}, {link.status}: waits for turn {following.agent_turn_id}",
         )
@@ -24,15 +19,11 @@ def _cycle(s: Snapshot) -> Proof:
     return proof or None
 
 
-def _newest_of_cycle(s: Snapshot) -> CycleLink | None:
-    """Return the turn to stop so that the others continue: the newest one, if possible one still queued."""
-    queued = [link for link in s.cycle if link.status == QUEUED]
-    return max(queued or s.cycle, key=lambda link: link.agent_turn_id, default=None)
-
-
 def _stop(s: Snapshot) -> Command | None:
-    newest = _newest_of_cycle(s)
-    return None if newest is None else ("turn", "stop", newest.agent_turn_id)
+    """Stop the newest turn, if possible one still queued, so that the others continue."""
+    queued = [link for link in s.cycle if link.status == QUEUED]
+    newest = max((link.agent_turn_id for link in queued or s.cycle), default=None)
+    return None if newest is None else ("turn", "stop", newest)
 
 
 def _first_of_cycle(s: Snapshot) -> str | None:
@@ -40,10 +31,12 @@ def _first_of_cycle(s: Snapshot) -> str | None:
     return min((link.agent_turn_id for link in s.cycle if link.status != QUEUED), default=None)
 
 
+def is_stuck(s: Snapshot) -> bool:
+    return judge(s).verdict in NOT_WELL
+
+
 def _stuck_awaited(s: Snapshot) -> Snapshot | None:
-    """Return the first awaited turn that is stuck."""
-    awaited = (each for each in s.awaited if judge(each).verdict in ("stuck", "unknown"))
-    return next(awaited, None)
+    return next(filter(is_stuck, s.awaited), None)
 
 
 def _awaited_stuck(s: Snapshot) -> Proof:
@@ -61,20 +54,16 @@ def _awaited_stuck(s: Snapshot) -> Proof:
 
 def cause(stuck: Snapshot) -> tuple[RowEvidence, ...]:
     """Return the verdict on a stuck turn that another one waits for, and its proof."""
-    found = judge(stuck)
-    root = found.root or stuck.agent_turn_id
+    diagnosis = judge(stuck)
+    root = diagnosis.root or stuck.agent_turn_id
     note = f"; its cause is turn {root}" if root != stuck.agent_turn_id else ""
-    verdict = f"{found.verdict}: {found.rule or NO_RULE}, of agent {stuck.agent_id}{note}"
-    return (RowEvidence("cbx why", stuck.agent_turn_id, verdict), *found.evidence)
+    verdict = f"{diagnosis.verdict}: {diagnosis.rule or NO_RULE}, of agent {stuck.agent_id}{note}"
+    return (RowEvidence("cbx why", stuck.agent_turn_id, verdict), *diagnosis.evidence)
 
 
 def root_of(stuck: Snapshot | None) -> str | None:
     """Return the id of the turn that is the cause."""
     return None if stuck is None else judge(stuck).root or stuck.agent_turn_id
-
-
-def _deadline(s: Snapshot) -> datetime | None:
-    return None if s.head is None else s.head.resume_deadline
 
 
 def _fix_of_awaited(s: Snapshot) -> Command | None:
@@ -94,7 +83,7 @@ RULES = (
         rank=37,
         holds=_cycle,
         actor="the operator: stop one of the turns",
-        due=_deadline,
+        due=lambda s: s.resume_deadline,
         fix=Remedy("`cbx turn stop` for the newest of them", _stop),
         root=_first_of_cycle,
     ),
@@ -104,7 +93,7 @@ RULES = (
         rank=36,
         holds=_awaited_stuck,
         actor=_actor_of_awaited,
-        due=_deadline,
+        due=lambda s: s.resume_deadline,
         fix=Remedy("the fix of the awaited turn", _fix_of_awaited),
         root=lambda s: root_of(_stuck_awaited(s)),
     ),

@@ -6,6 +6,7 @@ their ids are read once, so the stream shows one moment, without cards that are 
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import msgspec
@@ -47,7 +48,6 @@ from cardbox_cli.store.views.api_views import ApiViews
 card_routes = APIRouter(tags=["cards"], route_class=ReadingRoute)
 
 CARDS_HINT = "request fewer cards, or each one from /cards/CARD"
-"""The advice for cards that are too long for one response."""
 
 
 class ApiCard(msgspec.Struct):
@@ -81,38 +81,38 @@ class CardsRequest(BaseModel):
 
 
 @card_routes.post("/cards/batch", responses=value_docs(CardsResponse, tagged=False))
-def cards(request: Request, read: Read, asked: CardsRequest) -> Response:
+def cards(request: Request, read: Read, body: CardsRequest) -> Response:
     """Return cards by their ids, each once, in the order of the request."""
-    wanted = limited_ids(asked.card_ids, "card_ids")
-    found = cards_by_id(ApiViews(read.database, read.project_id), wanted)
-    missing = embed_ids([card_id for card_id in wanted if card_id not in found])
-    return json_response(request, CardsResponse(cards_of(wanted, found), missing), narrower=CARDS_HINT)
+    requested_ids = limited_ids(body.card_ids, "card_ids")
+    texts = cards_by_id(ApiViews(read.database, read.project_id), requested_ids)
+    missing = embed_ids([card_id for card_id in requested_ids if card_id not in texts])
+    return json_response(request, CardsResponse(cards_of(requested_ids, texts), missing), narrower=CARDS_HINT)
 
 
 @card_routes.get("/cards/{card_id}", responses=value_docs(ApiCard))
 def card(request: Request, read: Read, card_id: str) -> Response:
     """Return a card. It never changes, but may be deleted or expire."""
-    found = ApiViews(read.database, read.project_id).cards([card_id], most=remaining_bytes(0))
-    if card_id not in found:
+    texts = ApiViews(read.database, read.project_id).cards([card_id], most=remaining_bytes(0))
+    if card_id not in texts:
         raise NotFound("card not found")
-    return json_response(request, embed_json(found[card_id]), of_one=True)
+    return json_response(request, embed_json(texts[card_id]), of_one=True)
 
 
-def cards_of(card_ids: Iterable[str], found: dict[str, str]) -> list[ApiCard]:
-    """Return the found cards, given as JSON, in the order of the ids."""
-    return [embed_json(found[card_id]) for card_id in card_ids if card_id in found]
+def cards_of(card_ids: Iterable[str], texts: dict[str, str]) -> list[ApiCard]:
+    """Return the cards in the order of the ids. `texts` holds the JSON of each existing card."""
+    return [embed_json(texts[card_id]) for card_id in card_ids if card_id in texts]
 
 
 def cards_by_id(views: ApiViews, card_ids: list[str]) -> dict[str, str]:
     """Read the JSON of cards by id, in chunks. Raises InvalidInput if it is too long for one response."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     size = 0
     for begin in range(0, len(card_ids), MAX_IDS):
         chunk = views.cards(card_ids[begin : begin + MAX_IDS], most=remaining_bytes(size))
         size += total_bytes(chunk.values())
         check_size(size, CARDS_HINT)
-        found |= chunk
-    return found
+        texts |= chunk
+    return texts
 
 
 # --- boxes
@@ -154,25 +154,26 @@ class BoxesRequest(BaseModel):
 
 
 @box_routes.post("/boxes/batch", responses=value_docs(BoxesResponse, tagged=False))
-def boxes(request: Request, read: Read, asked: BoxesRequest) -> Response:
+def boxes(request: Request, read: Read, body: BoxesRequest) -> Response:
     """Return boxes by their ids, each once, in the order of the request."""
-    wanted = limited_ids(asked.box_ids, "box_ids")
+    requested_ids = limited_ids(body.box_ids, "box_ids")
     views = ApiViews(read.database, read.project_id)
-    if not asked.hydrate:
-        lists = views.boxes(wanted)
-        found_boxes = [HydratedBox(box_id, embed_json(ids)) for box_id, ids in lists.items()]
-        return _found_boxes(request, found_boxes, missing=[each for each in wanted if each not in lists])
-    with read.database.snapshot():
-        lists = views.boxes(wanted)
-        tails = {box_id: _decode_ids(text)[-asked.limit :] for box_id, text in lists.items()}
-        tailing = unique(card_id for tail in tails.values() for card_id in tail)
-        found = cards_by_id(views, tailing)
-    found_boxes = [
-        HydratedBox(box_id, embed_json(ids), cards_of(tails[box_id], found)) for box_id, ids in lists.items()
-    ]
-    lost = [card_id for card_id in tailing if card_id not in found]
-    missing = [each for each in wanted if each not in lists]
-    return _found_boxes(request, found_boxes, missing=missing, lost=lost)
+    with read.database.snapshot() if body.hydrate else nullcontext():
+        lists = views.boxes(requested_ids)
+        tails = {each: _decode_ids(ids)[-body.limit :] for each, ids in lists.items() if body.hydrate}
+        tail_ids = unique(card_id for tail in tails.values() for card_id in tail)
+        texts = cards_by_id(views, tail_ids)
+    response = BoxesResponse(
+        [
+            HydratedBox(
+                each, embed_json(ids), cards_of(tails[each], texts) if body.hydrate else msgspec.UNSET
+            )
+            for each, ids in lists.items()
+        ],
+        missing_box_ids=embed_ids([each for each in requested_ids if each not in lists]),
+        missing_card_ids=[card_id for card_id in tail_ids if card_id not in texts],
+    )
+    return json_response(request, response, narrower=CARDS_HINT)
 
 
 @box_routes.get("/boxes/{box_id}", responses=value_docs(ApiBox))
@@ -184,9 +185,9 @@ def box(request: Request, read: Read, box_id: str) -> Response:
 @box_routes.get("/boxes/{box_id}/cards", responses=value_docs(list[ApiCard]))
 def cards_of_box(request: Request, read: Read, box_id: str, limit: Limit = 200) -> Response:
     """Return the last cards of a box, in order, without missing cards."""
-    wanted = ids_of_box(read, box_id)[-limit:]
-    found = cards_by_id(ApiViews(read.database, read.project_id), unique(wanted))
-    return json_response(request, cards_of(wanted, found), narrower=CARDS_HINT)
+    card_ids = ids_of_box(read, box_id)[-limit:]
+    texts = cards_by_id(ApiViews(read.database, read.project_id), unique(card_ids))
+    return json_response(request, cards_of(card_ids, texts), narrower=CARDS_HINT)
 
 
 def ids_of_box(read: ProjectView, box_id: str) -> list[str]:
@@ -194,14 +195,7 @@ def ids_of_box(read: ProjectView, box_id: str) -> list[str]:
     return _decode_ids(_card_ids_json(read, box_id))
 
 
-def _found_boxes(
-    request: Request, boxes: list[HydratedBox], *, missing: list[str], lost: Sequence[str] = ()
-) -> Response:
-    return json_response(request, BoxesResponse(boxes, embed_ids(missing), list(lost)), narrower=CARDS_HINT)
-
-
 def _card_ids_json(read: ProjectView, box_id: str) -> str:
-    """Return the ids of a box's cards, as JSON. Raises NotFound."""
     lists = ApiViews(read.database, read.project_id).boxes([box_id])
     if box_id not in lists:
         raise NotFound("box not found")
@@ -232,25 +226,23 @@ async def lines_of_box(request: Request, project: str, box_id: str, tail: Tail =
 
     If the connection closes without the final HTTP chunk, the response is incomplete.
     """
-    asker = ProjectRequest(request, project)
-    ids = await to_thread.run_sync(_read_ids, asker, box_id)
-    wanted = ids if tail is None else ids[-tail:]
-    return LimitedStream(
-        request, _stream_lines(asker, wanted), media_type="application/x-ndjson", headers=_HEADERS
-    )
+    access = ProjectRequest(request, project)
+
+    def read_ids() -> list[str]:
+        with access.open_autocommit() as reading:
+            return ids_of_box(reading, box_id)
+
+    ids = await to_thread.run_sync(read_ids)
+    lines = _stream_lines(access, ids if tail is None else ids[-tail:])
+    return LimitedStream(request, lines, media_type="application/x-ndjson", headers=_HEADERS)
 
 
-def _read_ids(asker: ProjectRequest, box_id: str) -> list[str]:
-    with asker.open_autocommit() as reading:
-        return ids_of_box(reading, box_id)
-
-
-async def _stream_lines(asker: ProjectRequest, card_ids: Sequence[str]) -> AsyncIterator[str]:
+async def _stream_lines(access: ProjectRequest, card_ids: Sequence[str]) -> AsyncIterator[str]:
     try:
-        async for text in iterate_in_threadpool(_join_lines(_lines(asker, card_ids))):
+        async for text in iterate_in_threadpool(_join_lines(_lines(access, card_ids))):
             yield text
     except (CbxError, RequestRejected) as exc:
-        log_error(asker.request.scope, exc)
+        log_error(access.request.scope, exc)
         raise ResponseBroken from None
 
 
@@ -267,22 +259,22 @@ def _join_lines(lines: Iterable[str]) -> Iterator[str]:
     yield "".join(chunk)
 
 
-def _lines(asker: ProjectRequest, card_ids: Sequence[str]) -> Iterator[str]:
-    for chunk in _chunks(asker, card_ids):
-        found = _read_cards(asker, chunk, most=_JSON_CHUNK)
-        is_complete = total_bytes(found.values()) <= _JSON_CHUNK
+def _lines(access: ProjectRequest, card_ids: Sequence[str]) -> Iterator[str]:
+    for chunk in _chunks(access, card_ids):
+        texts = _read_cards(access, chunk, most=_JSON_CHUNK)
+        is_complete = total_bytes(texts.values()) <= _JSON_CHUNK
         for card_id in chunk:
-            if card_id in found:
-                yield f"{found[card_id]}\n"
+            if card_id in texts:
+                yield f"{texts[card_id]}\n"
             elif not is_complete:
                 # The read stopped at the limit, perhaps before this card.
-                yield from (f"{text}\n" for text in _read_cards(asker, [card_id], most=0).values())
+                yield from (f"{text}\n" for text in _read_cards(access, [card_id], most=0).values())
 
 
-def _chunks(asker: ProjectRequest, card_ids: Sequence[str]) -> Iterator[list[str]]:
+def _chunks(access: ProjectRequest, card_ids: Sequence[str]) -> Iterator[list[str]]:
     """Split the ids into chunks that are read together, in order."""
     for begin in range(0, len(card_ids), MAX_IDS):
-        with asker.open_autocommit() as reading:
+        with access.open_autocommit() as reading:
             some = card_ids[begin : begin + MAX_IDS]
             sizes = ApiViews(reading.database, reading.project_id).stored_sizes(unique(some))
         chunk: list[str] = []
@@ -298,8 +290,8 @@ def _chunks(asker: ProjectRequest, card_ids: Sequence[str]) -> Iterator[list[str
         yield chunk
 
 
-def _read_cards(asker: ProjectRequest, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
-    with asker.open_autocommit() as reading:
+def _read_cards(access: ProjectRequest, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
+    with access.open_autocommit() as reading:
         return ApiViews(reading.database, reading.project_id).cards(unique(card_ids), most=most)
 
 

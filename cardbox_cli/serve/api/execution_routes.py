@@ -6,8 +6,7 @@ from time import monotonic
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from cardbox_cli.chat.chat_view import ChatView
-from cardbox_cli.chat.chat_view import read_chat_view as chat_view
+from cardbox_cli.chat.chat_view import ChatView, read_chat_view
 from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
 from cardbox_cli.errors import CbxError
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
@@ -32,9 +31,8 @@ from cardbox_cli.serve.change_feed import MAX_WAIT_SECONDS, ChangeFeed
 from cardbox_cli.serve.http.errors import RequestRejected
 from cardbox_cli.serve.http.project_access import ProjectRequest, Read
 from cardbox_cli.serve.http.routing import LimitedStream, ReadingRoute
-from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter
-from cardbox_cli.store.roster import AgentFilter, AgentStore
+from cardbox_cli.store.roster import AgentFilter
 from cardbox_cli.store.views.batch_views import BatchRow
 from cardbox_cli.store.views.inbox_views import InboxFilter, InboxViews
 from cardbox_cli.store.views.recent_changes import ProjectState
@@ -54,14 +52,14 @@ def agents(
 ) -> Response:
     """List the agents by id, each with its head."""
     where = AgentFilter(worker_target=worker_target, tag=tag, behind=behind)
-    found = AgentStore(read.database, read.project_id).list(where, limit=limit + 1)
-    return page_response(request, found, limit, key="agent_id", time=None)
+    entries = read.agents.list(where, limit=limit + 1)
+    return page_response(request, entries, limit, key="agent_id", time=None)
 
 
 @turn_routes.get("/agents/{agent_id}", responses=value_docs(RosterEntry))
 def agent(request: Request, read: Read, agent_id: str) -> Response:
     """Return an agent with its head."""
-    return json_response(request, AgentStore(read.database, read.project_id).entry(agent_id))
+    return json_response(request, read.agents.entry(agent_id))
 
 
 @turn_routes.get("/agents/{agent_id}/why", responses=value_docs(WhyAnswer))
@@ -82,8 +80,8 @@ def turns(
 ) -> Response:
     """List the turns, newest first."""
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=parse_position(behind))
-    found = read.turns.newest(where, limit=limit + 1)
-    return page_response(request, map(summary, found), limit, key="inbox_id")
+    rows = read.turns.newest(where, limit=limit + 1)
+    return page_response(request, map(summary, rows), limit, key="inbox_id")
 
 
 @turn_routes.get("/turns/{turn_id}", responses=value_docs(TurnView))
@@ -116,8 +114,8 @@ def inbox(
 ) -> Response:
     """List the inbox rows, newest first."""
     where = InboxFilter(agent_id=agent, status=status, message_type=type, behind=parse_position(behind))
-    found = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
-    return page_response(request, found, limit, key="inbox_id")
+    rows = InboxViews(read.database, read.project_id).newest(where, limit=limit + 1)
+    return page_response(request, rows, limit, key="inbox_id")
 
 
 # --- batches, also those that another system manages
@@ -131,8 +129,8 @@ def batches(
 ) -> Response:
     """List the batches, newest first."""
     where = BatchFilter(status=status, behind=parse_position(behind))
-    found = read.batches.newest(where, limit=limit + 1)
-    return page_response(request, found, limit, key="batch_id")
+    rows = read.batches.newest(where, limit=limit + 1)
+    return page_response(request, rows, limit, key="batch_id")
 
 
 @batch_routes.get("/batches/{batch_id}", responses=value_docs(BatchView))
@@ -149,18 +147,14 @@ chat_routes = APIRouter(tags=["chats"], route_class=ReadingRoute)
 @chat_routes.get("/chats", responses=value_docs(list[Chat]))
 def chats(request: Request, read: Read, limit: Most = 50, behind: BehindId = None) -> Response:
     """List the chats by key."""
-    found = _room(read).chats.all(limit=limit + 1, behind=behind)
-    return page_response(request, found, limit, key="chat_key", time=None)
+    entries = read.chat_stores.chats.all(limit=limit + 1, behind=behind)
+    return page_response(request, entries, limit, key="chat_key", time=None)
 
 
 @chat_routes.get("/chats/{chat_key:path}", responses=value_docs(ChatView))
 def chat(request: Request, read: Read, chat_key: str) -> Response:
     """Return a chat: its active context, the end of its transcript, its last runs."""
-    return json_response(request, chat_view(_room(read), chat_key))
-
-
-def _room(read: Read) -> ChatStores:
-    return ChatStores(read.database, read.project_id, read.settings)
+    return json_response(request, read_chat_view(read.chat_stores, chat_key))
 
 
 # --- server-sent events of one project
@@ -174,28 +168,28 @@ event_routes = APIRouter(tags=["events"], route_class=ReadingRoute)
 @event_routes.get("/events", response_class=StreamingResponse, responses=event_docs())
 async def events(request: Request, project: str) -> StreamingResponse:
     """Stream changes of the project until the client disconnects, its token expires, or the server stops."""
-    asker = ProjectRequest(request, project)
-    async with _following(request).follow(asker) as follower:
+    access = ProjectRequest(request, project)
+    async with _feed(request).follow(access) as follower:
         first = await follower.read_state()
-    news = _stream(asker, first)
+    news = _stream(access, first)
     return LimitedStream(request, news, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _stream(asker: ProjectRequest, seen: ProjectState) -> AsyncIterator[str]:
+async def _stream(access: ProjectRequest, seen: ProjectState) -> AsyncIterator[str]:
     yield "retry: 3000\n\n"
     try:
-        async for text in _news(asker, seen):
+        async for text in _news(access, seen):
             yield text
     except (CbxError, RequestRejected):
         # The response has begun, so it cannot report the error: the client reconnects and gets it then.
         return
 
 
-async def _news(asker: ProjectRequest, seen: ProjectState) -> AsyncIterator[str]:
+async def _news(access: ProjectRequest, seen: ProjectState) -> AsyncIterator[str]:
     sent_at = monotonic()
-    following = _following(asker.request)
-    async with following.follow(asker) as follower:
-        while not following.is_over and not await asker.request.is_disconnected():
+    feed = _feed(access.request)
+    async with feed.follow(access) as follower:
+        while not feed.is_over and not await access.request.is_disconnected():
             before, seen = seen, await follower.read_state()
             for name, value in seen.changes_since(before):
                 yield f"event: {name}\ndata: {exact_json.encode(value).decode('utf-8', 'replace')}\n\n"
@@ -207,6 +201,6 @@ async def _news(asker: ProjectRequest, seen: ProjectState) -> AsyncIterator[str]
             await follower.wait_for_change()
 
 
-def _following(request: Request) -> ChangeFeed:
-    following: ChangeFeed = request.app.state.following
-    return following
+def _feed(request: Request) -> ChangeFeed:
+    feed: ChangeFeed = request.app.state.feed
+    return feed

@@ -48,7 +48,8 @@ def json_response(
         return Response(data, media_type=_JSON)
     tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    if _is_known(request.headers.get("if-none-match", ""), tag):
+    known = request.headers.get("if-none-match", "").split(",")
+    if {tag, "*"} & {each.strip().removeprefix("W/") for each in known}:
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=_JSON, headers=headers)
 
@@ -74,7 +75,7 @@ def check_size(size: int, narrower: str) -> None:
 
 
 def remaining_bytes(size: int) -> int:
-    """Return the number of bytes that a response of `size` bytes may still grow by."""
+    """Return the number of bytes by which a response of `size` bytes may grow."""
     return MAX_BYTES - size
 
 
@@ -83,17 +84,12 @@ def total_bytes(texts: Iterable[str]) -> int:
     return sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
 
 
-def _is_known(given: str, tag: str) -> bool:
-    known = [each.strip().removeprefix("W/") for each in given.split(",")]
-    return tag in known or "*" in known
-
-
 def limited_ids(ids: Iterable[str], name: str) -> list[str]:
     """Return the ids without duplicates. Raises InvalidInput if there are more than `MAX_IDS`."""
-    wanted = unique(ids)
-    if len(wanted) > MAX_IDS:
+    distinct_ids = unique(ids)
+    if len(distinct_ids) > MAX_IDS:
         raise InvalidInput(f"{name} exceeds limit {MAX_IDS}")
-    return wanted
+    return distinct_ids
 
 
 # The states to filter by, as in the commands. Foreign rows may have others, which no filter accepts.
@@ -112,29 +108,24 @@ _LESS = "pass a lower `limit`"
 
 
 def page_response(
-    request: Request,
-    items: Iterable[Any],
-    most: int,
-    *,
-    key: str,
-    time: str | None = "created_at",
+    request: Request, items: Iterable[Any], most: int, *, key: str, time: str | None = "created_at"
 ) -> Response:
     """Return a page of at most `most` items, with a link to the next page if there is one more item.
 
     The items are sorted by `time`, or by `key` if it is None. Raises InvalidInput if they are too long.
     """
-    found: list[Any] = []
+    shown_items: list[Any] = []
     texts: list[msgspec.Raw] = []
     size = 0
     for each in islice(items, most + 1):
-        found.append(each)
-        if len(found) <= most:
+        shown_items.append(each)
+        if len(shown_items) <= most:
             text = exact_json.encode(each)
             texts.append(msgspec.Raw(text))
             size += len(text)
             check_size(size, _LESS)
     response = json_response(request, texts, narrower=_LESS)
-    behind = next_position(found, key, time, size=most)
+    behind = next_position(shown_items, key, time, size=most)
     if behind is not None:
         known = {name: value for name, value in request.query_params.items() if name != "behind"}
         address = f"{request_path(request.scope)}?{urlencode({**known, 'behind': behind})}"
@@ -178,7 +169,11 @@ def value_docs(kind: Any, *, tagged: bool = True) -> ResponseDocs:
     """Describe responses with a value of this type, or an error. `tagged`: or 304."""
     _known.append(kind)
     same: ResponseDocs = {304: {"description": "The client's copy is current."}} if tagged else {}
-    return {200: {"description": "The requested value.", "content": _json(kind)}, **error_docs(), **same}
+    return {
+        200: {"description": "The requested value.", "content": {_JSON: _schema(kind)}},
+        **error_docs(),
+        **same,
+    }
 
 
 def event_docs() -> ResponseDocs:
@@ -196,7 +191,7 @@ def line_docs(kind: Any) -> ResponseDocs:
 
 def error_docs(*statuses: int) -> ResponseDocs:
     """Describe error responses with these statuses; by default, with all that a project's routes have."""
-    content = _json(ErrorAnswer)
+    content = {_JSON: _schema(ErrorAnswer)}
     return {
         status: {"description": _ERROR_STATUSES[status], "content": content}
         for status in statuses or _ERROR_STATUSES
@@ -204,7 +199,6 @@ def error_docs(*statuses: int) -> ResponseDocs:
 
 
 def openapi_document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
-    """Return the OpenAPI document of an app."""
     if app.openapi_schema is None:
         spec = get_openapi(
             title="cbx read API",
@@ -213,17 +207,12 @@ def openapi_document(app: FastAPI, options: ServeOptions) -> dict[str, Any]:
             routes=app.routes,
         )
         _, parts = msgspec.json.schema_components([ErrorAnswer, *_known], ref_template=_REFERENCE)
-        schemas = spec.setdefault("components", {}).setdefault("schemas", {})
-        schemas.update(parts)
+        spec.setdefault("components", {}).setdefault("schemas", {}).update(parts)
         if options.asks_for_tokens:
             spec["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             spec["security"] = [{"token": []}]
         app.openapi_schema = spec
     return app.openapi_schema
-
-
-def _json(kind: Any) -> dict[str, Any]:
-    return {"application/json": _schema(kind)}
 
 
 def _schema(kind: Any) -> dict[str, Any]:

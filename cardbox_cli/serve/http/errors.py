@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from threading import Lock
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -40,8 +39,7 @@ _OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
     (errors.DatabaseUnavailable, "the database cannot be reached"),
     (errors.ServiceUnavailable, "a service cannot be reached"),
 )
-_TIMED_OUT = "reading this exceeds the statement timeout"
-# An outage is logged again if it did not occur for this many seconds. The maximum length of a log line.
+# An outage is logged again if it did not occur for this many seconds.
 _QUIET_SECONDS = 60.0
 _MAX_LINE = 1000
 _RETRY_LATER = {"Retry-After": "10"}
@@ -49,7 +47,7 @@ _CODES = {400: "bad_request", 401: "auth_required", 403: "auth_failed", 422: "in
 
 
 class RequestRejected(Exception):
-    """The request is rejected with this status and message."""
+    """A request cannot be answered: the status, the message and the headers of the response."""
 
     def __init__(self, status: int, message: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -84,7 +82,6 @@ class OutageLog:
 def error_response(
     status: int, code: str, message: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return an error response."""
     detail = {"error_code": code, "error_message": message.encode("utf-8", "replace").decode()}
     return JSONResponse({"detail": detail}, status_code=status, headers=headers)
 
@@ -103,7 +100,6 @@ def error_parts(exc: Exception) -> tuple[int, str, str]:
 
 
 def headers_for(exc: Exception) -> Mapping[str, str] | None:
-    """Return the headers for an error response."""
     if isinstance(exc, RequestRejected | HTTPException):
         return exc.headers
     return _RETRY_LATER if _is_outage(exc) else None
@@ -124,12 +120,12 @@ def _is_outage(exc: Exception) -> bool:
 
 def _outage(exc: CbxError) -> str:
     if is_cancelled(exc):
-        return _TIMED_OUT
+        return "reading this exceeds the statement timeout"
     return next(message for kind, message in _OUTAGES if isinstance(exc, kind))
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Add the error handlers. The middleware `Bounds` handles unexpected errors."""
+    """Add the error handlers. The middleware `RequestLimits` handles unexpected errors."""
 
     async def failed(request: Request, exc: Exception) -> JSONResponse:
         log_error(request.scope, exc)
@@ -137,7 +133,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
     async def invalid(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, RequestValidationError)
-        return error_response(422, _CODES[422], "; ".join(map(_format_problem, exc.errors()[:3])))
+        problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in exc.errors()[:3]]
+        return error_response(422, _CODES[422], "; ".join(problems))
 
     async def http(_: Request, exc: Exception) -> JSONResponse:
         assert isinstance(exc, HTTPException)
@@ -151,8 +148,3 @@ def add_error_handlers(app: FastAPI) -> None:
 
 def _code(status: int) -> str:
     return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_").replace("-", "_")
-
-
-def _format_problem(problem: dict[str, Any]) -> str:
-    where = ".".join(map(str, problem["loc"]))
-    return f"{where}: {problem['msg']}"

@@ -32,7 +32,6 @@ class RequestLimits:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 408 or 413."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -56,10 +55,8 @@ class RequestLimits:
         if body is None:
             return
         if len(body) > MAX_BODY:
-            refusal = error_response(
-                413, "bad_request", f"the request's body is longer than {MAX_BODY} bytes"
-            )
-            await refusal(scope, receive, send_with_headers)
+            message = f"the request's body is longer than {MAX_BODY} bytes"
+            await error_response(413, "bad_request", message)(scope, receive, send_with_headers)
             return
         is_read = False
 
@@ -110,7 +107,6 @@ class AccessLog:
         self._write = write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and log it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -131,8 +127,8 @@ class AccessLog:
 
 
 def _line(scope: Scope, status: int | str, size: int, took: float) -> str:
-    client = (scope.get("client") or ("-",))[0]
-    client = client if _ADDRESS.fullmatch(client) else "-"
+    address = (scope.get("client") or ("-",))[0]
+    client = address if _ADDRESS.fullmatch(address) else "-"
     at = datetime.now(UTC).strftime("%d/%b/%Y:%H:%M:%S %z")
     method = scope["method"] if scope["method"] in _METHODS else "-"
     request = f"{method} {logged_path(scope)} HTTP/{scope.get('http_version', '1.1')}"

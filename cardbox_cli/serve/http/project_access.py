@@ -23,31 +23,31 @@ class ProjectRequest:
     def __init__(self, request: Request, project_id: str) -> None:
         self.request = request
         self.project_id = project_id
-        self._lending: ConnectionPool = request.app.state.lending
-        self._doorkeeper: Authenticator = request.app.state.doorkeeper
+        self._connections: ConnectionPool = request.app.state.connections
+        self._authenticator: Authenticator = request.app.state.authenticator
 
     async def authenticate(self) -> None:
-        """Raise Refused if the request may not read the project, NotFound for an impossible name."""
-        if self._doorkeeper.asks_for_tokens:
+        """Raise RequestRejected if the request may not read the project, NotFound for an invalid name."""
+        if self._authenticator.asks_for_tokens:
             await to_thread.run_sync(self._check)
         else:
             _check_names(self.request)
 
     @contextmanager
     def open_snapshot(self) -> Iterator[ProjectView]:
-        """Open a snapshot of the project, after `admitted`. May block the thread."""
-        with self._lending.snapshot() as database:
+        """Open a snapshot of the project, after `authenticate`. May block the thread."""
+        with self._connections.snapshot() as database:
             yield self._project(database)
 
     @contextmanager
     def open_autocommit(self) -> Iterator[ProjectView]:
         """Open the project for one statement; for more, open a snapshot of its database.
 
-        Raises Refused if the request may not read it, NotFound for an impossible name.
+        Raises RequestRejected if the request may not read it, NotFound for an invalid name.
         """
-        at_the_door = self._doorkeeper.limit_attempts(self.request, self.project_id)
-        with at_the_door, self._lending.autocommit() as database:
-            self._doorkeeper.admit(self.request, database, self.project_id)
+        attempt = self._authenticator.limit_attempts(self.request, self.project_id)
+        with attempt, self._connections.autocommit() as database:
+            self._authenticator.admit(self.request, database, self.project_id)
             _check_names(self.request)
             yield self._project(database)
 
@@ -74,18 +74,18 @@ def _check_names(request: Request) -> None:
 
 
 async def authenticate(request: Request, project: str) -> ProjectRequest:
-    """Return the asker for the project in the path, before the rest of the request is read."""
-    asker = ProjectRequest(request, project)
-    await asker.authenticate()
-    return asker
+    """Return the access to the project in the path, before the rest of the request is read."""
+    access = ProjectRequest(request, project)
+    await access.authenticate()
+    return access
 
 
 async def authenticate_page(request: Request, project: str) -> ProjectRequest:
-    """Return the asker as `admitted` does. Raises InvalidInput for an address with a NUL character."""
-    asker = await authenticate(request, project)
+    """Return the access as `authenticate` does. Raises InvalidInput for an address with a NUL character."""
+    access = await authenticate(request, project)
     if "%00" in request.url.query:
         raise InvalidInput("the address contains a NUL character")
-    return asker
+    return access
 
 
 Read = Annotated[ProjectView, Depends(authenticate)]

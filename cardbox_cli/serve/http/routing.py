@@ -8,7 +8,6 @@ import functools
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import ExitStack
 from typing import Any
 
 from anyio import to_thread
@@ -27,10 +26,10 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ReadingRoute(APIRoute):
-    """A route whose function takes a `Read` as `read` or a `Looking` as `look`.
+    """A route whose function takes a `Read` or a `PageRead` as `read`.
 
-    A function that takes a body as `asked` takes only the request in addition, and must open a snapshot if it
-    sends more than one statement.
+    A function that takes a body as `body` also takes the request and nothing else. It must open a snapshot if
+    it sends more than one statement.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -39,8 +38,8 @@ class ReadingRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         """Return FastAPI's handler, or a much faster one for requests with a body."""
         endpoint = inspect.unwrap(self.endpoint)
-        asked = inspect.signature(endpoint).parameters.get("asked")
-        answer = super().get_route_handler() if asked is None else _body_handler(endpoint, asked.annotation)
+        body = inspect.signature(endpoint).parameters.get("body")
+        answer = super().get_route_handler() if body is None else _body_handler(endpoint, body.annotation)
 
         async def handle(request: Request) -> Response:
             request.scope["path_params"] = decode_slashes(request.path_params)
@@ -52,7 +51,7 @@ class ReadingRoute(APIRoute):
 def _body_handler(endpoint: Callable[..., Response], kind: type[BaseModel]) -> Handler:
     def answer(request: Request, body: bytes) -> Response:
         with ProjectRequest(request, request.path_params["project"]).open_autocommit() as reading:
-            return endpoint(request=request, read=reading, asked=_parse_body(request, body, kind))
+            return endpoint(request=request, read=reading, body=_parse_body(request, body, kind))
 
     async def handle(request: Request) -> Response:
         return await to_thread.run_sync(answer, request, await request.body())
@@ -61,26 +60,20 @@ def _body_handler(endpoint: Callable[..., Response], kind: type[BaseModel]) -> H
 
 
 def _open_snapshot(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that it gets an open snapshot instead of an asker."""
-    if not {"read", "look"} & set(inspect.signature(endpoint).parameters) or hasattr(endpoint, "__wrapped__"):
+    """Wrap a function so that it gets an open snapshot instead of a `ProjectRequest`."""
+    if "read" not in inspect.signature(endpoint).parameters or hasattr(endpoint, "__wrapped__"):
         return endpoint
 
     @functools.wraps(endpoint)
-    def answer(**given: Any) -> Any:
-        with ExitStack() as stack:
-            opened = {
-                name: stack.enter_context(value.open_snapshot())
-                if isinstance(value, ProjectRequest)
-                else value
-                for name, value in given.items()
-            }
-            return endpoint(**opened)
+    def answer(read: ProjectRequest, **given: Any) -> Any:
+        with read.open_snapshot() as reading:
+            return endpoint(read=reading, **given)
 
     return answer
 
 
 def _parse_body(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
-    """Parse a request's body. Raises Refused for invalid JSON, RequestValidationError for invalid values."""
+    """Raises RequestRejected for invalid JSON, RequestValidationError for invalid values."""
     if not _is_json(request.headers.get("content-type", "")):
         raise RequestRejected(422, "body: Content-Type must be application/json")
     try:
@@ -105,13 +98,12 @@ class StreamLimit:
         self._free = size
 
     def take(self) -> None:
-        """Start a stream. Raises Refused if the limit is reached."""
+        """Count a new stream. Raises RequestRejected if the limit is reached."""
         if self._free < 1:
             raise RequestRejected(503, "too many streams are open", headers={"Retry-After": "30"})
         self._free -= 1
 
     def release(self) -> None:
-        """End a stream."""
         self._free += 1
 
 
@@ -119,13 +111,12 @@ class LimitedStream(StreamingResponse):
     """A streamed response, which counts towards the limit from its creation to its end."""
 
     def __init__(self, request: Request, chunks: AsyncIterator[str], **options: Any) -> None:
-        """Raises Refused if the limit is reached."""
+        """Raises RequestRejected if the limit is reached."""
         super().__init__(chunks, **options)
         self._streams: StreamLimit = request.app.state.streams
         self._streams.take()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -33,10 +33,8 @@ def open_socket(options: ServeOptions) -> socket.socket:
         listening.listen(128)
     except OSError as exc:
         listening.close()
-        is_elsewhere = isinstance(exc, socket.gaierror) or exc.errno in (
-            errno.EADDRNOTAVAIL,
-            errno.EAFNOSUPPORT,
-        )
+        unusable = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+        is_elsewhere = isinstance(exc, socket.gaierror) or exc.errno in unusable
         raise UsageError(
             f"cannot listen on {options.host}:{options.port}: {exc.strerror}",
             hint="pass an address of this machine with --host, for example 127.0.0.1"
@@ -53,12 +51,11 @@ def serve(app: FastAPI, listening: socket.socket, options: ServeOptions) -> None
 
 def make_http_server(app: FastAPI, options: ServeOptions) -> uvicorn.Server:
     """Return a uvicorn server for an app. It stops quickly and logs no errors while stopping."""
-    config = _make_config(app, options)
-    logging.getLogger("uvicorn.error").addFilter(_is_unlogged)
-    return _Server(config, app)
+    logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
+    return _Server(_make_config(app, options), app)
 
 
-def _is_unlogged(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     return record.msg != _BROKEN_OFF
 
 
@@ -69,7 +66,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams at once, and other responses after `_SHUTDOWN_SECONDS`."""
-        self._app.state.following.end()
+        self._app.state.feed.end()
         # Responses that are cut off now are not errors: the operator stopped the server.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         await super().shutdown(sockets)

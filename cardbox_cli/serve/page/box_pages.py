@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
+from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.boxes import BOX_KINDS, CardState
@@ -22,9 +23,7 @@ from cardbox_cli.serve.http.project_access import PageRead
 from cardbox_cli.serve.page.links import check_choice
 from cardbox_cli.serve.page.templating import PageRoute, page
 from cardbox_cli.serve.project_view import ProjectView
-from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.in_use import BoxUseStore
-from cardbox_cli.store.roster import AgentStore
 from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews, WindowSlot
 from cardbox_cli.text.escaping import excerpt
 from cardbox_cli.text.search_terms import skip_to_match
@@ -53,14 +52,9 @@ class ShownSlot(msgspec.Struct, frozen=True, kw_only=True):
 def make_row(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: None) -> ShownSlot:
     """Make a row of a box. `rule_of` returns the rule of the recipe that brought a position's card."""
     text = slot.beginning if slot.card is None else full_text(slot.card)
-    return ShownSlot(
-        position=slot.position,
-        card_id=slot.card_id,
-        state=slot.state,
-        size=slot.size,
-        card=slot.card,
-        type=slot.type,
-        role=slot.role,
+    return convert(
+        ShownSlot,
+        slot,
         preview=excerpt(text, PREVIEW),
         text=text[:INSIDE],
         is_cut=slot.card is None or len(text) > INSIDE,
@@ -82,42 +76,38 @@ _OTHER_FACTS = frozenset({"type", "role", "author_id", "project_id", "created_at
 
 
 @routes.get("/boxes")
-def boxes(look: PageRead, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
-    """Show the boxes that changed last."""
-    asked = check_choice(kind, BOX_KINDS, "box kind")
-    where = BoxKindFilter(
-        kinds=None if asked is None else (asked,), behind=parse_position(behind, of_boxes=True)
-    )
-    with look.database.snapshot():
-        found = list(BoxViews(look.database, look.project_id).newest(where, limit=PAGE_SIZE + 1))
-    older = next_position(found, "box_id", "updated_at")
+def boxes(read: PageRead, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
+    box_kind = check_choice(kind, BOX_KINDS, "box kind")
+    position = parse_position(behind, of_boxes=True)
+    where = BoxKindFilter(kinds=None if box_kind is None else (box_kind,), behind=position)
+    rows = list(BoxViews(read.database, read.project_id).newest(where, limit=PAGE_SIZE + 1))
+    older = next_position(rows, "box_id", "updated_at")
     return page(
-        look,
+        read,
         "boxes.html",
         view="Boxes",
-        boxes=found[:PAGE_SIZE],
-        kind=asked,
-        older=older and look.links.boxes(kind=asked, behind=older),
+        boxes=rows[:PAGE_SIZE],
+        kind=box_kind,
+        older=older and read.links.boxes(kind=box_kind, behind=older),
     )
 
 
 @routes.get("/boxes/{box_id}")
-def box(look: PageRead, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
+def box(read: PageRead, box_id: str, first: From = 0, part: str | None = None) -> HTMLResponse:
     """Show a box from a position on. `part=slots` returns only the rows."""
-    with look.database.snapshot():
-        views = BoxViews(look.database, look.project_id)
-        found = views.summary(box_id)
-        provenance = look.boxes.provenance(found.box_id)
-        slots = views.window(found.box_id, first, _WINDOW)
-        turns = BoxUseStore(look.database, look.project_id).turns_of([found.box_id])
+    views = BoxViews(read.database, read.project_id)
+    summary = views.summary(box_id)
+    provenance = read.boxes.provenance(summary.box_id)
+    slots = views.window(summary.box_id, first, _WINDOW)
+    turns = BoxUseStore(read.database, read.project_id).turns_of([summary.box_id])
     rule_of = (lambda _: None) if provenance is None else provenance.rule_of
     return page(
-        look,
+        read,
         "window.html" if part == "slots" else "box.html",
         view="Boxes",
-        box=found,
+        box=summary,
         provenance=provenance,
-        turns=turns.get(found.box_id, [])[:5],
+        turns=turns.get(summary.box_id, [])[:5],
         first=first,
         size=_WINDOW,
         slots=[make_row(slot, rule_of) for slot in slots],
@@ -125,41 +115,38 @@ def box(look: PageRead, box_id: str, first: From = 0, part: str | None = None) -
 
 
 @routes.get("/cards/{card_id:path}")
-def card(look: PageRead, card_id: str, first: From = 0) -> HTMLResponse:
+def card(read: PageRead, card_id: str, first: From = 0) -> HTMLResponse:
     """Show a card, with its text from a character on."""
-    with look.database.snapshot():
-        found = look.cards.get(card_id, include_deleted=True)
-        refs = list(islice(look.boxes.refs(card_id), _REFS + 1))
-    text = readable_text(found)
-    turn_id = found.metadata.get("agent_turn_id")
+    shown_card = read.cards.get(card_id, include_deleted=True)
+    refs = list(islice(read.boxes.refs(card_id), _REFS + 1))
+    text = readable_text(shown_card)
+    turn_id = shown_card.metadata.get("agent_turn_id")
     return page(
-        look,
+        read,
         "card.html",
         view="Boxes",
-        card=found,
-        gone=found.expires_at is not None and found.expires_at <= datetime.now(UTC),
+        card=shown_card,
+        gone=shown_card.expires_at is not None and shown_card.expires_at <= datetime.now(UTC),
         text=text[first : first + _CHARACTERS],
         length=len(text),
         first=first,
         size=_CHARACTERS,
-        calls=_calls(found),
+        calls=[_describe_call(each) for each in shown_card.tool_calls[:100]]
+        if isinstance(shown_card.tool_calls, list)
+        else [],
         turn_id=turn_id if isinstance(turn_id, str) else None,
         boxes=refs[:_REFS],
         more_boxes=len(refs) > _REFS,
-        metadata=_metadata(found),
+        metadata=_metadata(shown_card),
     )
 
 
 def readable_text(card: Card) -> str:
     """Return the text of a card. JSON of moderate size and depth is indented."""
     text = card_text(card.content)
-    return indented(text) if _is_json(card) else text
-
-
-def _is_json(card: Card) -> bool:
-    """Return True if the text of a card is JSON that cbx made of its content, not a stored text."""
     content = card.content.result if isinstance(card.content, ToolResultContent) else card.content
-    return not isinstance(content, str | TextContent | None)
+    # Any other content is JSON, which cbx made a text of.
+    return text if isinstance(content, str | TextContent | None) else indented(text)
 
 
 def indented(text: str) -> str:
@@ -170,33 +157,24 @@ def indented(text: str) -> str:
     return text if "\n" + " " * _BLANKS in lines else lines
 
 
-def _calls(card: Card) -> list[dict[str, Any]]:
-    """Return the tool calls of a card, with their arguments as text."""
-    if not isinstance(card.tool_calls, list):
-        return []
-    return [_call(call) for call in card.tool_calls[:100]]
-
-
-def _call(call: Any) -> dict[str, Any]:
+def _describe_call(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        return {"id": None, "name": "unknown format", "arguments": _text(call)[:_CHARACTERS]}
+        return {"id": None, "name": "unknown format", "arguments": _json_text(call)[:_CHARACTERS]}
     arguments = function.get("arguments")
-    text = arguments if isinstance(arguments, str) else _text(arguments)
-    return {"id": _word(call.get("id")), "name": _word(function.get("name")), "arguments": text[:_CHARACTERS]}
+    text = arguments if isinstance(arguments, str) else _json_text(arguments)
+    parts = {"id": call.get("id"), "name": function.get("name")}
+    texts = {key: each if isinstance(each, str | None) else _json_text(each) for key, each in parts.items()}
+    return {**texts, "arguments": text[:_CHARACTERS]}
 
 
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) or value is None else _text(value)
-
-
-def _text(value: Any) -> str:
+def _json_text(value: Any) -> str:
     return exact_json.encode(value).decode()
 
 
 def _metadata(card: Card) -> str:
     others = {key: value for key, value in card.metadata.items() if key not in _OTHER_FACTS}
-    text = indented(_text(others)) if others else ""
+    text = indented(_json_text(others)) if others else ""
     return text if len(text) <= _METADATA else f"{text[:_METADATA]}…"
 
 
@@ -207,75 +185,64 @@ Place = tuple[str, str, str]
 
 
 @routes.get("/search")
-def search(look: PageRead, q: str = "", behind: Behind = None) -> HTMLResponse:
+def search(read: PageRead, q: str = "", behind: Behind = None) -> HTMLResponse:
     """Show the cards that contain a text, and the objects with that id."""
-    asked = q.strip()[:500]
+    query = q.strip()[:500]
     cards: list[FoundCard] = []
-    found: re.Pattern[str] | None = None
-    with look.database.snapshot():
-        places = list(find_by_id(look, asked)) if _IDLIKE.fullmatch(asked) and behind is None else []
-        if asked:
-            search = CardSearch(asked, behind=parse_position(behind))
-            found, cards = search.pattern, list(search.newest(look.cards, PAGE_SIZE + 1))
+    pattern: re.Pattern[str] | None = None
+    places = list(find_by_id(read, query)) if _IDLIKE.fullmatch(query) and behind is None else []
+    if query:
+        search = CardSearch(query, behind=parse_position(behind))
+        pattern, cards = search.pattern, list(search.newest(read.cards, PAGE_SIZE + 1))
     older = next_position(cards, "card_id")
     return page(
-        look,
+        read,
         "search.html",
-        asked=asked,
+        asked=query,
         places=places,
-        cards=[_search_row(card, found) for card in cards[:PAGE_SIZE]],
+        cards=[_search_row(card, pattern) for card in cards[:PAGE_SIZE]],
         is_cut=len(cards) > PAGE_SIZE,
-        older=older and look.links.search(q=asked, behind=older),
+        older=older and read.links.search(q=query, behind=older),
     )
 
 
 @routes.get("/find")
-def find(look: PageRead, id: str) -> Response:
+def find(read: PageRead, id: str) -> Response:
     """Redirect to the page of the object with this id, or show a choice if there are several."""
-    with look.database.snapshot():
-        places = list(find_by_id(look, id))
+    places = list(find_by_id(read, id))
+    if not places:
+        raise NotFound(f"no object with id {id!r} in project {read.project_id!r}")
     if len(places) == 1:
         return RedirectResponse(places[0][2], status_code=303)
-    if not places:
-        raise NotFound(f"no object with id {id!r} in project {look.project_id!r}")
-    return page(look, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
+    return page(read, "search.html", asked=id, places=places, cards=[], is_cut=False, older=None)
 
 
-def find_by_id(look: ProjectView, asked: str) -> Iterator[Place]:
+def find_by_id(read: ProjectView, id_part: str) -> Iterator[Place]:
     """Yield the objects that match an id or a part of one: type, id, address."""
-    links = look.links
+    links = read.links
+
+    def resolve_box(part: str) -> str:
+        box_id = read.boxes.resolve(part)
+        # `resolve` accepts any UUID.
+        read.boxes.require(box_id)
+        return box_id
+
     for what, resolve, address in (
-        ("turn", look.turns.resolve, links.turn),
-        ("card", look.cards.resolve, links.card),
-        ("box", _existing_box(look.boxes), links.box),
-        ("batch", look.batches.resolve, links.batch),
-        ("agent", _agent(AgentStore(look.database, look.project_id)), links.agent),
+        ("turn", read.turns.resolve, links.turn),
+        ("card", read.cards.resolve, links.card),
+        ("box", resolve_box, links.box),
+        ("batch", read.batches.resolve, links.batch),
+        ("agent", lambda whole: read.agents.get(whole).agent_id, links.agent),
     ):
         try:
-            found = [resolve(asked)]
+            ids = [resolve(id_part)]
         except AmbiguousId as ambiguous:
-            found = [str(each) for each in (ambiguous.details or {}).get("candidates", [])]
+            ids = [str(each) for each in (ambiguous.details or {}).get("candidates", [])]
         except CbxError:
             # No object has this id, or the table does not exist.
             continue
-        for each in found:
+        for each in ids:
             yield what, each, address(each)
-
-
-def _existing_box(boxes: BoxStore) -> Callable[[str], str]:
-    """Resolve only existing boxes: `resolve` alone accepts any UUID."""
-
-    def resolve(asked: str) -> str:
-        found = boxes.resolve(asked)
-        boxes.require(found)
-        return found
-
-    return resolve
-
-
-def _agent(roster: AgentStore) -> Callable[[str], str]:
-    """Resolve only whole agent ids."""
-    return lambda asked: roster.get(asked).agent_id
 
 
 def _search_row(card: FoundCard, words: re.Pattern[str] | None) -> dict[str, Any]:
@@ -293,8 +260,8 @@ def _search_row(card: FoundCard, words: re.Pattern[str] | None) -> dict[str, Any
 def _split_matches(line: str, words: re.Pattern[str] | None) -> Iterator[tuple[str, bool]]:
     """Split a line into parts, each with True if it matches the search."""
     position = 0
-    for found in words.finditer(line) if words else ():
-        yield line[position : found.start()], False
-        yield found[0], True
-        position = found.end()
+    for match in words.finditer(line) if words else ():
+        yield line[position : match.start()], False
+        yield match[0], True
+        position = match.end()
     yield line[position:], False

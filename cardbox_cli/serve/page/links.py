@@ -5,10 +5,12 @@ Ids of other programs may contain any character, so they are always quoted in ad
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partialmethod
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 from cardbox_cli.errors import InvalidInput, UsageError
+from cardbox_cli.inspect.requests import one_of
 from cardbox_cli.inspect.turns import Event
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.text.error_messages import required_message, unknown_message
@@ -23,7 +25,6 @@ _ID = re.compile(
 )
 COMMAND = "`"
 """The marker that replaces the address of a part of a text that is a command."""
-_TURNS = frozenset({"cbx.turns"})
 _AGENTS = frozenset({"state.agent_state_head", "resource.project_agents", "state.agent_state_pointers"})
 _CARD_EVENTS = frozenset({"card", "called", "answered", "deliverable", "received", "applied"})
 
@@ -35,59 +36,42 @@ class Links:
         self.project_id = project_id
         self._root = f"{PREFIX}/{quote(project_id, safe='')}"
 
-    def start(self, **query: object) -> str:
-        return self._address("", query)
+    def _address(self, path: str, /, **query: object) -> str:
+        # A parameter whose name is a keyword of Python has a trailing `_`.
+        given = {name.rstrip("_"): str(value) for name, value in query.items() if value is not None}
+        encoded = f"?{urlencode(given, errors='replace')}" if given else ""
+        return f"{self._root}{path}{encoded}"
+
+    start = partialmethod(_address, "")
+    agents = partialmethod(_address, "/agents")
+    boxes = partialmethod(_address, "/boxes")
+    request = partialmethod(_address, "/request")
+    diff = partialmethod(_address, "/diff")
+    cost = partialmethod(_address, "/cost")
+    batches = partialmethod(_address, "/batches")
+    chats = partialmethod(_address, "/chats")
+    search = partialmethod(_address, "/search")
+
+    def _item(self, path: str, item_id: str, /, **query: object) -> str:
+        return self._address(f"{path}/{_name(item_id)}", **query)
+
+    agent = partialmethod(_item, "/agents")
+    turn = partialmethod(_item, "/turns")
+    box = partialmethod(_item, "/boxes")
+    card = partialmethod(_item, "/cards")
+    batch = partialmethod(_item, "/batches")
+
+    def trace(self, turn_id: str) -> str:
+        return self._address("/trace", turn=turn_id)
+
+    def chat(self, chat_key: str, **query: object) -> str:
+        return self._address("/chat", key=chat_key, **query)
+
+    def find(self, any_id: str) -> str:
+        return self._address("/find", id=any_id)
 
     def projects(self) -> str:
         return PREFIX
-
-    def agents(self, **query: object) -> str:
-        return self._address("/agents", query)
-
-    def agent(self, agent_id: str, **query: object) -> str:
-        return self._address(f"/agents/{_name(agent_id)}", query)
-
-    def turn(self, turn_id: str) -> str:
-        return self._address(f"/turns/{_name(turn_id)}", {})
-
-    def trace(self, turn_id: str) -> str:
-        return self._address("/trace", {"turn": turn_id})
-
-    def boxes(self, **query: object) -> str:
-        return self._address("/boxes", query)
-
-    def box(self, box_id: str, **query: object) -> str:
-        return self._address(f"/boxes/{_name(box_id)}", query)
-
-    def card(self, card_id: str, **query: object) -> str:
-        return self._address(f"/cards/{_name(card_id)}", query)
-
-    def request(self, **query: object) -> str:
-        return self._address("/request", query)
-
-    def diff(self, **query: object) -> str:
-        return self._address("/diff", query)
-
-    def cost(self, **query: object) -> str:
-        return self._address("/cost", query)
-
-    def batches(self, **query: object) -> str:
-        return self._address("/batches", query)
-
-    def batch(self, batch_id: str) -> str:
-        return self._address(f"/batches/{_name(batch_id)}", {})
-
-    def chats(self) -> str:
-        return self._address("/chats", {})
-
-    def chat(self, chat_key: str, **query: object) -> str:
-        return self._address("/chat", {"key": chat_key, **query})
-
-    def search(self, **query: object) -> str:
-        return self._address("/search", query)
-
-    def find(self, found_id: str) -> str:
-        return self._address("/find", {"id": found_id})
 
     def events(self) -> str:
         return f"/projects/{quote(self.project_id, safe='')}/events"
@@ -100,7 +84,7 @@ class Links:
             return self.box(row)
         if table in _AGENTS:
             return self.agent(row)
-        if table in _TURNS or row.startswith("turn_"):
+        if table == "cbx.turns" or row.startswith("turn_"):
             return self.turn(row)
         if table == "cbx.batches":
             return self.batch(row)
@@ -117,25 +101,19 @@ class Links:
     def within(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Split a text into parts: ids with their address, commands with `COMMAND`, others with None."""
         position = 0
-        for found in _ID.finditer(text):
-            if found.start() > position:
-                yield text[position : found.start()], None
-            command = found["command"]
-            yield (found[0], self._address_of(found)) if command is None else (command, COMMAND)
-            position = found.end()
+        for match in _ID.finditer(text):
+            if match.start() > position:
+                yield text[position : match.start()], None
+            command = match["command"]
+            yield (match[0], self._address_of(match)) if command is None else (command, COMMAND)
+            position = match.end()
         if position < len(text):
             yield text[position:], None
 
-    def _address_of(self, found: re.Match[str]) -> str:
-        if found["turn"]:
-            return self.turn(found[0])
-        return self.batch(found[0]) if found["batch"] else self.find(found[0])
-
-    def _address(self, path: str, query: dict[str, object]) -> str:
-        # A parameter whose name is a keyword of Python has a trailing `_`.
-        given = {name.rstrip("_"): str(value) for name, value in query.items() if value is not None}
-        encoded = f"?{urlencode(given, errors='replace')}" if given else ""
-        return f"{self._root}{path}{encoded}"
+    def _address_of(self, match: re.Match[str]) -> str:
+        if match["turn"]:
+            return self.turn(match[0])
+        return self.batch(match[0]) if match["batch"] else self.find(match[0])
 
 
 def _name(given: str) -> str:
@@ -155,18 +133,18 @@ def require_parameter(given: str | None, what: str) -> str:
     return given
 
 
-def check_choice(given: str | None, words: Sequence[Word], what: str) -> Word | None:
-    """Return the value if it is one of `words`, None if it is None. Raises InvalidInput for others."""
+def check_choice(given: str | None, choices: Sequence[Word], what: str) -> Word | None:
+    """Return the value if it is one of `choices`, None if it is None. Raises InvalidInput for others."""
     if given is None:
         return None
-    for word in words:
-        if word == given:
-            return word
-    raise InvalidInput(unknown_message(what, given), hint=f"use one of {', '.join(words)}")
+    for choice in choices:
+        if choice == given:
+            return choice
+    raise InvalidInput(unknown_message(what, given), hint=f"use one of {', '.join(choices)}")
 
 
-class About:
-    """A turn, agent, chat or box that has requests. `name` is its id, `kind` its type."""
+class RequestOwner:
+    """A turn, agent, chat or box that has requests: its type `kind`, and its id `name`."""
 
     def __init__(
         self,
@@ -178,49 +156,25 @@ class About:
         box: str | None = None,
     ) -> None:
         self._links = links
-        given = {"turn": turn, "agent": agent, "chat": chat, "box": box}
-        named = {kind: name for kind, name in given.items() if name is not None}
-        if len(named) != 1:
-            raise UsageError(
-                "the address must name exactly one turn, agent, chat or box",
-                hint="go back, and follow a link",
-            )
-        [(self.kind, self.name)] = named.items()
-        self._named = named
+        self.parameter = one_of("go back, and follow a link", turn=turn, agent=agent, chat=chat, box=box)
+        self.kind, self.name = self.parameter
 
     @property
     def view(self) -> str:
-        """Its entry in the navigation."""
         return {"turn": "Turns", "agent": "Agents", "chat": "Chats", "box": "Boxes"}[self.kind]
 
     @property
     def address(self) -> str:
-        """The address of its page."""
-        links = self._links
-        match self.kind:
-            case "turn":
-                return links.turn(self.name)
-            case "agent":
-                return links.agent(self.name)
-            case "chat":
-                return links.chat(self.name)
-        return links.box(self.name)
+        address: str = getattr(self._links, self.kind)(self.name)
+        return address
 
     @property
     def title(self) -> str:
-        """Its name for people."""
         shown = self.name if self.kind in ("agent", "chat") else short_id(self.name)
         return f"{self.kind.capitalize()} {shown}"
 
-    @property
-    def parameter(self) -> tuple[str, str]:
-        """Its query parameter: name and value."""
-        return self.kind, self.name
-
     def request(self, at: str | None, **query: object) -> str:
-        """Return the address of one of its requests."""
-        return self._links.request(**self._named, at=at, **query)
+        return self._links.request(**{self.kind: self.name}, at=at, **query)
 
     def diff(self, a: str, b: str) -> str:
-        """Return the address of the difference of two of its steps."""
-        return self._links.diff(**self._named, a=a, b=b)
+        return self._links.diff(**{self.kind: self.name}, a=a, b=b)

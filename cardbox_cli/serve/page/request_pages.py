@@ -14,7 +14,7 @@ from cardbox_cli.context.explain import Explanation, MessageLine, whole_shares
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.inspect.costs import TOP, cost_facts
-from cardbox_cli.inspect.requests import InspectedRequest, SentStep
+from cardbox_cli.inspect.requests import InspectedRequest
 from cardbox_cli.model.diff import TextPart as TextPiece
 from cardbox_cli.model.diff import abridge, text_diff
 from cardbox_cli.model.ids import short_id
@@ -35,8 +35,8 @@ from cardbox_cli.providers.models import window
 from cardbox_cli.serve.addresses import From
 from cardbox_cli.serve.http.project_access import PageRead
 from cardbox_cli.serve.page.box_pages import INSIDE, PREVIEW
-from cardbox_cli.serve.page.links import About, require_parameter
-from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, join_parts, page, tokens
+from cardbox_cli.serve.page.links import RequestOwner, require_parameter
+from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, page, tokens
 from cardbox_cli.text.escaping import excerpt
 
 routes = APIRouter(route_class=PageRoute)
@@ -58,23 +58,23 @@ class _Message(msgspec.Struct, frozen=True):
 
 @routes.get("/request")
 def request(
-    look: PageRead,
+    read: PageRead,
     turn: str | None = None,
     chat: str | None = None,
     box: str | None = None,
     at: str | None = None,
     first: From = 0,
 ) -> HTMLResponse:
-    """Show one request, and the growth of the requests before it."""
-    about = About(look.links, turn=turn, chat=chat, box=box)
-    with look.database.snapshot():
-        requests = look.requests()
-        recorded = requests.recorded(turn=turn, chat=chat)
-        if recorded is None:
-            shown, steps, before = requests.read_boxes([about.name], by_model=True), [], []
-        else:
-            shown, steps = requests.read_step(recorded, at), recorded.recorded_step_ids(None)
-            before = _pictures(requests.sent_before(recorded, shown.step_id, most=_DRAWN))
+    about = RequestOwner(read.links, turn=turn, chat=chat, box=box)
+    requests = read.requests()
+    recorded = requests.recorded(turn=turn, chat=chat)
+    if recorded is None:
+        shown, steps, before = requests.read_boxes([about.name], by_model=True), [], []
+    else:
+        shown, steps = requests.read_step(recorded, at), recorded.recorded_step_ids(None)
+        sent = requests.sent_before(recorded, shown.step_id, most=_DRAWN)
+        pictures = [StepPicture(name=f"step {each.number}", account=each.account) for each in sent]
+        before = pictures if len(pictures) > 1 else []
     account = shown.explanation()
     holds = window(shown.request.model)
     layers = whole_shares(account, holds)
@@ -83,7 +83,7 @@ def request(
     drawn_steps = [drawn_step(each) for each in before]
     is_more = first + _WINDOW < len(account.messages)
     return page(
-        look,
+        read,
         "request.html",
         view=about.view,
         about=about,
@@ -99,7 +99,7 @@ def request(
         swatches=swatches(colours),
         icicle=drawing_markup(draw_icicle(account, colours)) if account.messages else None,
         findings=findings,
-        errors=sum(found.severity == "error" for found in findings),
+        errors=sum(finding.severity == "error" for finding in findings),
         messages=_messages(account, findings, first),
         first=first,
         next=about.request(at, from_=first + _WINDOW) if is_more else None,
@@ -120,18 +120,11 @@ def step_name(steps: Sequence[str], step_id: str) -> str:
     return f"step {steps.index(step_id) + 1}" if step_id in steps else step_id
 
 
-def _pictures(before: Sequence[SentStep]) -> list[StepPicture]:
-    """Return the steps up to the shown one; none if it is the only one."""
-    if len(before) < 2:
-        return []
-    return [StepPicture(name=f"step {each.number}", account=each.account) for each in before]
-
-
 def _messages(account: Explanation, findings: Sequence[LintFinding], first: int) -> list[_Message]:
     of_card: dict[str, list[LintFinding]] = {}
-    for found in findings:
-        if found.card_id is not None:
-            of_card.setdefault(found.card_id, []).append(found)
+    for finding in findings:
+        if finding.card_id is not None:
+            of_card.setdefault(finding.card_id, []).append(finding)
     rows = []
     for number, line in enumerate(account.messages[first : first + _WINDOW], first + 1):
         about = of_card.get(line.card_id or "", [])
@@ -140,18 +133,17 @@ def _messages(account: Explanation, findings: Sequence[LintFinding], first: int)
 
 
 def _steps(
-    about: About, steps: Sequence[str], shown: InspectedRequest, *, is_over: bool
+    about: RequestOwner, steps: Sequence[str], shown: InspectedRequest, *, is_over: bool
 ) -> list[dict[str, Any]]:
     """Return links to the requests of the last steps, and to the next request if the turn has not ended."""
-    named = [(each, step_name(steps, each), each == shown.step_id) for each in steps[-_STEPS:]]
-    if not is_over:
-        named.append((NEXT, NEXT, shown.step_id is None))
+    named = [(each, step_name(steps, each)) for each in steps[-_STEPS:]]
     return [
-        {"name": name, "address": about.request(at), "is_shown": is_shown} for at, name, is_shown in named
+        {"name": name, "address": about.request(at), "is_shown": at == (shown.step_id or NEXT)}
+        for at, name in (named if is_over else [*named, (NEXT, NEXT)])
     ]
 
 
-def _earlier(about: About, steps: Sequence[str], shown: InspectedRequest) -> str | None:
+def _earlier(about: RequestOwner, steps: Sequence[str], shown: InspectedRequest) -> str | None:
     """Return the address of the comparison with the previous step."""
     index = steps.index(shown.step_id) if shown.step_id in steps else len(steps)
     return about.diff(steps[index - 1], shown.step_id or NEXT) if index else None
@@ -163,27 +155,26 @@ _NEW, _COMPARED = 200, 20_000
 
 @routes.get("/diff")
 def difference(
-    look: PageRead,
+    read: PageRead,
     a: str | None = None,
     b: str | None = None,
     turn: str | None = None,
     chat: str | None = None,
 ) -> HTMLResponse:
     """Show what the second step adds to the first, and which tokens the cache cannot reuse."""
-    about = About(look.links, turn=turn, chat=chat)
-    with look.database.snapshot():
-        requests = look.requests()
-        recorded = requests.recorded(turn=turn, chat=chat)
-        assert recorded is not None
-        one, other = requests.pair(
-            (require_parameter(a, "first step"), require_parameter(b, "second step")), steps=recorded
-        )
-        steps = recorded.recorded_step_ids(None)
-    found = diff(one.request, other.request, provider_of(one.format))
-    parting = None if found.continues else found.difference
+    about = RequestOwner(read.links, turn=turn, chat=chat)
+    requests = read.requests()
+    recorded = requests.recorded(turn=turn, chat=chat)
+    assert recorded is not None
+    one, other = requests.pair(
+        (require_parameter(a, "first step"), require_parameter(b, "second step")), steps=recorded
+    )
+    steps = recorded.recorded_step_ids(None)
+    changes = diff(one.request, other.request, provider_of(one.format))
+    parting = None if changes.continues else changes.difference
     named = [(each, step_name(steps, each)) for each in steps]
     return page(
-        look,
+        read,
         "diff.html",
         view=about.view,
         about=about,
@@ -192,14 +183,14 @@ def difference(
         asked_a=one.step_id or NEXT,
         asked_b=other.step_id or NEXT,
         steps=named if recorded.is_over else [*named, (NEXT, NEXT)],
-        notes=[f"the layer {each} is compared by its hash" for each in {*found.a_lost, *found.b_lost}],
-        found=found,
+        notes=[f"the layer {each} is compared by its hash" for each in {*changes.a_lost, *changes.b_lost}],
+        found=changes,
         pieces=[] if parting is None else abridge(text_diff(_text(parting.a), _text(parting.b))),
         place_a=_describe(parting.a) if parting else "",
         place_b=_describe(parting.b) if parting else "",
         new=[
             {"piece": each, "preview": excerpt(each.text, PREVIEW), "text": each.text[:INSIDE]}
-            for each in found.new[:_NEW]
+            for each in changes.new[:_NEW]
         ],
     )
 
@@ -212,7 +203,8 @@ def _describe(piece: Piece | None) -> str:
     if piece is None:
         return "nothing"
     cards = ", ".join(f"card {short_id(each)}" for each in piece.card_ids[:8])
-    return join_parts([piece_name(piece.section, piece.number), piece.role, piece.layer, cards])
+    parts = (piece_name(piece.section, piece.number), piece.role, piece.layer, cards)
+    return ", ".join(part for part in parts if part)
 
 
 # The maximum number of characters of texts that differ.
@@ -221,29 +213,27 @@ _MAX_DIFFERENCE = 300
 
 @routes.get("/cost")
 def cost(
-    look: PageRead,
+    read: PageRead,
     turn: str | None = None,
     agent: str | None = None,
     chat: str | None = None,
     box: str | None = None,
 ) -> HTMLResponse:
-    """Show the costs of a series of requests, and the wasted tokens."""
-    about = About(look.links, turn=turn, agent=agent, chat=chat, box=box)
-    with look.database.snapshot():
-        costed = look.costs().read(about.kind, about.name)
+    about = RequestOwner(read.links, turn=turn, agent=agent, chat=chat, box=box)
+    costed = read.costs().read(about.kind, about.name)
     account = costed.account()
     costs = costed.costs(account)
     colours = layer_colours(share.name for share in account.by["layer"])
     steps = drawn_account(account) if len(account.steps) > 1 else []
     return page(
-        look,
+        read,
         "cost.html",
         view=about.view,
         about=about,
         notes=costed.notes,
         facts=cost_facts(costs, tokens).items(),
         findings=[
-            (each, None if each.mend is None else each.mend.line(*look.project_option))
+            (each, None if each.mend is None else each.mend.line(*read.project_option))
             for each in costs.findings[:TOP]
         ],
         account=account,
@@ -260,5 +250,5 @@ def cost(
 
 def _diff_at(broken: Break) -> list[TextPiece]:
     """Return the differing texts at a cache break, after the end of their common text."""
-    pieces = [TextPiece("same", broken.before), TextPiece("removed", (broken.a or "")[:_MAX_DIFFERENCE])]
-    return [*pieces, TextPiece("added", (broken.b or "")[:_MAX_DIFFERENCE])]
+    removed, added = (broken.a or "")[:_MAX_DIFFERENCE], (broken.b or "")[:_MAX_DIFFERENCE]
+    return [TextPiece("same", broken.before), TextPiece("removed", removed), TextPiece("added", added)]

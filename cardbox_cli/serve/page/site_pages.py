@@ -22,7 +22,6 @@ login_routes = APIRouter(include_in_schema=False)
 
 @login_routes.get("/login")
 def form(request: Request, next: str = "/") -> Response:
-    """Show the login form."""
     return _login_form(request, next)
 
 
@@ -30,25 +29,24 @@ def form(request: Request, next: str = "/") -> Response:
 def log_in(request: Request, token: Annotated[str, Form()], next: Annotated[str, Form()] = "/") -> Response:
     """Exchange a token for a cookie, and redirect to the page that required it."""
     _check_origin(request)
-    doorkeeper: Authenticator = request.app.state.doorkeeper
-    lending: ConnectionPool = request.app.state.lending
+    authenticator: Authenticator = request.app.state.authenticator
+    connections: ConnectionPool = request.app.state.connections
     try:
-        with doorkeeper.limit_lookups(token.strip()), lending.snapshot() as database:
-            project_id, cookie = doorkeeper.exchange(database, token.strip())
+        with authenticator.limit_lookups(token.strip()), connections.snapshot() as database:
+            project_id, cookie = authenticator.exchange(database, token.strip())
     except RequestRejected as exc:
         return _login_form(request, next, trouble=exc.message, status=exc.status)
     response = RedirectResponse(_local(next) or "/", status_code=303)
-    doorkeeper.cookies.set(response, project_id, cookie)
+    authenticator.cookies.set(response, project_id, cookie)
     return response
 
 
 @login_routes.post("/logout")
 def log_out(request: Request, project: Annotated[str, Form()]) -> Response:
-    """Delete the cookie of a project."""
     _check_origin(request)
-    doorkeeper: Authenticator = request.app.state.doorkeeper
+    authenticator: Authenticator = request.app.state.authenticator
     response = RedirectResponse("/login", status_code=303)
-    doorkeeper.cookies.forget(response, project)
+    authenticator.cookies.forget(response, project)
     return response
 
 
@@ -71,18 +69,14 @@ def _local(address: str) -> str | None:
 
 
 def _check_origin(request: Request) -> None:
-    """Raise Refused for a form from another site."""
+    """Raise RequestRejected for a form from another site."""
     origin = request.headers.get("origin")
-    if origin is not None and _host(origin) != request.headers.get("host"):
-        raise RequestRejected(403, "the form was sent from another site")
-
-
-def _host(origin: str) -> str | None:
-    """Return the host and port of an origin; None if it is not a valid URL."""
     try:
-        return urlsplit(origin).netloc
+        host = origin and urlsplit(origin).netloc
     except ValueError:
-        return None
+        host = None
+    if origin is not None and host != request.headers.get("host"):
+        raise RequestRejected(403, "the form was sent from another site")
 
 
 site_routes = APIRouter(route_class=PageRoute)
@@ -94,7 +88,6 @@ _CACHE_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 @site_routes.get("/")
 def begin(request: Request) -> Response:
-    """Redirect to the project that the server was started for."""
     options: ServeOptions = request.app.state.options
     return RedirectResponse(Links(options.project or options.usual_project).start(), status_code=303)
 
@@ -105,16 +98,15 @@ def projects(request: Request) -> Response:
     options: ServeOptions = request.app.state.options
     if options.asks_for_tokens:
         return begin(request)
-    lending: ConnectionPool = request.app.state.lending
-    with lending.snapshot() as database:
-        found = list(islice(ProjectsStore(database).list(), _PROJECTS))
-    rows = [{"address": Links(each.project_id).start(), "project": each} for each in found]
+    connections: ConnectionPool = request.app.state.connections
+    with connections.snapshot() as database:
+        listing = list(islice(ProjectsStore(database).list(), _PROJECTS))
+    rows = [{"address": Links(each.project_id).start(), "project": each} for each in listing]
     return plain_page(request, "projects.html", rows=rows)
 
 
 @site_routes.get(STATIC + "/{name:path}")
 def files(name: str) -> Response:
-    """Return a static file."""
     body, kind = static_file(name)
     return Response(body, media_type=kind, headers=_CACHE_FOREVER)
 

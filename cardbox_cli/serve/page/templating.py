@@ -1,7 +1,7 @@
-"""Pages made of templates. Jinja escapes text; this module also escapes invisible characters.
+"""The parts that all pages share: environment, filters, headers, scripts, styles, and error pages.
 
-It holds everything that pages have in common: the environment, filters, headers, scripts, styles, and error
-pages. Routes of pages are `PageRoute`; all other routes answer errors as JSON.
+Jinja escapes text; this module also escapes invisible characters. A page runs in one snapshot. Its route is a
+`PageRoute`, which answers errors as pages.
 """
 
 import hashlib
@@ -56,7 +56,6 @@ def static_file(name: str) -> tuple[bytes, str]:
 
 @cache
 def static_address(name: str) -> str:
-    """Return the address of a static file."""
     return f"{STATIC}/{name}?v={hashlib.sha256(_static(name)).hexdigest()[:12]}"
 
 
@@ -86,28 +85,22 @@ def colour(word: str | None) -> str:
 
 
 def instant(moment: datetime) -> str:
-    """Format an instant for programs."""
     return format_infinity(moment) or moment.astimezone(UTC).isoformat()
 
 
-def age(moment: datetime, now: datetime) -> str:
-    """Format the distance of an instant from now."""
-    endless = format_infinity(moment)
-    if endless is not None:
-        return endless
-    return (
-        f"in {format_duration(moment - now)}"
-        if moment > now + timedelta(seconds=1)
-        else f"{format_duration(now - moment)} ago"
-    )
+@pass_context
+def age(context: Context, moment: datetime) -> str:
+    """Format the distance of an instant from the page's time."""
+    now: datetime = context["now"]
+    if moment > now + timedelta(seconds=1):
+        return format_infinity(moment) or f"in {format_duration(moment - now)}"
+    return format_infinity(moment) or f"{format_duration(now - moment)} ago"
 
 
 def clock(moment: datetime, first: datetime) -> str:
     """Format the time since the first instant of a series: in seconds, or rounded if it is long."""
     passed = (moment - first).total_seconds()
-    if passed < 100:
-        return f"+{max(passed, 0):.2f}s"
-    return f"+{format_duration(moment - first)}"
+    return f"+{max(passed, 0):.2f}s" if passed < 100 else f"+{format_duration(moment - first)}"
 
 
 def took(step: Step) -> str:
@@ -129,24 +122,20 @@ def tokens(number: int, exact: bool = True) -> str:
 
 
 def extent(of: Extent) -> str:
-    """Format the size of a part of a request."""
     unknown = f" and those of {format_count(of.uncounted, 'unknown text')}" if of.uncounted else ""
     return f"{format_count(of.messages, 'message')}, {tokens(of.tokens, of.tokens_exact)} tokens{unknown}"
 
 
 def role(name: Any) -> str:
-    """Return the CSS class of a known role, or ""."""
     return name if name in ROLES else ""
 
 
 def event(of: Event) -> str:
-    """Return the CSS classes of an event of a turn."""
     is_wrong = of.event == "ended" and "success" not in of.text
     return f"{of.event} wrong" if is_wrong or (of.event == "step-end" and "failed" in of.text) else of.event
 
 
 def capital(text: str) -> str:
-    """Capitalize the first letter of a sentence."""
     return text[:1].upper() + text[1:]
 
 
@@ -155,21 +144,18 @@ def cut(text: str, most: int) -> tuple[str, bool]:
     return text[:most], len(text) > most
 
 
-def bytes_(number: int) -> str:
-    """Format a number of bytes with a unit."""
-    return format_bytes(number)
-
-
-def join_parts(pieces: Sequence[str | None]) -> str:
-    """Join the parts that are not empty."""
-    return ", ".join(piece for piece in pieces if piece)
+@pass_context
+def command(context: Context, words: Sequence[str]) -> str:
+    return command_line(words, *context["project_option"])
 
 
 FILTERS: dict[str, Any] = {
-    "bytes": bytes_,
+    "age": age,
+    "bytes": format_bytes,
     "capital": capital,
     "clock": clock,
     "colour": colour,
+    "command": command,
     "count": format_count,
     "event": event,
     "extent": extent,
@@ -204,7 +190,6 @@ _TEMPLATES = PackageLoader("cardbox_cli.serve.page")
 
 @cache
 def environment() -> Environment:
-    """Return the template environment."""
     templates = Environment(
         loader=_TEMPLATES,
         autoescape=True,
@@ -215,8 +200,6 @@ def environment() -> Environment:
         finalize=_visible,
     )
     templates.filters.update(FILTERS)
-    templates.filters["age"] = _age
-    templates.filters["command"] = _command
     templates.globals.update(static=static_address, version=__version__)
     return templates
 
@@ -228,8 +211,7 @@ def _is_fresh(name: str) -> bool:
 
 
 def drawing_markup(element: Element | None) -> Markup:
-    """Return a drawing as markup for a page."""
-    return Markup("" if element is None else markup(element))  # escaped there
+    return Markup("" if element is None else markup(element))  # `markup` escapes texts
 
 
 def _visible(value: Any) -> Any:
@@ -237,30 +219,22 @@ def _visible(value: Any) -> Any:
     return escape_invisible(value) if type(value) is str else value
 
 
-@pass_context
-def _age(context: Context, moment: Any) -> str:
-    return age(moment, context["now"])
+# Values of every template. `view` is the page's entry in the navigation.
+_DEFAULTS = {"can_leave": False, "is_fresh": False, "view": "", "asked": None}
 
 
-@pass_context
-def _command(context: Context, words: Sequence[str]) -> str:
-    return command_line(words, *context["project_option"])
-
-
-def page(look: ProjectView, template: str, /, *, view: str = "", **values: Any) -> HTMLResponse:
-    """Render a template with these values. `view` is its entry in the navigation."""
-    shown = {
-        "links": look.links,
-        "here": look.here,
-        "now": look.now,
-        "project_option": look.project_option,
-        "can_leave": look.asks_for_tokens,
+def page(read: ProjectView, template: str, /, **values: Any) -> HTMLResponse:
+    """Render a page about a project with these values."""
+    context = {
+        "links": read.links,
+        "here": read.here,
+        "now": read.now,
+        "project_option": read.project_option,
+        "can_leave": read.asks_for_tokens,
         "is_fresh": _is_fresh(template),
-        "view": view,
-        "asked": None,
         **values,
     }
-    return _response(template, shown)
+    return _response(template, context)
 
 
 def plain_page(
@@ -274,21 +248,14 @@ def plain_page(
 ) -> HTMLResponse:
     """Render a page without a project, or about one that cannot be read."""
     project_id = request.path_params.get("project")
-    shown = {
-        "links": None if project_id is None else Links(project_id),
-        "can_leave": False,
-        "is_fresh": False,
-        "view": "",
-        "asked": None,
-        **values,
-    }
-    return _response(template, shown, code, headers)
+    links = None if project_id is None else Links(project_id)
+    return _response(template, {"links": links, **values}, code, headers)
 
 
 def _response(
-    template: str, shown: Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
+    template: str, context: Mapping[str, Any], code: int = 200, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
-    text = environment().get_template(template).render(shown)
+    text = environment().get_template(template).render({**_DEFAULTS, **context})
     return HTMLResponse(text, status_code=code, headers={**HEADERS, **(headers or {})})
 
 

@@ -7,12 +7,12 @@ import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from cardbox_cli.chat.chat_view import read_chat_view as chat_view
+from cardbox_cli.chat.chat_view import read_chat_view
 from cardbox_cli.chat.memory_explanation import explain_memory
 from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
-from cardbox_cli.inspect.batches import BatchView
+from cardbox_cli.inspect.batches import BatchResult, BatchView
 from cardbox_cli.inspect.turns import Branch, build_trees, read_trace, view_turn
 from cardbox_cli.model.execution.batches import TASK_OPEN
 from cardbox_cli.model.execution.turns import TURN_STATUSES
@@ -26,12 +26,11 @@ from cardbox_cli.serve.page.box_pages import ShownSlot, make_row, readable_text
 from cardbox_cli.serve.page.links import check_choice
 from cardbox_cli.serve.page.templating import PageRoute, cut, drawing_markup, page
 from cardbox_cli.serve.project_view import ProjectView
-from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.store.execution.batch_store import BatchFilter
 from cardbox_cli.store.projects import is_known
-from cardbox_cli.store.roster import AgentFilter, AgentStore
+from cardbox_cli.store.roster import AgentFilter
 from cardbox_cli.store.views.box_views import BoxSummary, BoxViews
-from cardbox_cli.store.views.turn_views import MAX_FAMILY, StoredTurn, TurnFilter
+from cardbox_cli.store.views.turn_views import MAX_FAMILY, TurnFilter
 
 routes = APIRouter(route_class=PageRoute)
 
@@ -42,14 +41,12 @@ _AGENTS = 200
 
 
 @routes.get("")
-def start(look: PageRead, status: str | None = None, behind: Behind = None) -> HTMLResponse:
-    """Show the problems of the project, and its newest turns."""
+def start(read: PageRead, status: str | None = None, behind: Behind = None) -> HTMLResponse:
     status = check_choice(status, TURN_STATUSES, "status")
-    survey = look.survey()
-    with look.database.snapshot():
-        turns, older = _turns(look, TurnFilter(status=status, behind=parse_position(behind)))
+    survey = read.survey()
+    turns, older = _turns(read, TurnFilter(status=status, behind=parse_position(behind)))
     return page(
-        look,
+        read,
         "start.html",
         view="Turns",
         survey=survey,
@@ -57,7 +54,7 @@ def start(look: PageRead, status: str | None = None, behind: Behind = None) -> H
         shown=_MAX_SIMILAR,
         turns=turns,
         status=status,
-        older=older and look.links.start(status=status, behind=older),
+        older=older and read.links.start(status=status, behind=older),
     )
 
 
@@ -67,7 +64,7 @@ class _ProblemGroup(msgspec.Struct, frozen=True):
     verdict: str
     rule: str | None
     proves: str
-    found: list[Diagnosis]
+    diagnoses: list[Diagnosis]
 
 
 def _group_by_rule(problems: Iterable[Diagnosis]) -> list[_ProblemGroup]:
@@ -75,27 +72,29 @@ def _group_by_rule(problems: Iterable[Diagnosis]) -> list[_ProblemGroup]:
     groups: dict[tuple[str, str | None, str], list[Diagnosis]] = {}
     for each in problems:
         groups.setdefault((each.verdict, each.rule, each.proves), []).append(each)
-    return [_ProblemGroup(*key, found) for key, found in groups.items()]
+    return [_ProblemGroup(*key, diagnoses) for key, diagnoses in groups.items()]
 
 
 @routes.get("/agents")
-def agents(look: PageRead, behind: str | None = None) -> HTMLResponse:
+def agents(read: PageRead, behind: str | None = None) -> HTMLResponse:
     """List the agents: first all with problems, also those of later pages, then those with an active turn."""
-    survey = look.diagnoser.survey()
+    survey = read.diagnoser.survey()
     problems = {each.agent: each for each in reversed(survey.problems)}
-    roster = AgentStore(look.database, look.project_id)
-    listed = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
-    known = {each.agent_id for each in listed[:_AGENTS]}
+    roster = read.agents
+    page_entries = list(roster.list(AgentFilter(behind=behind), limit=_AGENTS + 1))
+    known = {each.agent_id for each in page_entries[:_AGENTS]}
     others = [name for name in problems if name not in known and roster.find(name) is not None]
-    entries = [*listed[:_AGENTS], *map(roster.entry, others[:_MAX_PROBLEMS] if behind is None else ())]
+    entries = [*page_entries[:_AGENTS], *map(roster.entry, others[:_MAX_PROBLEMS] if behind is None else ())]
     rows = [(each, problems.get(each.agent_id)) for each in entries]
     return page(
-        look,
+        read,
         "agents.html",
         view="Agents",
         agents=sorted(rows, key=_urgency),
-        has_project=bool(rows) or is_known(look.database, look.project_id),
-        older=look.links.agents(behind=listed[_AGENTS - 1].agent_id) if len(listed) > _AGENTS else None,
+        has_project=bool(rows) or is_known(read.database, read.project_id),
+        older=read.links.agents(behind=page_entries[_AGENTS - 1].agent_id)
+        if len(page_entries) > _AGENTS
+        else None,
     )
 
 
@@ -106,26 +105,24 @@ def _urgency(row: tuple[RosterEntry, Diagnosis | None]) -> tuple[int, str]:
 
 
 @routes.get("/agents/{agent_id:path}")
-def agent(look: PageRead, agent_id: str, behind: Behind = None) -> HTMLResponse:
-    """Show an agent, the verdict on it, and its turns."""
-    with look.database.snapshot():
-        entry = AgentStore(look.database, look.project_id).entry(agent_id)
-        turns, older = _turns(look, TurnFilter(agent_id=agent_id, behind=parse_position(behind)))
+def agent(read: PageRead, agent_id: str, behind: Behind = None) -> HTMLResponse:
+    entry = read.agents.entry(agent_id)
+    turns, older = _turns(read, TurnFilter(agent_id=agent_id, behind=parse_position(behind)))
     return page(
-        look,
+        read,
         "agent.html",
         view="Agents",
         agent=entry,
-        diagnosis=look.diagnoser.agent(agent_id),
+        diagnosis=read.diagnoser.agent(agent_id),
         turns=turns,
-        older=older and look.links.agent(agent_id, behind=older),
+        older=older and read.links.agent(agent_id, behind=older),
     )
 
 
-def _turns(look: ProjectView, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
+def _turns(read: ProjectView, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
     """Return a page of turns, newest first, and the position of the next page."""
-    found = list(look.turns.newest(where, limit=PAGE_SIZE + 1))
-    return [summary(turn) for turn in found[:PAGE_SIZE]], next_position(found, "inbox_id")
+    rows = list(read.turns.newest(where, limit=PAGE_SIZE + 1))
+    return [summary(turn) for turn in rows[:PAGE_SIZE]], next_position(rows, "inbox_id")
 
 
 # The number of cards shown of each box of a turn: the last ones.
@@ -142,46 +139,42 @@ class LastCards(msgspec.Struct, frozen=True):
 
 
 @routes.get("/turns/{turn_id:path}")
-def turn(look: PageRead, turn_id: str) -> HTMLResponse:
-    """Show a turn."""
-    with look.database.snapshot():
-        stored = look.turns.read_all(look.turns.resolve(turn_id))
-        turn_id = stored.turn.agent_turn_id
-        members = look.batches.members([turn_id])
-        boxes = [
-            ("context", stored.turn.context_box_id, _last_cards(look, stored.turn.context_box_id)),
-            ("output", stored.turn.output_box_id, _last_cards(look, stored.turn.output_box_id)),
-        ]
+def turn(read: PageRead, turn_id: str) -> HTMLResponse:
+    stored = read.turns.read_all(read.turns.resolve(turn_id))
+    turn_id = stored.turn.agent_turn_id
+    box_ids = {"context": stored.turn.context_box_id, "output": stored.turn.output_box_id}
+    deliverable = None
+    if stored.deliverable is not None:
+        text, is_cut = cut(readable_text(stored.deliverable), _DELIVERABLE)
+        deliverable = {"text": text, "is_cut": is_cut}
     return page(
-        look,
+        read,
         "turn.html",
         view="Turns",
         turn=view_turn(stored),
         stored=stored.turn,
         leases=stored.leases,
         error=stored.record.error if stored.record else None,
-        diagnosis=look.diagnoser.turn(turn_id),
-        deliverable=_deliverable(stored),
-        batch=members.get(turn_id),
-        boxes=boxes,
+        diagnosis=read.diagnoser.turn(turn_id),
+        deliverable=deliverable,
+        batch=read.batches.members([turn_id]).get(turn_id),
+        boxes=[(name, box_id, _last_cards(read, box_id)) for name, box_id in box_ids.items()],
     )
 
 
 @routes.get("/trace")
-def trace(look: PageRead, turn: str) -> HTMLResponse:
-    """Show the turns of a trace."""
-    with look.database.snapshot():
-        found = read_trace(look.turns, turn)
+def trace(read: PageRead, turn: str) -> HTMLResponse:
+    tree = read_trace(read.turns, turn)
     return page(
-        look,
+        read,
         "trace.html",
         view="Turns",
         turn_id=turn,
-        trace_id=found.trace_id,
-        lines=list(_lines(found.turns)),
-        count=len(found.agent_turn_ids),
-        is_cut=found.is_cut,
-        drawing=drawing_markup(draw_timeline(found.turns)),
+        trace_id=tree.trace_id,
+        lines=list(_lines(tree.turns)),
+        count=len(tree.agent_turn_ids),
+        is_cut=tree.is_cut,
+        drawing=drawing_markup(draw_timeline(tree.turns)),
     )
 
 
@@ -194,10 +187,10 @@ def _lines(tops: Sequence[Branch]) -> Iterator[tuple[int, Branch]]:
         waiting += [(depth + 1, child) for child in reversed(branch.children)]
 
 
-def _last_cards(look: ProjectView, box_id: str | None) -> LastCards | None:
+def _last_cards(read: ProjectView, box_id: str | None) -> LastCards | None:
     if box_id is None:
         return None
-    boxes = BoxViews(look.database, look.project_id)
+    boxes = BoxViews(read.database, read.project_id)
     try:
         box = boxes.summary(box_id)
     except NotFound:
@@ -206,77 +199,62 @@ def _last_cards(look: ProjectView, box_id: str | None) -> LastCards | None:
     return LastCards(box, first, [make_row(slot) for slot in boxes.window(box.box_id, first, _SLOTS)])
 
 
-def _deliverable(stored: StoredTurn) -> dict[str, object] | None:
-    if stored.deliverable is None:
-        return None
-    text, is_cut = cut(readable_text(stored.deliverable), _DELIVERABLE)
-    return {"text": text, "is_cut": is_cut}
-
-
 @routes.get("/batches")
-def batches(look: PageRead, behind: Behind = None) -> HTMLResponse:
-    """List the newest batches."""
-    with look.database.snapshot():
-        found = list(look.batches.newest(BatchFilter(behind=parse_position(behind)), limit=PAGE_SIZE + 1))
-    older = next_position(found, "batch_id")
+def batches(read: PageRead, behind: Behind = None) -> HTMLResponse:
+    rows = list(read.batches.newest(BatchFilter(behind=parse_position(behind)), limit=PAGE_SIZE + 1))
+    older = next_position(rows, "batch_id")
     return page(
-        look,
+        read,
         "batches.html",
         view="Batches",
-        batches=found[:PAGE_SIZE],
-        older=older and look.links.batches(behind=older),
+        batches=rows[:PAGE_SIZE],
+        older=older and read.links.batches(behind=older),
     )
 
 
 @routes.get("/batches/{batch_id:path}")
-def batch(look: PageRead, batch_id: str) -> HTMLResponse:
-    """Show a batch, its children, and the turns that they requested."""
-    with look.database.snapshot():
-        reader = look.batch_reader()
-        found = reader.read(batch_id)
-        known = reader.progress(found)
-        below = _branches_below(look, [each.agent_turn_id for each in found.results if each.agent_turn_id])
-    tasks = [_task(each, known.get(each.task_index), below) for each in found.results]
+def batch(read: PageRead, batch_id: str) -> HTMLResponse:
+    reader = read.batch_reader()
+    view = reader.read(batch_id)
+    progress = reader.progress(view)
+    below = _branches_below(read, [each.agent_turn_id for each in view.results if each.agent_turn_id])
+    tasks = [_task(each, progress.get(each.task_index), below) for each in view.results]
     return page(
-        look,
+        read,
         "batch.html",
         view="Batches",
-        batch=found,
+        batch=view,
         tasks=tasks,
-        ended=sum(each.status not in TASK_OPEN for each in found.results),
-        bar=drawing_markup(_bar(found)),
+        ended=sum(each.status not in TASK_OPEN for each in view.results),
+        bar=drawing_markup(_bar(view)),
     )
 
 
-def _task(result: Any, progress: TaskProgress | None, below: dict[str, list[Branch]]) -> dict[str, Any]:
+def _task(
+    result: BatchResult, progress: TaskProgress | None, below: dict[str, list[Branch]]
+) -> dict[str, Any]:
     return {
-        "task_index": result.task_index,
+        **msgspec.structs.asdict(result),
         "state": result.status if progress is None else progress.state,
-        "steps": None if progress is None else progress.steps,
-        "agent_id": None if progress is None else progress.agent_id,
-        "agent_turn_id": result.agent_turn_id,
-        "since": None if progress is None else progress.since,
-        "output_box_id": result.output_box_id,
-        "summary": result.summary,
-        "error": result.error,
+        **{name: getattr(progress, name, None) for name in ("steps", "agent_id", "since")},
         "below": below.get(result.agent_turn_id or "", []),
     }
 
 
-def _branches_below(look: ProjectView, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
+def _branches_below(read: ProjectView, turn_ids: Sequence[str]) -> dict[str, list[Branch]]:
     """Return the turns that each of these turns requested, as trees, by turn."""
-    turns = look.turns
+    turns = read.turns
     first = next(iter(turns.get_many(turn_ids[:1])), None)
     if first is None:
         return {}
     family = turns.family(first)
     branches = build_trees([summary(each) for each in family]) if len(family) < MAX_FAMILY else []
-    wanted = set(turn_ids)
-    found: dict[str, list[Branch]] = {}
+    parents = set(turn_ids)
+    children: dict[str, list[Branch]] = {}
     while branches:
-        found |= {each.agent_turn_id: each.children for each in branches if each.agent_turn_id in wanted}
+        children |= {each.agent_turn_id: each.children for each in branches if each.agent_turn_id in parents}
         branches = [child for each in branches for child in each.children]
-    return found
+    return children
 
 
 def _bar(batch: BatchView) -> Any:
@@ -304,29 +282,24 @@ _CHATS, _ENTRIES = 200, 50
 
 
 @routes.get("/chats")
-def chats(look: PageRead) -> HTMLResponse:
-    """List the chats, the last used first."""
-    with look.database.snapshot():
-        found = list(ChatStores(look.database, look.project_id, look.settings).chats.all(limit=_CHATS + 1))
-    return page(look, "chats.html", view="Chats", chats=found[:_CHATS], is_cut=len(found) > _CHATS)
+def chats(read: PageRead) -> HTMLResponse:
+    rows = list(read.chat_stores.chats.all(limit=_CHATS + 1))
+    return page(read, "chats.html", view="Chats", chats=rows[:_CHATS], is_cut=len(rows) > _CHATS)
 
 
 @routes.get("/chat")
-def chat(look: PageRead, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
+def chat(read: PageRead, key: str, most: Annotated[int, Query(ge=1, le=1000)] = _ENTRIES) -> HTMLResponse:
     """Show a chat: its transcript, the model's context, and its last runs."""
-    with look.database.snapshot():
-        room = ChatStores(look.database, look.project_id, look.settings)
-        seen = chat_view(room, key)
-        head = room.chats.get(key)
-        entries = room.chats.entries(head, max(head.entries - most, 0))
-        why = explain_memory(room, key)
+    stores = read.chat_stores
+    head = stores.chats.get(key)
+    entries = stores.chats.entries(head, max(head.entries - most, 0))
     has_more = len(entries) < head.entries and most < 1000
     return page(
-        look,
+        read,
         "chat.html",
         view="Chats",
-        chat=seen,
-        why=why,
+        chat=read_chat_view(stores, key),
+        why=explain_memory(stores, key),
         entries=entries,
-        earlier=look.links.chat(key, most=min(most * 4, 1000)) if has_more else None,
+        earlier=read.links.chat(key, most=min(most * 4, 1000)) if has_more else None,
     )

@@ -110,7 +110,7 @@ class TestTurns:
         assert (unknown.code, unknown.err.splitlines()[0]) == (3, "error: no profile 'nobody' in project 'p'")
         no_box = cbx("render", "--profile", "clerk", "--diff", turn, turn)
         assert no_box.err.splitlines()[0] == (
-            f"error: --diff: {turn!r} is not a box, and --profile is for boxes only"
+            f"error: --diff: {turn!r} is not a box, and --profile requires boxes"
         )
 
     def test_of_an_agent(self, cbx: Cbx, ask: Ask) -> None:
@@ -552,7 +552,7 @@ class TestDiff:
         for words, code, message in (
             (("--diff", "step_nope", ran), 3, "no step 'step_nope' in project 'p'"),
             (("--diff", "nope", ran), 3, "no box, turn or step 'nope' in project 'p'"),
-            (("--box", "@last", "--diff", ran, ran), 2, f"--diff: '{ran}' is not a box, and --box is for boxes only"),
+            (("--box", "@last", "--diff", ran, ran), 2, f"--diff: '{ran}' is not a box, and --box requires boxes"),
         ):  # fmt: skip
             result = cbx("render", *words)
             assert (result.code, result.err.splitlines()[0]) == (code, f"error: {message}")

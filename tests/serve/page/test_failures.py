@@ -28,9 +28,9 @@ from tests.serve.page.reader import check
         ("/chat?key=none", 404, "no chat 'none'"),
         ("/chat", 400, "key"),
         ("/find?id=none", 404, "no object with id 'none' in project 'p'"),
-        ("/request", 400, "must name exactly one turn"),
-        ("/request?turn=a&box=b", 400, "must name exactly one turn"),
-        ("/cost", 400, "must name exactly one turn"),
+        ("/request", 400, "exactly one of turn, agent, chat, box is required"),
+        ("/request?turn=a&box=b", 400, "exactly one of turn, agent, chat, box is required"),
+        ("/cost", 400, "exactly one of turn, agent, chat, box is required"),
         ("/diff?turn=turn_x&a=1&b=2", 404, "no turn"),
         ("/boxes?behind=yesterday", 400, "invalid list position"),
         ("/boxes?behind=2026-01-01T00:00:00%2B00:00~x", 400, "invalid list position"),
@@ -49,13 +49,11 @@ def test_failures_are_pages(runtime: Runtime, api: TestClient, path: str, status
     assert says in check(answer.text).text
 
 
-def test_failures_of_the_api_are_none_of_these(api: TestClient) -> None:
+def test_errors_of_the_api_are_json_not_pages(api: TestClient) -> None:
     assert api.get("/projects/p/boxes/none").json()["detail"]["error_code"] == "not_found"
 
 
-def test_of_a_project_that_is_not_there_no_page_says_that_it_is_well(
-    runtime: Runtime, api: TestClient
-) -> None:
+def test_pages_of_an_unknown_project_do_not_call_it_well(runtime: Runtime, api: TestClient) -> None:
     page = api.get("/inspect/nope")
     assert page.status_code == 404
     assert "no project 'nope'" in check(page.text).text
@@ -63,7 +61,7 @@ def test_of_a_project_that_is_not_there_no_page_says_that_it_is_well(
     assert (listed.status_code, "unknown project nope" in check(listed.text).text) == (200, True)
 
 
-def test_nothing_of_another_project_is_shown(project: Runtime, api: TestClient) -> None:
+def test_pages_show_only_their_own_project(project: Runtime, api: TestClient) -> None:
     turns = re.findall(r"/turns/(turn_[0-9a-f]+)", api.get(START).text)
     assert turns
     other = START.replace("/p", "/q")
@@ -83,7 +81,7 @@ def test_without_a_database_a_page_says_so(serve: Serve, tmp_path: Path) -> None
     assert "The database cannot be read" in check(answer.text).text
 
 
-def test_without_a_token_a_page_asks_for_one(runtime: Runtime, serve: Serve) -> None:
+def test_a_page_without_a_token_shows_the_login_form(runtime: Runtime, serve: Serve) -> None:
     answer = serve(asks_for_tokens=True).get(f"{START}/agents?after=x")
     assert answer.status_code == 401
     read = check(answer.text)
@@ -92,7 +90,7 @@ def test_without_a_token_a_page_asks_for_one(runtime: Runtime, serve: Serve) -> 
     assert "clerk" not in read.text
 
 
-def test_what_nobody_expected_is_logged_and_says_nothing_of_itself(
+def test_an_unexpected_error_is_logged_and_its_page_hides_the_message(
     runtime: Runtime, api: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:

@@ -38,7 +38,7 @@ def test_pages_name_their_files_by_what_is_in_them(api: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["vendor/htmx.json", "../templating.py", "%2e%2e/errors.py", "", "vendor/"])
-def test_nothing_else_of_the_package_is_handed_out(api: TestClient, name: str) -> None:
+def test_other_files_of_the_package_are_not_served(api: TestClient, name: str) -> None:
     assert api.get(f"/inspect/-/files/{name}").status_code == 404
 
 

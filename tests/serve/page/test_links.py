@@ -38,7 +38,7 @@ def test_projects_of_any_name_have_addresses() -> None:
     assert Links("a/b?").start() == "/inspect/a%2Fb%3F"
 
 
-def test_what_is_not_asked_for_is_not_in_an_address(links: Links) -> None:
+def test_parameters_that_are_none_are_left_out_of_an_address(links: Links) -> None:
     assert links.box(BOX, from_=100, part=None) == f"/inspect/p/boxes/{BOX}?from=100"
     assert links.chat("a b&c") == "/inspect/p/chat?key=a+b%26c"
 
@@ -63,7 +63,7 @@ def test_ids_and_commands_are_found_in_a_sentence(links: Links) -> None:
 @pytest.mark.parametrize(
     "text", ["", "nothing of the kind", "turn_123", "a `quote without an end", CARD + "0"]
 )
-def test_what_is_no_id_stays_as_it_is(links: Links, text: str) -> None:
+def test_text_that_is_not_an_id_stays_unchanged(links: Links, text: str) -> None:
     assert "".join(piece for piece, _ in links.within(text)) == text
     assert all(address is None for _, address in links.within(text))
 
@@ -80,13 +80,11 @@ def test_what_is_no_id_stays_as_it_is(links: Links, text: str) -> None:
         ("state.agent_inbox", TURN, f"/inspect/p/turns/{TURN}"),
     ],
 )
-def test_rows_that_prove_something_have_pages(
-    links: Links, table: str, row: str, address: str | None
-) -> None:
+def test_rows_of_evidence_have_pages(links: Links, table: str, row: str, address: str | None) -> None:
     assert links.row_page(table, row) == address
 
 
-def test_events_lead_to_what_shows_them(links: Links) -> None:
+def test_an_event_links_to_the_object_that_it_refers_to(links: Links) -> None:
     assert links.event_page(Event(LATEST, "card", "", CARD)) == links.card(CARD)
     assert links.event_page(Event(LATEST, "asked", "", TURN)) == links.turn(TURN)
     assert links.event_page(Event(LATEST, "step", "", "step_1")) is None

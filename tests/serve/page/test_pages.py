@@ -22,9 +22,7 @@ from tests.serve.page.conftest import START, Ask
 from tests.serve.page.reader import Reader, check
 
 
-def test_whatever_a_link_leads_to_is_a_page_in_which_text_stays_text(
-    project: Runtime, api: TestClient
-) -> None:
+def test_every_link_leads_to_a_page_that_escapes_text(project: Runtime, api: TestClient) -> None:
     waiting, seen, kinds = [START], {START}, Counter[str]()
     texts = []
     while waiting:
@@ -101,7 +99,7 @@ def test_the_first_address_leads_to_the_usual_project(runtime: Runtime, api: Tes
 
 
 @pytest.mark.parametrize("asks_for_tokens", [False, True])
-def test_or_to_the_one_that_the_server_was_started_for(serve: Serve, asks_for_tokens: bool) -> None:
+def test_the_first_address_leads_to_the_project_of_the_option(serve: Serve, asks_for_tokens: bool) -> None:
     led = serve(project="a/b", asks_for_tokens=asks_for_tokens).get("/", follow_redirects=False)
     assert (led.status_code, led.headers["location"]) == (303, "/inspect/a%2Fb")
 
@@ -114,7 +112,7 @@ def test_an_address_with_a_slash_too_many_leads_to_the_page(
     assert (answer.status_code, answer.url.path, answer.url.query) == (200, f"/inspect{path}", b"x=1")
 
 
-def test_a_layer_has_one_colour_and_all_of_a_request_is_told(
+def test_a_layer_has_one_colour_and_the_whole_request_is_shown(
     ask: Ask, run: Callable[..., RunOutcome], api: TestClient
 ) -> None:
     turn = ask().agent_turn_id
@@ -128,7 +126,7 @@ def test_a_layer_has_one_colour_and_all_of_a_request_is_told(
     assert sum(map(float, re.findall(r"([\d.]+)%", table))) == pytest.approx(100, abs=0.2)
 
 
-def test_deep_json_is_no_page_of_blanks(runtime: Runtime, api: TestClient) -> None:
+def test_deep_json_is_not_indented(runtime: Runtime, api: TestClient) -> None:
     deep: object = "in the depth"
     for _ in range(60):
         deep = [deep]
@@ -144,7 +142,7 @@ def test_any_search_is_answered(runtime: Runtime, api: TestClient, asked: str) -
     assert api.get(f"{START}/search?q={asked}").status_code in (200, 400)
 
 
-def test_anything_is_found_by_a_piece_of_its_id(project: Runtime, api: TestClient) -> None:
+def test_objects_are_found_by_a_part_of_their_id(project: Runtime, api: TestClient) -> None:
     turn = re.findall(r"/turns/(turn_[0-9a-f]+)", api.get(START).text)[0]
     assert api.get(f"{START}/find?id={turn}").url.path == f"{START}/turns/{turn}"
     assert f"{START}/turns/{turn}" in api.get(f"{START}/search?q={turn[-8:]}").text

@@ -38,7 +38,7 @@ def test_long_cards_are_shown_by_windows(runtime: Runtime, api: TestClient) -> N
         assert len(api.get(START + path).text) < 60_000, path
 
 
-def test_lists_go_on_where_they_ended(runtime: Runtime, api: TestClient) -> None:
+def test_the_next_page_of_a_list_begins_after_the_last_item(runtime: Runtime, api: TestClient) -> None:
     drafts = [draft_card("task.instruction", "the same word") for _ in range(90)]
     # All at one instant, as an import writes them.
     runtime.cards.add_many(drafts)
@@ -69,7 +69,7 @@ def test_agents_come_page_by_page_and_those_that_are_not_well_first(
     assert re.findall(r"/agents/(\w+)\"", api.get(unescape(further[1])).text) == ["scribe"]
 
 
-def test_of_many_that_are_alike_some_are_shown(runtime: Runtime, ask: Ask, api: TestClient) -> None:
+def test_a_group_of_similar_problems_is_cut(runtime: Runtime, ask: Ask, api: TestClient) -> None:
     for number in range(17):
         agent = f"clerk-{number}"
         provision(runtime.database, runtime.project_id, AgentRequest(agent_id=agent, profile_name="clerk"))
