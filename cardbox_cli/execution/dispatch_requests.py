@@ -127,7 +127,6 @@ class Refusal(Exception):
 
 
 def refuse(error_code: str, message: str, status: str = "rejected") -> NoReturn:
-    """Raise Refusal."""
     raise Refusal(error_code, message, status)
 
 

@@ -94,7 +94,6 @@ class Handlers:
 
     @cached_property
     def passed_in(self) -> Mapping[str, Handler]:
-        """The handlers that `load` returns, by name."""
         return {each.name: each for each in self._load()}
 
     @cached_property
@@ -106,7 +105,6 @@ class Handlers:
 
     @property
     def names(self) -> list[str]:
-        """The names of all handlers, sorted."""
         return sorted({*self.passed_in, *self.installed})
 
     def find(self, name: str) -> Handler:

@@ -128,7 +128,6 @@ def argument_problem(call: ToolCall) -> str | None:
 
 
 def call_card(call: ToolCall, author: Author) -> CardDraft:
-    """Return the `tool.call` card of a call."""
     return draft_card(
         TOOL_CALL,
         ToolCallContent(call.tool_name, input_of(call.arguments), "called"),

@@ -13,14 +13,7 @@ import msgspec
 
 from cardbox_cli.errors import WaitTimeout
 from cardbox_cli.model.content import FALLBACK
-from cardbox_cli.model.execution.turns import (
-    END_STATUSES,
-    ENDED,
-    ERROR,
-    FAILED,
-    SKIPPED,
-    EndStatus,
-)
+from cardbox_cli.model.execution.turns import END_STATUSES, ENDED, ERROR, FAILED, SKIPPED, EndStatus
 from cardbox_cli.store.views.turn_views import TurnLeftovers, TurnRow, TurnViews
 from cardbox_cli.text.command_lines import quote_argument
 
@@ -36,8 +29,6 @@ class TurnEndRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnResult(TurnEndRow, frozen=True, kw_only=True):
-    """The boxes of a turn, and its deliverable."""
-
     context_box_id: str | None
     output_box_id: str | None
     deliverable_card_id: str | None
@@ -65,7 +56,6 @@ def convert(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struc
 
 
 def summary(turn: TurnRow) -> TurnSummary:
-    """Return the summary of a turn."""
     end_status, card_id, ended_at = _end(turn)
     return convert(
         TurnSummary,

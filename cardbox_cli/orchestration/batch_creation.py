@@ -106,7 +106,6 @@ def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
 
 
 def refuse_too_many(count: int, limit: int) -> None:
-    """Raise BadRequest for too many tasks."""
     if count > limit:
         raise BadRequest(
             f"{FORK_JOIN_NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",

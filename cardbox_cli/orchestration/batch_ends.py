@@ -76,7 +76,6 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def task_result(task: BatchTask, summary: str | None) -> TaskResult:
-    """Return the result of a child for the parent."""
     return TaskResult(
         task_index=task.task_index,
         status=task.status,
@@ -118,7 +117,6 @@ def _shortened(result: TaskResult, limit: int) -> TaskResult:
 
 
 def end_message(batch: Batch, statuses: Sequence[str]) -> str:
-    """Return a sentence about the end of a batch."""
     succeeded = sum(status == "success" for status in statuses)
     return f"the batch ended: {batch.status}; {succeeded} of {len(statuses)} children succeeded"
 
@@ -164,12 +162,7 @@ def end_batch(
     """
     store = runtime.batches
     ended = store.end(
-        batch.batch_id,
-        status,
-        error_code=error_code,
-        error=error,
-        open_code=open_code,
-        open_error=open_error,
+        batch.batch_id, status, error_code=error_code, error=error, open_code=open_code, open_error=open_error
     )
     if ended is None:
         return False
@@ -220,7 +213,6 @@ def _audit_drop(runtime: Runtime, batch: Batch, why: str) -> None:
 
 
 def task_results(runtime: Runtime, tasks: Sequence[BatchTask]) -> list[TaskResult]:
-    """Return the results of a batch's children, in order."""
     summaries = summaries_of(runtime, tasks)
     return [task_result(task, summaries.get(task.task_index)) for task in tasks]
 

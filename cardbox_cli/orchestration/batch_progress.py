@@ -31,8 +31,6 @@ class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a batch at the time `now`."""
-
     batch: Batch
     tasks: list[TaskProgress]
     now: datetime

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.errors import (
-    BadRequest,
-    CbxError,
-    Conflict,
-    CorrelationConflict,
-    NotAllowed,
-    NotFound,
-)
+from cardbox_cli.errors import BadRequest, CbxError, Conflict, CorrelationConflict, NotAllowed, NotFound
 from cardbox_cli.execution.dispatch import dispatch, dispatch_result
 from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult, refusal_error
 from cardbox_cli.execution.provision import add_agent

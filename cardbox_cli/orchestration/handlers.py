@@ -48,7 +48,6 @@ class Arguments(Section):
 
     @classmethod
     def parameters(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the arguments for a tool definition."""
         return tool_parameters(cls)
 
 
@@ -70,7 +69,6 @@ def read_arguments(kind: type[A], name: str, arguments: Mapping[str, Any]) -> A:
 
 
 def handler_result(result: DispatchResult) -> dict[str, Any]:
-    """Return the result for a model that created a turn."""
     names = ("status", "agent_id", "agent_turn_id", "turn_epoch", "context_box_id", "output_box_id")
     return {name: getattr(result, name) for name in names}
 
@@ -302,15 +300,7 @@ SUBMIT_RESULT = Handler(
 
 
 def own_handlers() -> tuple[Handler, ...]:
-    """Return the handlers of cbx."""
-    return (
-        DELEGATE_ASYNC,
-        LAUNCH_PRINCIPAL,
-        ASK_EXPERT,
-        FORK_JOIN,
-        PROVISION_AGENT,
-        SUBMIT_RESULT,
-    )
+    return (DELEGATE_ASYNC, LAUNCH_PRINCIPAL, ASK_EXPERT, FORK_JOIN, PROVISION_AGENT, SUBMIT_RESULT)
 
 
 HANDLERS = Handlers(own_handlers)

@@ -177,8 +177,7 @@ def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
     held = profiles.profile_in_box(turn.profile_box_id or "") if turn.profile_box_id else None
     if held is None:
         raise NotFound(
-            f"the profile of turn {turn.agent_turn_id} is gone",
-            hint="pass another with --profile",
+            f"the profile of turn {turn.agent_turn_id} is gone", hint="pass another with --profile"
         )
     return held
 

@@ -143,7 +143,6 @@ class DelegationTargets:
 
 
 def _new_agent(profile: ProfileEntry, *, owner: str) -> Agent:
-    """Return a new agent of a profile, with a unique id."""
     return Agent(
         agent_id=new_agent_id(profile),
         profile_box_id=profile.profile_box_id,

@@ -127,7 +127,6 @@ class NatsConnection:
         asyncio.run_coroutine_threadsafe(self._begin(subscription), self._loop)
 
     def unsubscribe(self, subscription: SubjectSubscription) -> None:
-        """End a subscription."""
         asyncio.run_coroutine_threadsafe(self._end(subscription), self._loop)
 
     def close(self) -> None:
@@ -340,6 +339,5 @@ class Nats:
             return self._made_connection
 
     def close(self) -> None:
-        """Close the connection, if one was made."""
         if self._made_connection is not None:
             self._made_connection.close()

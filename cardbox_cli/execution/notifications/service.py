@@ -31,7 +31,6 @@ class PostgresNotifier:
         self._database = database
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Notify the targets of all `wakeups` at once."""
         notify(self._database, *((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
 
 
@@ -108,7 +107,6 @@ class Wakeups(ExitStack):
             self.publish = self._nats.publish
 
     def notifiers(self, database: Database) -> Notifiers:
-        """Return the notifiers for commits on `database`."""
         notifiers: list[Notifier] = [PostgresNotifier(database)]
         if self._nats is not None:
             notifiers.append(self._nats)

@@ -32,8 +32,6 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed row, with the lease's owner and expiry."""
-
     row: InboxRow
     lease: Lease
 
@@ -99,7 +97,6 @@ def _begin_record(runtime: Runtime, row: InboxRow, head: Head) -> None:
 
 
 def _run_at(runtime: Runtime, row: InboxRow, fence: Fence, outcome: str) -> ClaimedWork:
-    """Set the row to the turn's new epoch."""
     row = runtime.inbox.set_turn_epoch(row.inbox_id, fence.turn_epoch)
     return ClaimedWork(kind="run", row=row, fence=fence, outcome=outcome)
 

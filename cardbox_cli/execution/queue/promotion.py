@@ -187,7 +187,6 @@ def end_unpromoted(
 
 
 def recorded_end(record: TurnRecord, promoted: InboxRow | None = None) -> TurnEnd:
-    """Return the recorded end."""
     return TurnEnd(
         agent_turn_id=record.agent_turn_id,
         end_status=record.end_status or "",

@@ -111,7 +111,6 @@ def carries(row: InboxRow, head: Head, calls: Sequence[WaitingTool]) -> bool:
 
 
 def carried_head(found: ClaimedSituation) -> Head | None:
-    """Return the head if the claimed row carries its turn; otherwise None."""
     head = found.head
     return head if head is not None and carries(found.row, head, found.calls or ()) else None
 

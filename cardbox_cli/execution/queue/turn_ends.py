@@ -181,12 +181,7 @@ def end_held(
     fence = head.fence
     found = runtime.ends.situation(fence)
     plan = decide_end(
-        found,
-        end_status,
-        move=move,
-        output_box_id=head.output_box_id,
-        error_code=error_code,
-        message=message,
+        found, end_status, move=move, output_box_id=head.output_box_id, error_code=error_code, message=message
     )
     deliverable = found.deliverable
     if plan.needs_deliverable:
@@ -266,20 +261,17 @@ def _deliver_arguments(runtime: Runtime, head: Head, rule: EndRule) -> None:
 
 
 def _missing_fields(runtime: Runtime, head: Head) -> list[str]:
-    """Return the requested result fields that the deliverable lacks."""
     asked = required_fields(cards_of_type(runtime.boxes, head.context_box_id, RESULT_FIELDS))
     results = turn_deliverables(head, _own_cards(runtime, head)) if asked else []
     return missing_fields(asked, results[-1].content if results else None)
 
 
 def turn_deliverables(head: Head, own: Sequence[Card]) -> list[Card]:
-    """Return the deliverables among these cards that belong to the head's turn."""
     turn_id = head.fence.agent_turn_id
     return [card for card in own if card.type == DELIVERABLE and card.metadata.get(TURN, turn_id) == turn_id]
 
 
 def _own_cards(runtime: Runtime, head: Head) -> list[Card]:
-    """Return the cards that the turn has written, in order."""
     record = runtime.turns.record(head.fence.agent_turn_id)
     start = 0 if record is None else record.output_start or 0
     slots = [] if head.output_box_id is None else runtime.boxes.slots(head.output_box_id)

@@ -324,7 +324,6 @@ def _turn_row(runtime: Runtime, agent_turn_id: str) -> InboxRow:
 
 
 def _active_head(runtime: Runtime, agent_id: str, agent_turn_id: str) -> Head | None:
-    """Return the agent's head if this turn is its active one."""
     head = runtime.heads.get(agent_id)
     return head if head is not None and head.active_agent_turn_id == agent_turn_id else None
 

@@ -128,7 +128,6 @@ class ReapOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """The number of all ids and messages."""
         return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 

@@ -26,8 +26,6 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The rebuilt head, with what is certain and what is guessed about it."""
-
     agent_id: str
     status: str
     active_agent_turn_id: str | None

@@ -147,10 +147,7 @@ def _not_failed(turn: TurnSummary) -> Conflict:
             hint=f"run `cbx why {quote_argument(turn_id)}` to see what it waits for",
         )
     again = f"cbx dispatch --agent {quote_word(turn.agent_id)} --context-box {turn.context_box_id}"
-    return Conflict(
-        f"turn {turn_id} ended in success",
-        hint=f"run it again with `{again}`",
-    )
+    return Conflict(f"turn {turn_id} ended in success", hint=f"run it again with `{again}`")
 
 
 def _not_dead(row: InboxRow) -> Conflict:

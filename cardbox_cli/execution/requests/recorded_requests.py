@@ -274,7 +274,6 @@ class TurnRequests(RecordedRequests):
 
     @property
     def context_box_ids(self) -> list[str]:
-        """The turn's context box."""
         return [self.turn.context_box_id or ""]
 
     def boxes_of(self, step: Step) -> TurnBoxes:
@@ -284,11 +283,7 @@ class TurnRequests(RecordedRequests):
 
     def _context(self, *pointers: TurnRow | Step) -> TurnContext:
         return read_context(
-            self._database,
-            self._project_id,
-            self.turn.agent_turn_id,
-            *pointers,
-            handlers=self._handlers,
+            self._database, self._project_id, self.turn.agent_turn_id, *pointers, handlers=self._handlers
         )
 
     def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:

@@ -54,7 +54,6 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clause(self) -> str:
-        """A clause that says what is lacking."""
         box = f"the {self.pointer} box {self.box_id}"
         if self.kind == "missing":
             return f"{box} does not exist"
@@ -81,7 +80,6 @@ def _box_lacks(box: BoxFacts) -> list[Lack]:
 
 
 def turn_lacks(boxes: TurnBoxes) -> list[Lack]:
-    """Return what the boxes of a turn lack, as they were read."""
     return find_lacks((_facts(PROFILE_BOX, boxes.profile), _facts(CONTEXT, boxes.context)))
 
 

@@ -81,7 +81,6 @@ class _SeriesReader:
         self._homes = self._find_homes(homes)
 
     def requests(self) -> Iterator[Sent]:
-        """Yield the request of each step that has a stored one."""
         before: tuple[_StoredRequest, Request] | None = None
         for stored in self._stored_requests():
             request = None if before is None else self._continue_request(stored, *before)
@@ -132,14 +131,12 @@ class _SeriesReader:
         return self._profiles[box_id]
 
     def _read_cards(self, card_ids: Sequence[str]) -> None:
-        """Read the cards that are not cached."""
         unknown = [card_id for card_id in card_ids if card_id not in self._cards]
         if unknown:
             found = self._card_store.get_many(unknown).cards
             self._cards.update((card.card_id, card) for card in found)
 
     def _slots(self, card_ids: Sequence[str]) -> list[Slot]:
-        """Return the slots of these cards."""
         self._read_cards(card_ids)
         return [
             Slot(place, card_id, card, "dangling" if card is None else "present")
@@ -192,7 +189,6 @@ class _SeriesReader:
         )
 
     def _messages(self, slots: Sequence[Slot], stored: _StoredRequest, request: Request) -> Request:
-        """Return a request with the history messages of these slots."""
         entries = [
             RequestEntry(slot=slot, box_id=stored.step.request_box_id or "")
             for slot in slots

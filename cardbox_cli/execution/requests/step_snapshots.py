@@ -14,13 +14,7 @@ import msgspec
 from cardbox_cli.context.composer import LayerLeftOut, kept_layer
 from cardbox_cli.context.diff import RequestDiff, diff
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import (
-    DEFAULT_OPTIONS,
-    ComposeOptions,
-    Request,
-    RequestEntry,
-    request_of,
-)
+from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.execution.requests.turn_requests import BoxSource, TurnBoxes, compose_with_tools
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import RENDERED_PROMPT
@@ -85,7 +79,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> StepSnapshot:
-    """Return the snapshot of a request that is sent as `body`."""
     sha256 = _hash(body)
     return StepSnapshot(
         format=format,
@@ -265,7 +258,6 @@ def _comparison(
 
 
 def _is_proven(snapshot: StepSnapshot | None, compared_by: str, composed: Request, format: str) -> bool:
-    """Return whether the composed request has the hash that the step stored."""
     if snapshot is None or compared_by == "messages":
         return False
     if compared_by == "rest_sha256":

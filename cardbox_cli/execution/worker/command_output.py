@@ -44,10 +44,7 @@ PATTERNS = (
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>.*?)(?=-----END [A-Z ]{0,40}PRIVATE KEY|\Z)",
         re.DOTALL,
     ),
-    _pattern(
-        "the end of a private key",
-        r"\A(?P<secret>[\w+/=\s]+)(?=-----END [A-Z ]{0,40}PRIVATE KEY)",
-    ),
+    _pattern("the end of a private key", r"\A(?P<secret>[\w+/=\s]+)(?=-----END [A-Z ]{0,40}PRIVATE KEY)"),
     _pattern("the password of an address", r"://[^\s:/@\"']{0,256}:(?P<secret>[^\s/@\"']{1,512})@"),
     _pattern(
         "credentials of a request",

@@ -142,7 +142,6 @@ class Pipes:
             self._register(output, selectors.EVENT_READ, partial(self._receive, output))
 
     def close(self) -> None:
-        """Close all pipes."""
         self._selector.close()
         for pipe in (self._input, *self._outputs):
             pipe.close()
@@ -180,7 +179,6 @@ class Pipes:
         return rest or None
 
     def forget_stderr(self) -> None:
-        """Discard the stderr so far and reset its count."""
         self.stderr.clear()
         self.stderr_bytes = 0
 

@@ -129,7 +129,6 @@ class _Client:
 
     @property
     def is_running(self) -> bool:
-        """True while the process runs."""
         return self._process.poll() is None
 
     @property

@@ -110,7 +110,6 @@ class _OutOfTime(_RunFailed):
 
 
 def _missing_box(gone: NotFound) -> _RunFailed:
-    """Return the failure of a turn with a missing box."""
     code = INCOMPLETE if gone.details.get("pointer") in READ_POINTERS else NO_BOX
     return _RunFailed(code, gone.message, gone.details)
 

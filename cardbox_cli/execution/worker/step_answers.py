@@ -38,13 +38,7 @@ from cardbox_cli.model.cards import (
     draft_card,
     draft_from_mapping,
 )
-from cardbox_cli.model.content import (
-    FALLBACK,
-    ToolCallContent,
-    ToolContent,
-    ToolResultContent,
-    is_fallback,
-)
+from cardbox_cli.model.content import FALLBACK, ToolCallContent, ToolContent, ToolResultContent, is_fallback
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named, providers
@@ -155,7 +149,6 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_provider_format(self) -> bool:
-        """True if the request is in a provider's format."""
         return self.format in PROVIDERS
 
     @property
@@ -384,8 +377,6 @@ def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
 def _message_answer(
     found: _ModelMessage, author: Author, held: FindHeldIds, rules: AnswerRules
 ) -> StepAnswer:
-    """Return the answer of a message."""
-
     def new_ids(given: Sequence[str]) -> list[str]:
         _check_count(len(given), rules)
         return unique_call_ids(given, held)

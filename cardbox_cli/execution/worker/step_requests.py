@@ -63,12 +63,10 @@ def store_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSetting
 
 
 def request_box_title(step_id: str) -> str:
-    """Return the title of a request box."""
     return f"request of {step_id}"
 
 
 def copy_with_new_id(card: CardDraft) -> CardDraft:
-    """Return the card with a new id."""
     return msgspec.structs.replace(card, card_id=new_card_id())
 
 

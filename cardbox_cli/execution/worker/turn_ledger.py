@@ -243,11 +243,7 @@ def suspend(
 
 
 def answer_handlers(
-    runtime: Runtime,
-    turn: TurnState,
-    row: InboxRow,
-    calls: Sequence[ToolCall],
-    others: Sequence[ToolCall],
+    runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall], others: Sequence[ToolCall]
 ) -> list[ToolCall]:
     """Answer `calls` by their handlers; return the calls that wait now, including `others`.
 
@@ -450,19 +446,11 @@ class TurnLedger:
         suspend(runtime, state, self._work.row, calls)
 
     def fail(
-        self,
-        runtime: Runtime,
-        status: EndStatus,
-        *,
-        error_code: str,
-        message: str,
-        details: dict[str, Any],
+        self, runtime: Runtime, status: EndStatus, *, error_code: str, message: str, details: dict[str, Any]
     ) -> TurnEnd:
-        """End the turn."""
         return end_turn(runtime, self._fence, status, error_code=error_code, message=message, details=details)
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
-        """Return the claimed row to the inbox."""
         hand_back(runtime, self._work.row, owner=self._owner, reason=reason)
 
     def keep_log(
@@ -475,7 +463,6 @@ class TurnLedger:
         call: ToolCall | None,
         kept: int,
     ) -> None:
-        """Store the stderr of a command in `cbx.logs`."""
         store_log(
             runtime,
             lambda: runtime.heads.hold(self._fence),
@@ -489,11 +476,9 @@ class TurnLedger:
         )
 
     def author(self, state: TurnState) -> Author:
-        """Return the agent, in the last step, as author."""
         return ledger.last_step_author(state)
 
     def variables(self, state: TurnState) -> dict[str, str]:
-        """Return the variables of the turn, its fence and its boxes."""
         return {
             PROJECT.name: self._work.row.project_id,
             AGENT.name: self._fence.agent_id,

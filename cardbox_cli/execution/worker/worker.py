@@ -71,7 +71,6 @@ class _Running(msgspec.Struct, eq=False):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The project and id of the row."""
         return self.row.project_id, self.row.inbox_id
 
 

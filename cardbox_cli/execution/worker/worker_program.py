@@ -151,7 +151,6 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answer_rules(self) -> AnswerRules:
-        """The rules for reading the output of the command."""
         return AnswerRules(mode=self.answers, format=self.format, max_calls=self.max_tool_calls)
 
     def configure(self, config: Mapping[str, Any]) -> "Program":
