@@ -11,9 +11,14 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.request import TURN, profile_of
-from cardbox_cli.execution.queue.promotion import deliver, fallback_deliverable, promote_next, recorded_end
-from cardbox_cli.execution.queue.reports import report_end
-from cardbox_cli.execution.runtime import Runtime, TurnEndEvent
+from cardbox_cli.execution.queue.promotion import (
+    announce_end,
+    deliver,
+    fallback_deliverable,
+    promote_next,
+    recorded_end,
+)
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, last_calls
 from cardbox_cli.model.card_types import (
     DELIVERABLE,
@@ -99,7 +104,7 @@ class EndRule(msgspec.Struct, frozen=True):
         if call is None or not call.input:
             return None
         result = next(card for card in own if card.tool_call_id == call.tool_call_id and _is_success(card))
-        said: dict[str, Any] = {
+        origin: dict[str, Any] = {
             name: result.metadata[name] for name in ("step_id", "trace_id") if name in result.metadata
         }
         return draft_card(
@@ -107,7 +112,7 @@ class EndRule(msgspec.Struct, frozen=True):
             JsonContent(call.input),
             author_id=fence.agent_id,
             card_id=derived_id(project_id, DELIVERABLE, call.tool_call_id).hex,
-            metadata={"agent_turn_id": fence.agent_turn_id, **said},
+            metadata={"agent_turn_id": fence.agent_turn_id, **origin},
         )
 
 
@@ -125,12 +130,13 @@ def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()
 def drop_deliverable(cards: Sequence[CardDraft]) -> list[CardDraft]:
     """Return the cards of an answer that does not end its turn: its deliverable becomes a thought."""
     thoughts = {card_text(card.content) for card in cards if card.type == THOUGHT}
-    kept = (card for card in cards if card.type != DELIVERABLE or card_text(card.content) not in thoughts)
-    return [_make_thought(card) if card.type == DELIVERABLE else card for card in kept]
-
-
-def _make_thought(card: CardDraft) -> CardDraft:
-    return msgspec.structs.replace(card, metadata={**card.metadata, "type": THOUGHT})
+    return [
+        msgspec.structs.replace(card, metadata={**card.metadata, "type": THOUGHT})
+        if card.type == DELIVERABLE
+        else card
+        for card in cards
+        if card.type != DELIVERABLE or card_text(card.content) not in thoughts
+    ]
 
 
 def _is_success(card: Card | CardDraft) -> bool:
@@ -199,24 +205,15 @@ def end_held(
     error = message if error_code else None
     runtime.publish_end(head, end_status, deliverable, error=error, error_code=error_code)
     runtime.publish_state(head, "idle", after)
-    promoted = promote_next(runtime, fence.agent_id)
-    if found.record is not None:
-        report_end(runtime, found.record, end_status, deliverable, message)
-    runtime.follow_end(
-        TurnEndEvent(
-            agent_turn_id=fence.agent_turn_id,
-            agent_id=fence.agent_id,
-            end_status=end_status,
-            deliverable_card_id=deliverable,
-            error_code=error_code,
-            message=message,
-        )
-    )
-    return TurnEnd(
-        agent_turn_id=fence.agent_turn_id,
-        end_status=end_status,
-        deliverable_card_id=deliverable,
-        promoted_turn_id=promoted.turn_id if promoted else None,
+    return announce_end(
+        runtime,
+        fence,
+        found.record,
+        end_status,
+        deliverable,
+        error_code=error_code,
+        message=message,
+        promoted=promote_next(runtime, fence.agent_id),
     )
 
 

@@ -64,7 +64,7 @@ class WorkerConnection:
                 return answer
 
     def attempt(self, project_id: str, action: Callable[[Runtime], _T], *, insist: bool = True) -> _T:
-        """Return the result of a project's use case, repeated as in `with_database`."""
+        """Return the result of a project's use case, repeated as in `retry`."""
         return self.retry(lambda database: action(self._runtime(database, project_id)), insist=insist)
 
     def try_once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:

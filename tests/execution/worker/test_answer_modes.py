@@ -141,7 +141,7 @@ def test_so_many_calls_and_no_more() -> None:
     for printed, rules in (
         (message(content=None, tool_calls=calls), AnswerRules()),
         (lines(card(tool_calls=calls[:33]), card(tool_calls=calls[33:])), AnswerRules(mode="cards")),
-        (message(content=None, tool_calls=calls[:2]), AnswerRules(most_calls=1)),
+        (message(content=None, tool_calls=calls[:2]), AnswerRules(max_calls=1)),
     ):
         found = read(printed, rules=rules)
         assert isinstance(found, InvalidAnswer)
