@@ -5,7 +5,6 @@ Each child is dispatched in its own transaction.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +17,7 @@ from cardbox_cli.model.execution.headers import Lineage, new_trace_id
 from cardbox_cli.model.execution.turns import MAX_DEPTH
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.orchestration.batch_ends import join_edge
-from cardbox_cli.orchestration.batch_manager import dispatch_quietly
+from cardbox_cli.orchestration.batch_manager import defer_dispatches
 from cardbox_cli.orchestration.delegation import Delegation, digest_of, prepare
 from cardbox_cli.settings import MAX_TASKS
 
@@ -87,7 +86,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
                 hint="try again: if the request is the same, it returns that batch",
             )
         runtime.turns.insert_edge(join_edge(batch, "request"))
-        runtime.defer(partial(dispatch_quietly, runtime, batch_id))
+        defer_dispatches(runtime, batch_id)
     notes = {index: each.notes for index, each in enumerate(delegations) if each.notes}
     return BatchCreation(batch=batch, created=True, notes=notes)
 
