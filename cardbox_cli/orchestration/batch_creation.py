@@ -4,7 +4,7 @@ Each child is dispatched in its own transaction.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +18,7 @@ from cardbox_cli.model.execution.turns import MAX_DEPTH
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.orchestration.batch_ends import join_edge
 from cardbox_cli.orchestration.batch_manager import defer_dispatches
-from cardbox_cli.orchestration.delegation import Delegation, digest_of, prepare
+from cardbox_cli.orchestration.delegation import digest_of, prepare
 from cardbox_cli.settings import MAX_TASKS
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
         lineage = _lineage(runtime, caller)
         delegations = prepare(runtime, caller, asked.tasks, tool_suffix=FORK_JOIN_NAME, within=("tasks",))
         seconds = asked.deadline_seconds or runtime.settings.batch_deadline
-        parent = caller.parent
-        now = runtime.database.now()
+        parent, now = caller.parent, runtime.database.now()
         batch = runtime.batches.add(
             Batch(
                 batch_id=batch_id,
@@ -76,7 +75,16 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
                 created_at=now,
             ),
             [
-                _task(batch_id, index, each, task, now)
+                BatchTask(
+                    batch_id=batch_id,
+                    task_index=index,
+                    target_strategy=task.target_strategy,
+                    target_ref=task.target_ref,
+                    agent_id=each.agent_id,
+                    context_box_id=each.context_box_id,
+                    output_box_id=each.output_box_id,
+                    next_try_at=now,
+                )
                 for index, (each, task) in enumerate(zip(delegations, asked.tasks, strict=True))
             ],
         )
@@ -146,16 +154,3 @@ def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
             hint="do the rest of the work in this turn",
         )
     return row.lineage
-
-
-def _task(batch_id: str, index: int, delegation: Delegation, task: "Task", now: datetime) -> BatchTask:
-    return BatchTask(
-        batch_id=batch_id,
-        task_index=index,
-        target_strategy=task.target_strategy,
-        target_ref=task.target_ref,
-        agent_id=delegation.agent_id,
-        context_box_id=delegation.context_box_id,
-        output_box_id=delegation.output_box_id,
-        next_try_at=now,
-    )
