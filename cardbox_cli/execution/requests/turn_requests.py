@@ -208,9 +208,8 @@ def read_context(
     Raises NotFound for a missing box, as `source_of` does.
     """
     boxes = {
-        "output": _first(each.output_box_id for each in pointers),
-        "context": _first(each.context_box_id for each in pointers),
-        "profile": _first(each.profile_box_id for each in pointers),
+        name: next((box_id for each in pointers if (box_id := getattr(each, f"{name}_box_id")) is not None), None)
+        for name in ("output", "context", "profile")
     }
     stored = ContextStore(database, project_id).read(agent_turn_id, boxes=boxes)
     return context_of(stored, project_id, boxes, handlers)
@@ -284,10 +283,6 @@ def read_entries(boxes: BoxStore, box_id: str) -> Iterator[RequestEntry]:
 def _slots(boxes: BoxStore, box_id: str) -> Iterable[Slot]:
     """Read the slots of a box; those of a long box lazily, to save memory."""
     return boxes.stream(box_id) if boxes.length(box_id) > _MAX_QUERY_LENGTH else boxes.slots(box_id)
-
-
-def _first(box_ids: Iterable[str | None]) -> str | None:
-    return next((box_id for box_id in box_ids if box_id is not None), None)
 
 
 def source_of(boxes: BoxStore, name: str, box_id: str | None) -> BoxSource:
