@@ -137,13 +137,8 @@ class Runtime:
         written nothing, or the caller's transaction must end.
         """
         outermost = self.database.idle
-        known = len(self._deferred)
-        try:
-            with self.database.transaction(savepoint=savepoint):
-                yield
-        except BaseException:
-            del self._deferred[known:]
-            raise
+        with self._discard_on_error(), self.database.transaction(savepoint=savepoint):
+            yield
         if outermost:
             self.run_deferred()
 
@@ -154,14 +149,20 @@ class Runtime:
         The statement itself must check the conditions of its writes.
         """
         alone = self.database.is_autocommitting
+        with self._discard_on_error():
+            yield
+        if alone:
+            self.run_deferred()
+
+    @contextmanager
+    def _discard_on_error(self) -> Iterator[None]:
+        """Discard the actions that are deferred in this context if it raises."""
         known = len(self._deferred)
         try:
             yield
         except BaseException:
             del self._deferred[known:]
             raise
-        if alone:
-            self.run_deferred()
 
     @contextmanager
     def rolled_back(self) -> Iterator[None]:

@@ -220,22 +220,20 @@ def end_held(
 BY_RESULT = "a tool's result ended the turn"
 
 
-def finish(
-    runtime: Runtime, fence: Fence, *, profile: dict[str, Any] | None = None, message: str | None = None
-) -> TurnEnd:
+def finish(runtime: Runtime, fence: Fence, *, message: str | None = None) -> TurnEnd:
     """End the active turn at `fence` in success, or as partial if the deliverable lacks a required field.
 
     A turn that has no deliverable delivers the arguments of the call that its profile requires
-    (`must_end_with`). `profile` saves a read if it is available. Raises StaleEpoch.
+    (`must_end_with`). Raises StaleEpoch.
     """
     with runtime.transaction(savepoint=False):
-        return finish_held(runtime, runtime.heads.hold(fence), profile=profile, message=message)
+        return finish_held(runtime, runtime.heads.hold(fence), message=message)
 
 
 def finish_held(
     runtime: Runtime, head: Head, *, profile: dict[str, Any] | None = None, message: str | None = None
 ) -> TurnEnd:
-    """Finish the turn of a locked head in the caller's transaction, as `finish` does."""
+    """Finish the turn of a locked head in the caller's transaction. `profile` saves a read if it is known."""
     if profile is None:
         profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
     rule = end_rule(profile)

@@ -207,10 +207,10 @@ def read_context(
 
     Raises NotFound for a missing box, as `source_of` does.
     """
-    boxes = {
-        name: next((box_id for each in pointers if (box_id := getattr(each, f"{name}_box_id")) is not None), None)
-        for name in ("output", "context", "profile")
-    }
+    boxes: dict[str, str | None] = {}
+    for name in ("output", "context", "profile"):
+        box_ids = (getattr(each, f"{name}_box_id") for each in pointers)
+        boxes[name] = next((box_id for box_id in box_ids if box_id is not None), None)
     stored = ContextStore(database, project_id).read(agent_turn_id, boxes=boxes)
     return context_of(stored, project_id, boxes, handlers)
 

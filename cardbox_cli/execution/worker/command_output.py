@@ -184,16 +184,12 @@ def store_log(
                 turn_epoch=fence.turn_epoch,
                 worker_id=worker_id,
                 exit_code=ran.exit_code if ran.was_not_killed else None,
-                stderr=_last_bytes(ran.stderr, kept),
+                stderr=ran.stderr.encode()[-kept:].decode(errors="ignore"),
                 stderr_bytes=ran.stderr_bytes,
                 started_at=ended_at - timedelta(seconds=ran.duration),
                 ended_at=ended_at,
             )
         )
-
-
-def _last_bytes(text: str, count: int) -> str:
-    return text.encode()[-count:].decode(errors="ignore")
 
 
 MAX_TROUBLE_LENGTH = 400
