@@ -16,6 +16,7 @@ from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchReq
 from cardbox_cli.execution.queue.stopping import cancel_turn
 from cardbox_cli.execution.recovery.reaping import ended_record, record_trouble
 from cardbox_cli.execution.runtime import CatchUpOutcome, Runtime, TurnEndEvent
+from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.model.execution.batches import Batch, BatchEndStatus, BatchTask
 from cardbox_cli.model.execution.turns import WATCHDOG, Fence
 from cardbox_cli.orchestration.batch_ends import (
@@ -55,23 +56,14 @@ def apply_end(runtime: Runtime, ended: TurnEndEvent) -> str | None:
 
 def apply_missed_end(runtime: Runtime, task: BatchTask) -> str | None:
     """Apply the end of a child that another program ended; return the batch's id if this ended the batch."""
-    turn_id = task.agent_turn_id or ""
     with runtime.transaction():
         head = runtime.heads.try_lock(task.agent_id)
         if head is None and runtime.heads.get(task.agent_id) is not None:
             return None
-        record = ended_record(runtime, turn_id)
+        record = ended_record(runtime, task.agent_turn_id or "")
         if record is None or record.end_status is None:
             return None
-        ended = TurnEndEvent(
-            agent_turn_id=turn_id,
-            agent_id=task.agent_id,
-            end_status=record.end_status,
-            deliverable_card_id=record.deliverable_card_id,
-            error_code=record.error_code,
-            message=record.error,
-        )
-        return apply_end(runtime, ended)
+        return apply_end(runtime, convert(TurnEndEvent, record, message=record.error))
 
 
 def stop_child(runtime: Runtime, task: BatchTask) -> bool:
@@ -160,15 +152,9 @@ def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchO
 
 
 def _mark_dispatched(runtime: Runtime, task: BatchTask, result: DispatchResult, now: datetime) -> str:
-    turn_id = result.agent_turn_id or ""
-    known = runtime.batches.record_dispatch(
-        task,
-        agent_turn_id=turn_id,
-        context_box_id=result.context_box_id or task.context_box_id,
-        output_box_id=result.output_box_id or "",
-        now=now,
-    )
-    if not known:
+    turn_id, output_box_id = result.agent_turn_id or "", result.output_box_id or ""
+    boxes = {"context_box_id": result.context_box_id or task.context_box_id, "output_box_id": output_box_id}
+    if not runtime.batches.record_dispatch(task, agent_turn_id=turn_id, now=now, **boxes):
         raise _Overtaken
     return turn_id
 

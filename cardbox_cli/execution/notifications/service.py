@@ -118,8 +118,8 @@ class Wakeups(ExitStack):
         """Return a listener for work of this project and these targets; None means all."""
         target = find_listen_target(target)
         listener = WakeupListener()
-        wanted = project_id, worker_targets, listener.wake
-        listener.callback(PostgresSubscription(target, *wanted, self._announce).close)
-        if self._nats is not None and (end := self._nats.subscribe(*wanted)):
+        subscriber = project_id, worker_targets, listener.wake
+        listener.callback(PostgresSubscription(target, *subscriber, self._announce).close)
+        if self._nats is not None and (end := self._nats.subscribe(*subscriber)):
             listener.callback(end)
         return listener

@@ -38,20 +38,15 @@ from cardbox_cli.model.execution.turns import (
 from cardbox_cli.store.views.turn_views import TurnViews
 
 
-class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+class Orphan(NamedTuple):
     """A turn that another program left neither active nor ended; `head` is its agent's locked head.
 
-    `row` is None if the inbox row of the turn is lost.
+    `fence` is the turn at the epoch of its agent. `row` is None if the inbox row of the turn is lost.
     """
 
-    agent_turn_id: str
     head: Head
+    fence: Fence
     row: InboxRow | None
-
-    @property
-    def fence(self) -> Fence:
-        """The turn at the epoch of its agent, for the comparison of a fix and for the audit."""
-        return Fence(self.head.agent_id, self.agent_turn_id, self.head.turn_epoch)
 
 
 def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
@@ -73,9 +68,10 @@ def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orph
     turns = TurnViews(runtime.database, runtime.project_id).get_many([agent_turn_id])
     if any(turn.status in (ENDED, QUEUED) for turn in turns):
         return None
+    fence = Fence(agent_id, agent_turn_id, expect_epoch)
     if head.turn_epoch != expect_epoch:
-        raise runtime.heads.stale_error(Fence(agent_id, agent_turn_id, expect_epoch), head)
-    return Orphan(agent_turn_id=agent_turn_id, head=head, row=row)
+        raise runtime.heads.stale_error(fence, head)
+    return Orphan(head, fence, row)
 
 
 def find_own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:

@@ -318,7 +318,6 @@ class Run(Generic[_State]):
     def _run_client_or_command(
         self, command: str, stdin: bytes, variables: Mapping[str, str], timeout: float, call: ToolCall | None
     ) -> CommandOutcome:
-        """Run a long-running client or a command with this input."""
         program, stop = self._program, self._cancellation.cancelled
         if call is None and program.clients is not None:
             request = msgspec.json.encode(stdin.decode()) if program.format == "text" else stdin

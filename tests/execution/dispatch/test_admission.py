@@ -9,7 +9,7 @@ import pytest
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.execution.admission import DispatchFacts, decide, is_free
 from cardbox_cli.execution.dispatch_requests import DispatchRequest, Parent, Refusal
-from cardbox_cli.model.execution.headers import as_trace_id
+from cardbox_cli.model.execution.headers import canonical_trace_id
 from cardbox_cli.model.execution.situations import DispatchSituation, HeadState, ParentTurn, ProfileCard
 from cardbox_cli.model.execution.turns import MAX_DEPTH
 
@@ -47,7 +47,7 @@ def above(depth: int) -> ParentTurn:
 
 def admit(request: DispatchRequest, found: DispatchSituation | None) -> Any:
     """Decide about a request that may not be queued."""
-    known = as_trace_id(request.trace_id or "")
+    known = canonical_trace_id(request.trace_id or "")
     facts = DispatchFacts(project_id="p", found=found, trace_id=known, new_trace_id=TRACE)
     return decide(request, facts, queue=False)
 
