@@ -119,12 +119,10 @@ def _profile_box(request: DispatchRequest, found: DispatchSituation) -> str:
     if not present:
         refuse("profile_not_found", f"the profile box {named!r} has no sys.profile card")
     if request.handover is not None:
-        wanted, name = request.handover.profile_name, present[0].name
-        if not isinstance(name, str) or name.lower() != wanted.lower():
-            refuse(
-                "profile_mismatch",
-                f"the recipe packs for profile {wanted!r}, but agent {agent_id!r} has profile {name!r}",
-            )
+        target, name = request.handover.profile_name, present[0].name
+        if not isinstance(name, str) or name.lower() != target.lower():
+            what = f"the recipe packs for profile {target!r}, but agent {agent_id!r} has profile {name!r}"
+            refuse("profile_mismatch", what)
     return found.profile_box_id
 
 
@@ -157,11 +155,8 @@ def _report_to(request: DispatchRequest, found: DispatchSituation) -> dict[str, 
     parent, row = request.parent, found.parent
     if parent is None or parent.tool_call_id is None or row is None:
         return None
-    return {
-        "agent_id": row.agent_id,
-        "agent_turn_id": parent.agent_turn_id,
-        "tool_call_id": parent.tool_call_id,
-    }
+    ids = {"agent_turn_id": parent.agent_turn_id, "tool_call_id": parent.tool_call_id}
+    return {"agent_id": row.agent_id, **ids}
 
 
 def _digest(request: DispatchRequest, facts: DispatchFacts, profile_box_id: str, depth: int) -> str:
@@ -179,9 +174,8 @@ def _earlier(request: DispatchRequest, facts: DispatchFacts, digest: str) -> Inb
     """Return the earlier turn's row. Raises CorrelationConflict unless it belongs to an equal request."""
     row, edge = facts.earlier or (None, None)
     if row is None or (facts.is_taken and row.agent_id != request.target_agent_id):
-        taken = f"correlation id {request.correlation_id!r}"
-        if request.correlation_id is None:
-            taken = f"turn id {request.agent_turn_id!r}"
+        correlation_id, turn_id = request.correlation_id, request.agent_turn_id
+        taken = f"turn id {turn_id!r}" if correlation_id is None else f"correlation id {correlation_id!r}"
         raise CorrelationConflict(
             f"another dispatch has just used the {taken}",
             hint="run the command again: if the request is the same, it returns that turn",
@@ -222,8 +216,6 @@ def _output_box(request: DispatchRequest, found: DispatchSituation) -> str | Non
         refuse("output_box_not_found", f"invalid output box id {request.output_box_id!r}")
     if found.output_user is not None:
         turn_id, agent_id = found.output_user
-        refuse(
-            "output_box_in_use",
-            f"turn {turn_id} of agent {agent_id!r} writes the output box {found.output_box_id}",
-        )
+        what = f"turn {turn_id} of agent {agent_id!r} writes the output box {found.output_box_id}"
+        refuse("output_box_in_use", what)
     return found.output_box_id

@@ -82,7 +82,6 @@ def dispatch(
 def _dispatch(
     runtime: Runtime, request: DispatchRequest, *, queue: bool, dry_run: bool, check: Check | None
 ) -> DispatchOutcome:
-    """Return the outcome of the request, within the transaction or snapshot of `dispatch`."""
     facts = DispatchFacts(project_id=runtime.project_id, new_trace_id=new_trace_id())
     packing = None if request.handover is None else _packing(runtime, request, request.handover)
     for _ in range(_MAX_READS):
@@ -133,7 +132,6 @@ def _plan(packing: Packing, facts: DispatchFacts) -> None:
 
 
 def _read(runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, *, dry_run: bool) -> None:
-    """Read the rows that decide, and lock them unless it is a dry run."""
     facts.found = found = runtime.dispatches.situation(
         request.target_agent_id,
         context_box_id=request.context_box_id,
@@ -188,7 +186,6 @@ def _lint(
 
 
 def _preview(runtime: Runtime, request: DispatchRequest, decision: DispatchDecision) -> DispatchResult:
-    """Return the result that a dispatch would have now."""
     found, starts = decision.found, is_free(decision.found)
     ahead = 0 if starts else runtime.inbox.count_queued(request.target_agent_id)
     if found.head is None or found.head.status == IDLE:
@@ -232,7 +229,6 @@ def _write(
 
 
 def _new_turn(request: DispatchRequest, facts: DispatchFacts, decision: DispatchDecision) -> NewTurn:
-    """Return the rows of the new turn."""
     found, parent, turn_id = decision.found, request.parent, request.agent_turn_id or ""
     starts, makes_box = is_free(found), decision.output_box_id is None
     named = {"display_name": request.display_name, "metadata": request.metadata}

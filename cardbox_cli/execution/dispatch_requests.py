@@ -127,7 +127,6 @@ class Refusal(Exception):
 
 
 def refuse(error_code: str, message: str, status: str = "rejected") -> NoReturn:
-    """Raise Refusal."""
     raise Refusal(error_code, message, status)
 
 
@@ -164,9 +163,8 @@ def calling_turn(
     if head is None:
         if runtime.inbox.turn_row(agent_turn_id) is None:
             raise NotFound(f"no turn {agent_turn_id!r}", hint="`cbx turn list` shows the turns")
-        hint = (
-            f"run `cbx turn show {quote_argument(agent_turn_id)}` for its state; only active turns can call"
-        )
+        show = f"`cbx turn show {quote_argument(agent_turn_id)}`"
+        hint = f"run {show} for its state; only active turns can call"
         raise Conflict(f"turn {agent_turn_id} is not active", hint=hint)
     parent = Parent(agent_turn_id=agent_turn_id, step_id=step_id, tool_call_id=tool_call_id)
     asking = _agent(runtime, head.agent_id)

@@ -94,7 +94,6 @@ class Handlers:
 
     @cached_property
     def passed_in(self) -> Mapping[str, Handler]:
-        """The handlers that `load` returns, by name."""
         return {each.name: each for each in self._load()}
 
     @cached_property
@@ -106,7 +105,6 @@ class Handlers:
 
     @property
     def names(self) -> list[str]:
-        """The names of all handlers, sorted."""
         return sorted({*self.passed_in, *self.installed})
 
     def find(self, name: str) -> Handler:
@@ -114,9 +112,8 @@ class Handlers:
         if name in self.passed_in:
             return self.passed_in[name]
         if name not in self.installed:
-            known = self.names
-            hint = f"handlers are {', '.join(known)}"
-            raise NotFound(unknown_message("handler", name, known), hint=hint)
+            hint = f"handlers are {', '.join(self.names)}"
+            raise NotFound(unknown_message("handler", name, self.names), hint=hint)
         if name not in self._package_handlers:
             self._package_handlers[name] = _load_handler(name, self.installed[name])
         return self._package_handlers[name]
@@ -136,9 +133,9 @@ class Handlers:
 
     def warnings(self, names: Iterable[str]) -> list[str]:
         """Return a warning for each name, allowed in a profile, that no installed handler has."""
-        wanted = [name for name in names if name not in INTERNAL_TOOLS]
-        known = self.names if wanted else []
-        unknown = [name for name in wanted if name not in known]
+        others = [name for name in names if name not in INTERNAL_TOOLS]
+        known = self.names if others else []
+        unknown = [name for name in others if name not in known]
         return [f"no handler {name!r} is installed here{did_you_mean(name, known)}" for name in unknown]
 
 
@@ -160,20 +157,20 @@ def exception_text(exc: BaseException) -> str:
         return "its message cannot be read"
 
 
-def _check_handler(name: str, found: object) -> Handler:
+def _check_handler(name: str, handler: object) -> Handler:
     """Return the object of an entry point. Raises ValueError or InvalidInput unless it is a valid handler."""
-    if not isinstance(found, Handler):
-        raise ValueError(f"it is not a Handler but a {type(found).__name__}")
-    if found.name != name:
-        raise ValueError(f"its name is {found.name!r}")
-    if not isinstance(found.parameters, dict) or found.parameters.get("type") != "object":
+    if not isinstance(handler, Handler):
+        raise ValueError(f"it is not a Handler but a {type(handler).__name__}")
+    if handler.name != name:
+        raise ValueError(f"its name is {handler.name!r}")
+    if not isinstance(handler.parameters, dict) or handler.parameters.get("type") != "object":
         raise ValueError("its parameters are not a JSON Schema of type object")
-    if not callable(found.function):
-        raise ValueError(f"its function is not callable but a {type(found.function).__name__}")
-    exact_json.check_storable([found.description, found.parameters], "its description and parameters")
+    if not callable(handler.function):
+        raise ValueError(f"its function is not callable but a {type(handler.function).__name__}")
+    exact_json.check_storable([handler.description, handler.parameters], "its description and parameters")
     if name not in INTERNAL_TOOLS:
         check_tool_name(name)
-    return found
+    return handler
 
 
 def _sort_keys(schema: Any) -> Any:

@@ -31,8 +31,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def given_fields(self) -> dict[str, Any]:
         """The requested fields of the agent, without the profile."""
-        values = {name: getattr(self, name) for name in _LABELS}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name in _LABELS if (value := getattr(self, name)) is not None}
 
 
 _LABELS = {
@@ -87,8 +86,7 @@ def provision(
             outdated = known.profile_box_id != profile.profile_box_id
             return ProvisionOutcome(agent=known, action="unchanged", outdated=outdated)
         own_version = profiles.card(known.profile_box_id)
-        defaults = {} if own_version is None else own_version.metadata
-        changed = _apply_request(known, request, profile, defaults)
+        changed = _apply_request(known, request, profile, own_version.metadata if own_version else {})
         if changed == known:
             return ProvisionOutcome(agent=known, action="unchanged")
         agent = roster.change(changed)
@@ -162,11 +160,8 @@ def _apply_request(
     known: Agent, request: AgentRequest, profile: ProfileEntry, defaults: Mapping[str, Any]
 ) -> Agent:
     """Return the agent as requested. Values that it took from its profile (`defaults`) follow the new one."""
-    inherited = {
-        name: getattr(profile, name)
-        for name in ("worker_target", "tags")
-        if defaults.get(name) == getattr(known, name)
-    }
+    names = [name for name in ("worker_target", "tags") if defaults.get(name) == getattr(known, name)]
+    inherited = {name: getattr(profile, name) for name in names}
     changed = msgspec.structs.replace(
         known,
         profile_box_id=profile.profile_box_id,

@@ -137,13 +137,8 @@ class Runtime:
         written nothing, or the caller's transaction must end.
         """
         outermost = self.database.idle
-        known = len(self._deferred)
-        try:
-            with self.database.transaction(savepoint=savepoint):
-                yield
-        except BaseException:
-            del self._deferred[known:]
-            raise
+        with self._discard_on_error(), self.database.transaction(savepoint=savepoint):
+            yield
         if outermost:
             self.run_deferred()
 
@@ -154,14 +149,20 @@ class Runtime:
         The statement itself must check the conditions of its writes.
         """
         alone = self.database.is_autocommitting
+        with self._discard_on_error():
+            yield
+        if alone:
+            self.run_deferred()
+
+    @contextmanager
+    def _discard_on_error(self) -> Iterator[None]:
+        """Discard the actions that are deferred in this context if it raises."""
         known = len(self._deferred)
         try:
             yield
         except BaseException:
             del self._deferred[known:]
             raise
-        if alone:
-            self.run_deferred()
 
     @contextmanager
     def rolled_back(self) -> Iterator[None]:
@@ -174,7 +175,6 @@ class Runtime:
             del self._deferred[known:]
 
     def run_deferred(self) -> None:
-        """Run the actions that were deferred until the commit."""
         deferred, self._deferred = self._deferred, []
         for action in deferred:
             action()
@@ -205,20 +205,17 @@ class Runtime:
             follower.turn_suspended(self, fence)
 
     def publish_state(self, head: Head, status: str, turn_epoch: int, **metadata: Any) -> None:
-        """Publish the state of the head's turn after the commit."""
         if self._publish is not None:
             turn, now = self._address(head, turn_epoch), self.database.now()
             self._publish_later(state_event(turn, status, now, head.output_box_id, **metadata))
 
     def publish_step(self, head: Head, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> None:
-        """Publish the phase of a step after the commit."""
         turn = self._address(head, head.turn_epoch)
         self._publish_later(step_event(turn, step_id, phase, new_card_ids))
 
     def publish_end(
         self, head: Head, end_status: EndStatus, deliverable_card_id: str, **error: str | None
     ) -> None:
-        """Publish the end of the head's turn after the commit."""
         turn, box_id = self._address(head, head.turn_epoch), head.output_box_id
         self._publish_later(end_event(turn, end_status, box_id, deliverable_card_id, **error))
 

@@ -37,13 +37,8 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def metadata(self) -> dict[str, str]:
         """The origin of a card of the step, without the agent's id."""
-        values = {
-            "agent_turn_id": self.agent_turn_id,
-            "step_id": self.step_id,
-            "trace_id": self.trace_id,
-            "parent_step_id": self.parent_step_id,
-        }
-        return {name: value for name, value in values.items() if value is not None}
+        names = ("agent_turn_id", "step_id", "trace_id", "parent_step_id")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +56,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 def calls_of(card: Card | CardDraft) -> list[ToolCall]:
     """Return the calls of a thought. Entries of other programs that are not function calls are skipped."""
-    calls = card.tool_calls if isinstance(card.tool_calls, list) else []
-    return [_call(call) for call in calls if _is_call(call)]
+    entries = card.tool_calls if isinstance(card.tool_calls, list) else []
+    return [call for entry in entries if (call := _read_call(entry)) is not None]
 
 
 def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
@@ -78,10 +73,9 @@ def last_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
 
 def end_status_of_last_calls(own: Sequence[Card]) -> EndStatus | None:
     """Return the end status of a turn if a result of its last calls ends it; None otherwise."""
-    asked = {call.tool_call_id for call in last_calls(own)}
-    return end_status_of_results(
-        card for card in own if card.type == TOOL_RESULT and card.tool_call_id in asked
-    )
+    call_ids = {call.tool_call_id for call in last_calls(own)}
+    results = (card for card in own if card.type == TOOL_RESULT and card.tool_call_id in call_ids)
+    return end_status_of_results(results)
 
 
 def end_status_of_results(results: Iterable[Card]) -> EndStatus | None:
@@ -128,7 +122,6 @@ def argument_problem(call: ToolCall) -> str | None:
 
 
 def call_card(call: ToolCall, author: Author) -> CardDraft:
-    """Return the `tool.call` card of a call."""
     return draft_card(
         TOOL_CALL,
         ToolCallContent(call.tool_name, input_of(call.arguments), "called"),
@@ -163,19 +156,9 @@ def result_card(
     )
 
 
-def _is_call(call: Any) -> bool:
-    function = call.get("function") if isinstance(call, dict) else None
-    return (
-        isinstance(function, dict)
-        and isinstance(function.get("name"), str)
-        and isinstance(call.get("id"), str)
-    )
-
-
-def _call(call: dict[str, Any]) -> ToolCall:
-    function = call["function"]
-    return ToolCall(
-        tool_call_id=call["id"],
-        tool_name=function["name"],
-        arguments=arguments_text(function.get("arguments")),
-    )
+def _read_call(entry: Any) -> ToolCall | None:
+    match entry:
+        case {"id": str(call_id), "function": {"name": str(name), **function}}:
+            arguments = arguments_text(function.get("arguments"))
+            return ToolCall(tool_call_id=call_id, tool_name=name, arguments=arguments)
+    return None

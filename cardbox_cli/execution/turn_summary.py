@@ -4,8 +4,9 @@ cbx takes the end of a turn from its own record. If another program ran the turn
 rows that the program left. Only `wait_for_end` reads the database.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from math import inf
 from time import monotonic, sleep
 from typing import Any, TypeVar, cast
 
@@ -13,14 +14,7 @@ import msgspec
 
 from cardbox_cli.errors import WaitTimeout
 from cardbox_cli.model.content import FALLBACK
-from cardbox_cli.model.execution.turns import (
-    END_STATUSES,
-    ENDED,
-    ERROR,
-    FAILED,
-    SKIPPED,
-    EndStatus,
-)
+from cardbox_cli.model.execution.turns import END_STATUSES, ENDED, ERROR, FAILED, SKIPPED, EndStatus
 from cardbox_cli.store.views.turn_views import TurnLeftovers, TurnRow, TurnViews
 from cardbox_cli.text.command_lines import quote_argument
 
@@ -36,8 +30,6 @@ class TurnEndRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnResult(TurnEndRow, frozen=True, kw_only=True):
-    """The boxes of a turn, and its deliverable."""
-
     context_box_id: str | None
     output_box_id: str | None
     deliverable_card_id: str | None
@@ -65,24 +57,19 @@ def convert(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struc
 
 
 def summary(turn: TurnRow) -> TurnSummary:
-    """Return the summary of a turn."""
     end_status, card_id, ended_at = _end(turn)
+    end_epoch = turn.record.end_epoch if turn.record else None
     return convert(
         TurnSummary,
         turn,
         end_status=end_status,
-        turn_epoch=_epoch(turn),
+        turn_epoch=turn.turn_epoch if end_epoch is None else end_epoch,
         deliverable_card_id=card_id,
         ended_at=ended_at,
     )
 
 
 # --- the end status of a turn
-
-
-def _epoch(turn: TurnRow) -> int:
-    ended_at = turn.record.end_epoch if turn.record else None
-    return turn.turn_epoch if ended_at is None else ended_at
 
 
 def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
@@ -92,14 +79,10 @@ def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
     if turn.record is not None:
         end = turn.record
         return cast(EndStatus, end.end_status), end.deliverable_card_id, end.ended_at
-    left = turn.remains
+    left, status = turn.remains, _derive_end_status(turn, turn.remains)
     if left is None:
-        return _derive_end_status(turn, None), None, turn.left_at
-    return (
-        _derive_end_status(turn, left),
-        left.card_id,
-        left.step_ended_at or left.card_created_at or turn.left_at,
-    )
+        return status, None, turn.left_at
+    return status, left.card_id, left.step_ended_at or left.card_created_at or turn.left_at
 
 
 def _derive_end_status(turn: TurnRow, left: TurnLeftovers | None) -> EndStatus:
@@ -113,26 +96,21 @@ def _derive_end_status(turn: TurnRow, left: TurnLeftovers | None) -> EndStatus:
         return "timeout"
     data = _fallback_data(left.card_content)
     diagnostics = data.get("diagnostics")
-    return (
-        _end_status_in(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status")
-        or ("canceled" if _was_stopped(metadata, left) else _end_status_in(data, "status"))
-        or _step_end_status(metadata, left)
+    was_stopped = (left.step_id or "").startswith("step_stop_") or (
+        metadata.get("stop_reason", _SILENT) != _SILENT
     )
+    end_status = _end_status_in(diagnostics if isinstance(diagnostics, dict) else {}, "terminal_status") or (
+        "canceled" if was_stopped else _end_status_in(data, "status")
+    )
+    if end_status is not None:
+        return end_status
+    if left.step_status == FAILED or left.card_id is None:
+        return "failed"
+    return "partial" if metadata.get("partial") else "success"
 
 
 # The reasons that the watchdogs of other systems write for an unclaimed turn and for a silent one.
 _UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
-
-
-def _was_stopped(metadata: dict[str, Any], left: TurnLeftovers) -> bool:
-    is_stop = (left.step_id or "").startswith("step_stop_")
-    return is_stop or metadata.get("stop_reason", _SILENT) != _SILENT
-
-
-def _step_end_status(metadata: dict[str, Any], left: TurnLeftovers) -> EndStatus:
-    if left.step_status == FAILED or left.card_id is None:
-        return "failed"
-    return "partial" if metadata.get("partial") else "success"
 
 
 def _fallback_data(content: Any) -> dict[str, Any]:
@@ -153,23 +131,28 @@ _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 def wait_for_end(
     turns: TurnViews, turn_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> TurnRow:
-    """Poll until the turn ends, and return it. Raises WaitedTooLong after `timeout` seconds (None: never).
+    """Poll until the turn ends, and return it. Raises WaitTimeout after `timeout` seconds (None: never).
 
     Also raises NotFound. No transaction is open between two polls. `pause` sleeps for the seconds or less.
     """
-    deadline = None if timeout is None else monotonic() + timeout
-    interval = _MIN_POLL_INTERVAL
-    while True:
+    for _ in polls(timeout, pause):
         with turns.database.snapshot():
             turn = turns.get(turn_id)
         if turn.status == ENDED:
             return turn
-        left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
-        if left <= 0:
-            raise WaitTimeout(
-                f"turn {turn_id} did not end within {timeout:g} s: it is {turn.status}",
-                hint=f"it continues; run `cbx why {quote_argument(turn_id)}` to see what it waits for",
-                details={"agent_turn_id": turn_id, "status": turn.status},
-            )
+    raise WaitTimeout(
+        f"turn {turn_id} did not end within {timeout:g} s: it is {turn.status}",
+        hint=f"it continues; run `cbx why {quote_argument(turn_id)}` to see what it waits for",
+        details={"agent_turn_id": turn_id, "status": turn.status},
+    )
+
+
+def polls(timeout: float | None, pause: Callable[[float], object]) -> Iterator[None]:
+    """Yield before each poll, ever more slowly, until `timeout` seconds are over (None: without end)."""
+    deadline = inf if timeout is None else monotonic() + timeout
+    interval = _MIN_POLL_INTERVAL
+    yield
+    while (left := deadline - monotonic()) > 0:
         pause(min(interval, left))
         interval = min(interval * 1.5, _MAX_POLL_INTERVAL)
+        yield

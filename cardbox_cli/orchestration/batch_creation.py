@@ -4,8 +4,7 @@ Each child is dispatched in its own transaction.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,8 +17,8 @@ from cardbox_cli.model.execution.headers import Lineage, new_trace_id
 from cardbox_cli.model.execution.turns import MAX_DEPTH
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.orchestration.batch_ends import join_edge
-from cardbox_cli.orchestration.batch_manager import dispatch_quietly
-from cardbox_cli.orchestration.delegation import Delegation, digest_of, prepare
+from cardbox_cli.orchestration.batch_manager import defer_dispatches
+from cardbox_cli.orchestration.delegation import digest_of, prepare
 from cardbox_cli.settings import MAX_TASKS
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
         lineage = _lineage(runtime, caller)
         delegations = prepare(runtime, caller, asked.tasks, tool_suffix=FORK_JOIN_NAME, within=("tasks",))
         seconds = asked.deadline_seconds or runtime.settings.batch_deadline
-        parent = caller.parent
-        now = runtime.database.now()
+        parent, now = caller.parent, runtime.database.now()
         batch = runtime.batches.add(
             Batch(
                 batch_id=batch_id,
@@ -77,7 +75,16 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
                 created_at=now,
             ),
             [
-                _task(batch_id, index, each, task, now)
+                BatchTask(
+                    batch_id=batch_id,
+                    task_index=index,
+                    target_strategy=task.target_strategy,
+                    target_ref=task.target_ref,
+                    agent_id=each.agent_id,
+                    context_box_id=each.context_box_id,
+                    output_box_id=each.output_box_id,
+                    next_try_at=now,
+                )
                 for index, (each, task) in enumerate(zip(delegations, asked.tasks, strict=True))
             ],
         )
@@ -87,7 +94,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
                 hint="try again: if the request is the same, it returns that batch",
             )
         runtime.turns.insert_edge(join_edge(batch, "request"))
-        runtime.defer(partial(dispatch_quietly, runtime, batch_id))
+        defer_dispatches(runtime, batch_id)
     notes = {index: each.notes for index, each in enumerate(delegations) if each.notes}
     return BatchCreation(batch=batch, created=True, notes=notes)
 
@@ -106,7 +113,6 @@ def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
 
 
 def refuse_too_many(count: int, limit: int) -> None:
-    """Raise BadRequest for too many tasks."""
     if count > limit:
         raise BadRequest(
             f"{FORK_JOIN_NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
@@ -148,16 +154,3 @@ def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
             hint="do the rest of the work in this turn",
         )
     return row.lineage
-
-
-def _task(batch_id: str, index: int, delegation: Delegation, task: "Task", now: datetime) -> BatchTask:
-    return BatchTask(
-        batch_id=batch_id,
-        task_index=index,
-        target_strategy=task.target_strategy,
-        target_ref=task.target_ref,
-        agent_id=delegation.agent_id,
-        context_box_id=delegation.context_box_id,
-        output_box_id=delegation.output_box_id,
-        next_try_at=now,
-    )

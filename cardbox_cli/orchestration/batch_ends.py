@@ -42,17 +42,15 @@ EXHAUSTED = "dispatch_retry_exhausted"
 
 def batch_end(counts: Mapping[str, int], *, fail_fast: bool) -> BatchEndStatus | None:
     """Return the end status of a batch whose tasks have these states; None while it continues."""
-    found = {status for status, count in counts.items() if count}
-    if fail_fast and found & set(FAILING):
+    present = {status for status, count in counts.items() if count}
+    if fail_fast and present & set(FAILING):
         return "failed"
-    if found & set(TASK_OPEN):
+    if present & set(TASK_OPEN):
         return None
-    if found == {"success"}:
-        return "success"
-    if "success" in found:
-        return "partial"
+    if "success" in present:
+        return "success" if present == {"success"} else "partial"
     ranked: tuple[BatchEndStatus, ...] = ("failed", "timeout", "partial")
-    return next((status for status in ranked if status in found), "failed")
+    return next((status for status in ranked if status in present), "failed")
 
 
 def is_passing(error_code: str | None, status: str) -> bool:
@@ -76,7 +74,6 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def task_result(task: BatchTask, summary: str | None) -> TaskResult:
-    """Return the result of a child for the parent."""
     return TaskResult(
         task_index=task.task_index,
         status=task.status,
@@ -95,14 +92,15 @@ def error_of(task: BatchTask) -> dict[str, str] | None:
 
 
 def joined_result(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
-    """Return the tool result for the parent: the results in task order, also in the error if the batch
-    failed.
+    """Return the tool result for the parent: the results in task order, also in the error of a failed batch.
 
     The total length of the summaries is limited; the boxes have the full texts.
     """
     share = QUOTED_SIZE.value // max(len(results), 1)
-    ordered = sorted(results, key=lambda each: each.task_index)
-    quoted = [msgspec.to_builtins(_shortened(each, share)) for each in ordered]
+    quoted = [msgspec.to_builtins(each) for each in sorted(results, key=lambda each: each.task_index)]
+    for each in quoted:
+        if "summary" in each:
+            each["summary"] = truncate(each["summary"], share)
     result = {"status": batch.status, "results": quoted}
     if batch.status == "success":
         return ToolResultContent("success", "suspend", result=result)
@@ -112,13 +110,7 @@ def joined_result(batch: Batch, results: Sequence[TaskResult]) -> ToolResultCont
     return ToolResultContent(batch.status, "suspend", result=result, error=error)
 
 
-def _shortened(result: TaskResult, limit: int) -> TaskResult:
-    summary = None if result.summary is None else truncate(result.summary, limit)
-    return msgspec.structs.replace(result, summary=summary)
-
-
 def end_message(batch: Batch, statuses: Sequence[str]) -> str:
-    """Return a sentence about the end of a batch."""
     succeeded = sum(status == "success" for status in statuses)
     return f"the batch ended: {batch.status}; {succeeded} of {len(statuses)} children succeeded"
 
@@ -162,14 +154,8 @@ def end_batch(
 
     `error_code` is set if something other than its children ended it.
     """
-    store = runtime.batches
-    ended = store.end(
-        batch.batch_id,
-        status,
-        error_code=error_code,
-        error=error,
-        open_code=open_code,
-        open_error=open_error,
+    ended = runtime.batches.end(
+        batch.batch_id, status, error_code=error_code, error=error, open_code=open_code, open_error=open_error
     )
     if ended is None:
         return False
@@ -186,7 +172,9 @@ def report(runtime: Runtime, batch: Batch) -> None:
     turn_id, call_id = batch.parent_turn_id, batch.parent_tool_call_id
     if batch.is_running or turn_id is None or call_id is None:
         return
-    content = joined_result(batch, task_results(runtime, runtime.batches.tasks(batch.batch_id)))
+    tasks = runtime.batches.tasks(batch.batch_id)
+    summaries = summaries_of(runtime, tasks)
+    content = joined_result(batch, [task_result(task, summaries.get(task.task_index)) for task in tasks])
     try:
         with runtime.transaction():
             report_result(runtime, turn_id, call_id, content, source_agent_id=BATCH_ACTOR)
@@ -196,7 +184,15 @@ def report(runtime: Runtime, batch: Batch) -> None:
         if call_id in waiting_call_ids(runtime, turn_id):
             # A call of another turn with this id has the only possible report; `cbx why` explains that.
             return
-        _audit_drop(runtime, batch, exc.message)
+        row = runtime.inbox.turn_row(turn_id)
+        runtime.audit.write_of_turn(
+            Fence(batch.source_agent_id if row is None else row.agent_id, turn_id, 0),
+            action="report-dropped",
+            actor=WATCHDOG,
+            reason=exc.message,
+            epoch_after=None,
+            detail={"batch_id": batch.batch_id, "tool_call_id": call_id},
+        )
     runtime.batches.record_report(batch.batch_id)
 
 
@@ -204,25 +200,6 @@ def waiting_call_ids(runtime: Runtime, agent_turn_id: str) -> set[str]:
     """Return the ids of a turn's calls that wait for a result."""
     tools = runtime.turns.waiting_tools(agent_turn_id)
     return {tool.tool_call_id for tool in tools if tool.wait_status == WAITING}
-
-
-def _audit_drop(runtime: Runtime, batch: Batch, why: str) -> None:
-    row = runtime.inbox.turn_row(batch.parent_turn_id or "")
-    agent_id = batch.source_agent_id if row is None else row.agent_id
-    runtime.audit.write_of_turn(
-        Fence(agent_id, batch.parent_turn_id or "", 0),
-        action="report-dropped",
-        actor=WATCHDOG,
-        reason=why,
-        epoch_after=None,
-        detail={"batch_id": batch.batch_id, "tool_call_id": batch.parent_tool_call_id},
-    )
-
-
-def task_results(runtime: Runtime, tasks: Sequence[BatchTask]) -> list[TaskResult]:
-    """Return the results of a batch's children, in order."""
-    summaries = summaries_of(runtime, tasks)
-    return [task_result(task, summaries.get(task.task_index)) for task in tasks]
 
 
 def summaries_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> dict[int, str]:
@@ -234,10 +211,8 @@ def summaries_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> dict[int, str]
 
 def join_edge(batch: Batch, phase: str) -> Edge:
     """Return the edge that records who waits for the batch (request), or its end (response)."""
-    parent = (batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id)
-    source, target = (
-        (parent, (BATCH_ACTOR, None, None)) if phase == "request" else ((BATCH_ACTOR, None, None), parent)
-    )
+    ends = [(batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id), (BATCH_ACTOR, None, None)]
+    source, target = ends if phase == "request" else reversed(ends)
     return Edge(
         edge_id=new_id("edge"),
         channel_id=batch.channel_id,

@@ -6,17 +6,17 @@ tried again with a backoff; a dispatch that is refused permanently fails the chi
 process has locked are skipped.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
-from functools import partial
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchRequest, DispatchResult, Parent
 from cardbox_cli.execution.queue.stopping import cancel_turn
-from cardbox_cli.execution.recovery.reaping import ended_record
+from cardbox_cli.execution.recovery.reaping import ended_record, record_trouble
 from cardbox_cli.execution.runtime import CatchUpOutcome, Runtime, TurnEndEvent
+from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.model.execution.batches import Batch, BatchEndStatus, BatchTask
 from cardbox_cli.model.execution.turns import WATCHDOG, Fence
 from cardbox_cli.orchestration.batch_ends import (
@@ -56,23 +56,14 @@ def apply_end(runtime: Runtime, ended: TurnEndEvent) -> str | None:
 
 def apply_missed_end(runtime: Runtime, task: BatchTask) -> str | None:
     """Apply the end of a child that another program ended; return the batch's id if this ended the batch."""
-    turn_id = task.agent_turn_id or ""
     with runtime.transaction():
         head = runtime.heads.try_lock(task.agent_id)
         if head is None and runtime.heads.get(task.agent_id) is not None:
             return None
-        record = ended_record(runtime, turn_id)
+        record = ended_record(runtime, task.agent_turn_id or "")
         if record is None or record.end_status is None:
             return None
-        ended = TurnEndEvent(
-            agent_turn_id=turn_id,
-            agent_id=task.agent_id,
-            end_status=record.end_status,
-            deliverable_card_id=record.deliverable_card_id,
-            error_code=record.error_code,
-            message=record.error,
-        )
-        return apply_end(runtime, ended)
+        return apply_end(runtime, convert(TurnEndEvent, record, message=record.error))
 
 
 def stop_child(runtime: Runtime, task: BatchTask) -> bool:
@@ -138,6 +129,8 @@ def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchO
     parent = None
     if batch.parent_turn_id is not None:
         parent = Parent(agent_turn_id=batch.parent_turn_id, step_id=batch.parent_step_id)
+    of = {"batch_id": batch.batch_id, "task_index": task.task_index}
+    awaited = {} if batch.parent_tool_call_id is None else {"tool_call_id": batch.parent_tool_call_id}
     request = DispatchRequest(
         target_agent_id=task.agent_id,
         context_box_id=task.context_box_id,
@@ -147,8 +140,8 @@ def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchO
         correlation_id=task.correlation_id,
         parent=parent,
         trace_id=batch.trace_id,
-        metadata={"batch_id": batch.batch_id, "task_index": task.task_index},
-        batch=_membership(batch, task),
+        metadata=of,
+        batch={**of, **awaited},
     )
     try:
         return dispatch(runtime, request)
@@ -158,22 +151,10 @@ def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchO
         raise _DispatchFailed(exc.message) from exc
 
 
-def _membership(batch: Batch, task: BatchTask) -> dict[str, object]:
-    """Return the batch and index of the child, and the tool call that waits for the batch."""
-    of = {"batch_id": batch.batch_id, "task_index": task.task_index}
-    return of if batch.parent_tool_call_id is None else {**of, "tool_call_id": batch.parent_tool_call_id}
-
-
 def _mark_dispatched(runtime: Runtime, task: BatchTask, result: DispatchResult, now: datetime) -> str:
-    turn_id = result.agent_turn_id or ""
-    known = runtime.batches.record_dispatch(
-        task,
-        agent_turn_id=turn_id,
-        context_box_id=result.context_box_id or task.context_box_id,
-        output_box_id=result.output_box_id or "",
-        now=now,
-    )
-    if not known:
+    turn_id, output_box_id = result.agent_turn_id or "", result.output_box_id or ""
+    boxes = {"context_box_id": result.context_box_id or task.context_box_id, "output_box_id": output_box_id}
+    if not runtime.batches.record_dispatch(task, agent_turn_id=turn_id, now=now, **boxes):
         raise _Overtaken
     return turn_id
 
@@ -188,10 +169,9 @@ def _handle_refusal(runtime: Runtime, task: BatchTask, result: DispatchResult, m
     batch = store.lock(task.batch_id)
     if batch is None or not batch.is_running:
         return
-    message_with_tries = f"{message} (refused {MAX_DISPATCHES} times)"
-    store.fail(
-        task, error_code=EXHAUSTED if may_pass else code, error=message_with_tries if may_pass else message
-    )
+    if may_pass:
+        code, message = EXHAUSTED, f"{message} (refused {MAX_DISPATCHES} times)"
+    store.fail(task, error_code=code, error=message)
     end_if_decided(runtime, batch)
 
 
@@ -204,10 +184,9 @@ class BatchManager:
             return
         batch_id = apply_end(runtime, ended)
         if batch_id is not None:
-            runtime.defer(partial(_quietly, partial(_stop_children, runtime, batch_id, CatchUpOutcome())))
+            _defer_quietly(runtime, _stop_children, batch_id)
         if ended.end_status != "success":
-            cancel_batches = partial(_cancel_deserted, runtime, ended.agent_turn_id, CatchUpOutcome())
-            runtime.defer(partial(_quietly, cancel_batches))
+            _defer_quietly(runtime, _cancel_deserted, ended.agent_turn_id)
 
     def turn_suspended(self, runtime: Runtime, fence: Fence) -> None:
         """Extend the parent's deadline to those of its batches; report batches that have already ended."""
@@ -235,20 +214,24 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> CatchUpOutcome:
     if not runtime.database.keeps_batches:
         return caught
     for task in store.unrecorded_ends(batch_id):
-        with _record_trouble(caught, f"the child {task.task_index} of {task.batch_id}"):
+        with record_trouble(caught.troubles, f"the child {task.task_index} of {task.batch_id}"):
             _add(caught.ended, apply_missed_end(runtime, task))
     for each in store.settled_batch_ids(batch_id):
-        with _record_trouble(caught, f"the end of {each}"):
-            _add(caught.ended, _settle_batch(runtime, each))
+        with record_trouble(caught.troubles, f"the end of {each}"), runtime.transaction():
+            locked = store.lock(each)
+            _add(caught.ended, each if locked is not None and end_if_decided(runtime, locked) else None)
     for batch in store.overdue(batch_id):
-        with _record_trouble(caught, f"the deadline of {batch.batch_id}"):
-            _add(caught.ended, time_out(runtime, batch.batch_id))
+        with record_trouble(caught.troubles, f"the deadline of {batch.batch_id}"):
+            why = "its deadline passed"
+            _add(caught.ended, _end_early(runtime, batch.batch_id, "timeout", code=TIMED_OUT, why=why))
     _cancel_deserted(runtime, None, caught)
     _dispatch_children(runtime, batch_id, caught)
     _stop_children(runtime, batch_id, caught)
     for batch in store.unreported_batches(None):
-        with _record_trouble(caught, f"the report of {batch.batch_id}"):
-            _report(runtime, batch.batch_id)
+        with record_trouble(caught.troubles, f"the report of {batch.batch_id}"), runtime.transaction():
+            locked = store.lock(batch.batch_id)
+            if locked is not None:
+                report(runtime, locked)
     return caught
 
 
@@ -266,14 +249,9 @@ def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = 
     return ended is not None
 
 
-def time_out(runtime: Runtime, batch_id: str) -> str | None:
-    """End a batch whose deadline has passed; return its id, or None if it had already ended."""
-    return _end_early(runtime, batch_id, "timeout", code=TIMED_OUT, why="its deadline passed")
-
-
-def dispatch_quietly(runtime: Runtime, batch_id: str) -> None:
-    """Dispatch the children of a new batch; the next pass repeats what fails."""
-    _quietly(partial(_dispatch_children, runtime, batch_id, CatchUpOutcome()))
+def defer_dispatches(runtime: Runtime, batch_id: str) -> None:
+    """Dispatch the children of a new batch after the commit; the next pass repeats what fails."""
+    _defer_quietly(runtime, _dispatch_children, batch_id)
 
 
 def _end_early(runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code: str, why: str) -> str | None:
@@ -285,31 +263,17 @@ def _end_early(runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code:
     return batch_id
 
 
-def _settle_batch(runtime: Runtime, batch_id: str) -> str | None:
-    with runtime.transaction():
-        batch = runtime.batches.lock(batch_id)
-        return batch_id if batch is not None and end_if_decided(runtime, batch) else None
-
-
-def _report(runtime: Runtime, batch_id: str) -> None:
-    with runtime.transaction():
-        batch = runtime.batches.lock(batch_id)
-        if batch is not None:
-            report(runtime, batch)
-
-
 def _dispatch_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcome) -> None:
     known: dict[str, Batch] = {}
     for task in runtime.batches.due(batch_id):
-        batch = known.get(task.batch_id) or runtime.batches.get(task.batch_id)
-        known[task.batch_id] = batch
-        with _record_trouble(caught, f"the dispatch of child {task.task_index} of {task.batch_id}"):
+        batch = known[task.batch_id] = known.get(task.batch_id) or runtime.batches.get(task.batch_id)
+        with record_trouble(caught.troubles, f"the dispatch of child {task.task_index} of {task.batch_id}"):
             _add(caught.dispatched, dispatch_child(runtime, batch, task))
 
 
 def _stop_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcome) -> None:
     for task in runtime.batches.tasks_awaiting_stop(batch_id):
-        with _record_trouble(caught, f"the stop of turn {task.agent_turn_id}"):
+        with record_trouble(caught.troubles, f"the stop of turn {task.agent_turn_id}"):
             if stop_child(runtime, task):
                 _add(caught.stopped, task.agent_turn_id)
 
@@ -317,7 +281,7 @@ def _stop_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcom
 def _cancel_deserted(runtime: Runtime, agent_turn_id: str | None, caught: CatchUpOutcome) -> None:
     """Cancel the batches of parents that have ended, because no call waits for them."""
     for batch in runtime.batches.abandoned_batches(agent_turn_id):
-        with _record_trouble(caught, f"the batch {batch.batch_id}"):
+        with record_trouble(caught.troubles, f"the batch {batch.batch_id}"):
             why = f"turn {batch.parent_turn_id}, which waited for it, has ended"
             if cancel(runtime, batch.batch_id, reason=why):
                 caught.ended.append(batch.batch_id)
@@ -328,19 +292,11 @@ def _add(found: list[str], item: str | None) -> None:
         found.append(item)
 
 
-@contextmanager
-def _record_trouble(caught: CatchUpOutcome, what: str) -> Iterator[None]:
-    try:
-        yield
-    except DatabaseUnavailable:
-        raise
-    except CbxError as exc:
-        caught.troubles.append(f"{what}: {exc.message}")
+def _defer_quietly(runtime: Runtime, action: Callable[..., None], item_id: str) -> None:
+    """Run an action after the commit, and ignore its errors: the next pass repeats it."""
 
+    def run() -> None:
+        with suppress(CbxError):
+            action(runtime, item_id, CatchUpOutcome())
 
-def _quietly(action: Callable[[], None]) -> None:
-    """Run an action and ignore its errors: the next pass repeats it."""
-    try:
-        action()
-    except CbxError:
-        return
+    runtime.defer(run)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 import msgspec
 
 from cardbox_cli.errors import Conflict, WaitTimeout
 from cardbox_cli.execution.runtime import Runtime
+from cardbox_cli.execution.turn_summary import convert, polls
 from cardbox_cli.model.execution.batches import Batch, BatchTask
 from cardbox_cli.model.ids import unique
 from cardbox_cli.orchestration.batch_ends import error_of
@@ -31,8 +32,6 @@ class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a batch at the time `now`."""
-
     batch: Batch
     tasks: list[TaskProgress]
     now: datetime
@@ -49,22 +48,18 @@ def progress_of(runtime: Runtime, batch_id: str) -> Progress:
 
 def _progress(task: BatchTask, state: Any, steps: int) -> TaskProgress:
     runs = task.status == "dispatched"
-    return TaskProgress(
-        task_index=task.task_index,
-        status=task.status,
+    return convert(
+        TaskProgress,
+        task,
         state=(state or "unknown") if runs else task.status,
         steps=steps,
-        agent_id=task.agent_id,
-        agent_turn_id=task.agent_turn_id,
         since=task.dispatched_at,
-        ended_at=task.ended_at,
         error=error_of(task),
     )
 
 
 def join_box(runtime: Runtime, batch: Batch) -> str:
-    """Return the box with the deliverables of an ended batch in task order, for a reducer; create it if
-    missing.
+    """Return the box with the deliverables of an ended batch in task order; create it if missing.
 
     A child without a deliverable has no card in it. Raises Conflict for a running batch.
     """
@@ -76,17 +71,13 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
     if batch.join_box_id is not None:
         return batch.join_box_id
     with runtime.transaction():
-        held = runtime.batches.lock(batch.batch_id)
-        if held is not None and held.join_box_id is not None:
-            return held.join_box_id
+        locked = runtime.batches.lock(batch.batch_id)
+        if locked is not None and locked.join_box_id is not None:
+            return locked.join_box_id
         card_ids = [task.deliverable_card_id for task in runtime.batches.tasks(batch.batch_id)]
         title = f"what the children of {batch.batch_id} delivered"
         box = runtime.boxes.create(unique(filter(None, card_ids)), title=title, allow_dangling=True)
         return runtime.batches.set_join_box(batch.batch_id, box.box_id)
-
-
-# Seconds between two polls: at first, and at most.
-_MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 
 
 def poll_batch(
@@ -94,23 +85,17 @@ def poll_batch(
 ) -> Iterator[Progress]:
     """Yield the batch's progress after each poll until it ends, doing its due work before each.
 
-    Raises NotFound, and WaitedTooLong after `timeout` seconds (None: never). No transaction is open between
+    Raises NotFound, and WaitTimeout after `timeout` seconds (None: never). No transaction is open between
     two polls. `pause` sleeps for the given seconds or less.
     """
-    deadline = None if timeout is None else monotonic() + timeout
-    interval = _MIN_POLL_INTERVAL
-    while True:
+    for _ in polls(timeout, pause):
         catch_up(runtime, batch_id)
         progress = progress_of(runtime, batch_id)
         yield progress
         if not progress.batch.is_running:
             return
-        left = _MAX_POLL_INTERVAL if deadline is None else deadline - monotonic()
-        if left <= 0:
-            raise WaitTimeout(
-                f"batch {batch_id} did not end within {timeout:g} s",
-                hint=f"it continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
-                details={"batch_id": batch_id, "status": progress.batch.status},
-            )
-        pause(min(interval, left))
-        interval = min(interval * 1.3, _MAX_POLL_INTERVAL)
+    raise WaitTimeout(
+        f"batch {batch_id} did not end within {timeout:g} s",
+        hint=f"it continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
+        details={"batch_id": batch_id, "status": progress.batch.status},
+    )

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.errors import (
-    BadRequest,
-    CbxError,
-    Conflict,
-    CorrelationConflict,
-    NotAllowed,
-    NotFound,
-)
+from cardbox_cli.errors import BadRequest, CbxError, Conflict, CorrelationConflict, NotAllowed, NotFound
 from cardbox_cli.execution.dispatch import dispatch, dispatch_result
 from cardbox_cli.execution.dispatch_requests import Caller, DispatchRequest, DispatchResult, refusal_error
 from cardbox_cli.execution.provision import add_agent
@@ -31,7 +24,6 @@ from cardbox_cli.model.ids import canonical_box_id, check_new_id, unique
 from cardbox_cli.orchestration.targets import DelegationTarget, DelegationTargets
 from cardbox_cli.packing.pack import Packing
 from cardbox_cli.packing.recipe_files import read_recipe
-from cardbox_cli.store.profiles import ProfileEntry
 from cardbox_cli.text.error_messages import ValuePath, format_path
 
 if TYPE_CHECKING:
@@ -48,55 +40,26 @@ def _recipe() -> "Recipe":
     return read_recipe(_RECIPE, folders=()).recipe
 
 
-def pack_context_with_instruction(
-    runtime: "Runtime",
-    *,
-    profile: ProfileEntry,
-    instruction: str,
-    box_ids: Sequence[str],
-    source_agent_id: str,
-    tool_suffix: str,
-) -> str:
-    """Pack the cards of these boxes in order, then the instruction; return the id of the new context box.
-
-    The caller must be allowed to pass on these boxes. Runs in the caller's transaction.
-    """
-    arguments = {"profile_name": profile.name, "instruction": instruction, "input_box_ids": list(box_ids)}
-    packing = Packing(
-        runtime.database,
-        runtime.project_id,
-        recipe=_recipe(),
-        recipe_name=_RECIPE,
-        arguments=arguments,
-        tool_suffix=tool_suffix,
-        source_agent_id=source_agent_id,
-        profile=profile,
-    )
-    packed = packing.pack()
-    assert packed.context_box_id is not None
-    return packed.context_box_id
-
-
-def validate_box_ids_exist(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> list[str]:
+def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> list[str]:
     """Return the canonical ids of these boxes in order, without duplicates; in the caller's transaction.
 
     A box id is an address, not a permission: a model may only pass on boxes that it sees. Raises NotAllowed
     for any other id, whether or not the box exists, and NotFound for a missing box.
     """
-    wanted = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
+    canonical_ids = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
     if caller.is_model:
-        for box_id in wanted:
+        for box_id in canonical_ids:
             if box_id not in caller.visible_box_ids:
                 raise NotAllowed(
                     f"unauthorized box_id: {box_id!r} is not visible to agent {caller.agent_id!r}",
                     hint="it sees its context, output, memory and profile box",
                 )
-    found = runtime.boxes.filter_existing(wanted) if wanted else set()
-    for box_id in wanted:
-        if box_id not in found:
+    existing = runtime.boxes.filter_existing(canonical_ids) if canonical_ids else set()
+    for box_id in canonical_ids:
+        if box_id not in existing:
             hint = "`cbx box list` shows the boxes"
             raise NotFound(f"no box {box_id!r} in project {runtime.project_id!r}", hint=hint)
-    return wanted
+    return canonical_ids
 
 
 def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collection[str]) -> str | None:
@@ -107,10 +70,10 @@ def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collectio
     policy = (profile or {}).get("delegation_policy")
     if not isinstance(policy, dict):
         return "the caller's profile has no delegation_policy, so it may not delegate"
-    names, wanted = policy.get("target_profiles"), policy.get("target_tags") or []
+    names, target_tags = policy.get("target_profiles"), policy.get("target_tags") or []
     if names is not None and (not isinstance(names, list) or name not in names):
         return f"the caller's delegation_policy has no {name!r} among its target_profiles"
-    if wanted and not (isinstance(wanted, list) and any(tag in tags for tag in wanted)):
+    if target_tags and not (isinstance(target_tags, list) and any(tag in tags for tag in target_tags)):
         return f"the profile {name!r} has none of the target_tags of the caller's delegation_policy"
     return None
 
@@ -200,8 +163,8 @@ def _check_all(
     checked: list[_Checked] = []
     problems: list[tuple[ValuePath, CbxError]] = []
     for index, task in enumerate(tasks):
-        found = list(_problems(runtime, caller, targets, task, checked))
-        problems += [((*within, index, key) if within is not None else (key,), error) for key, error in found]
+        for key, error in _problems(runtime, caller, targets, task, checked):
+            problems.append(((*within, index, key) if within is not None else (key,), error))
     if problems:
         raise _refusal(name, problems)
     return checked
@@ -216,15 +179,15 @@ def _problems(
     box_ids: list[str] = []
     try:
         target = targets.find(task)
-        asked = target.profile
-        refused = policy_refusal(caller.profile, asked.name, asked.tags) if caller.is_agent else None
+        name, tags = target.profile.name, target.profile.tags
+        refused = policy_refusal(caller.profile, name, tags) if caller.is_agent else None
     except CbxError as error:
         _raise_other_errors(error)
         yield "target_ref", error
     if refused is not None and caller.is_model:
         yield "target_ref", NotAllowed(refused, hint="`cbx profile show` shows its delegation_policy")
     try:
-        box_ids = validate_box_ids_exist(runtime, caller, given)
+        box_ids = _check_boxes(runtime, caller, given)
     except CbxError as error:
         _raise_other_errors(error)
         yield "context_box_id", error
@@ -241,16 +204,16 @@ def _raise_other_errors(error: CbxError) -> None:
 
 
 def _refusal(name: str, problems: Sequence[tuple[ValuePath, CbxError]]) -> CbxError:
-    lines = [f"{name}: {format_path(where)}: {error.message}" for where, error in problems]
-    details = [
+    entries = [
         {"path": format_path(where), "code": error.code, "message": error.message}
         for where, error in problems
     ]
+    lines = [f"{name}: {each['path']}: {each['message']}" for each in entries]
     if len(problems) == 1:
         _, error = problems[0]
-        return type(error)(lines[0], hint=error.hint, details={"problems": details})
+        return type(error)(lines[0], hint=error.hint, details={"problems": entries})
     message = "\n".join([f"{name}: {len(problems)} problems", *lines])
-    return BadRequest(message, hint="nothing was written", details={"problems": details})
+    return BadRequest(message, hint="nothing was written", details={"problems": entries})
 
 
 # --- writing
@@ -262,20 +225,27 @@ def _create_agent_and_context(
     target = checked.target
     if target.is_new and add_agent(runtime.roster, target.agent, source_agent_id=caller.agent_id) is None:
         raise Conflict(f"the agent id {target.agent.agent_id!r} is taken", hint="try again")
-    context_box_id = pack_context_with_instruction(
-        runtime,
-        profile=target.profile,
-        instruction=checked.task.instruction,
-        box_ids=checked.box_ids,
-        source_agent_id=caller.agent_id,
+    packed = Packing(
+        runtime.database,
+        runtime.project_id,
+        recipe=_recipe(),
+        recipe_name=_RECIPE,
+        arguments={
+            "profile_name": target.profile.name,
+            "instruction": checked.task.instruction,
+            "input_box_ids": checked.box_ids,
+        },
         tool_suffix=tool_suffix,
-    )
+        source_agent_id=caller.agent_id,
+        profile=target.profile,
+    ).pack()
+    assert packed.context_box_id is not None
     return Delegation(
         target_strategy=target.strategy,
         agent_id=target.agent.agent_id,
         profile_name=target.profile.name,
         profile_box_id=target.agent.profile_box_id,
-        context_box_id=context_box_id,
+        context_box_id=packed.context_box_id,
         output_box_id=target.output_box_id,
         notes=checked.notes,
     )
@@ -308,14 +278,13 @@ def delegate(
     """
     runtime.database.require_execution()
     asking = caller if waits else _not_waiting(caller)
-    digest = digest_of(asking, [tool_suffix, _canonical_task(task), waits])
+    context_box_id = canonical_box_id(task.context_box_id or "") or task.context_box_id
+    digest = digest_of(asking, [tool_suffix, {**task.model_dump(), "context_box_id": context_box_id}, waits])
     if agent_turn_id is not None:
         check_new_id(agent_turn_id, "the turn id", "such as turn_ and a UUID; leave it out for a new one")
     with runtime.transaction():
-        if (
-            agent_turn_id is not None
-            and (earlier := _find_earlier(runtime, agent_turn_id, digest)) is not None
-        ):
+        earlier = None if agent_turn_id is None else _find_earlier(runtime, agent_turn_id, digest)
+        if earlier is not None:
             return DelegationOutcome(result=earlier)
         (prepared,) = prepare(runtime, asking, [task], tool_suffix=tool_suffix)
         result = dispatch_delegation(
@@ -361,14 +330,6 @@ def _not_waiting(caller: Caller) -> Caller:
         return caller
     parent = msgspec.structs.replace(caller.parent, tool_call_id=None)
     return msgspec.structs.replace(caller, parent=parent)
-
-
-def _canonical_task(task: Task) -> dict[str, Any]:
-    given = task.context_box_id
-    return {
-        **task.model_dump(),
-        "context_box_id": None if given is None else canonical_box_id(given) or given,
-    }
 
 
 def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResult | None:

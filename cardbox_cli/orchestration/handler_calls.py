@@ -32,11 +32,10 @@ def call_handler(
     runtime.database.require_execution()
     with runtime.transaction():
         handler = runtime.handlers.find(name)
-        caller = calling_turn(
-            runtime, agent_turn_id, step_id=_last_step_id(runtime, agent_turn_id), tool_call_id=tool_call_id
-        )
+        steps = runtime.turns.steps(agent_turn_id)
+        step_id = steps[-1].step_id if steps else None
+        caller = calling_turn(runtime, agent_turn_id, step_id=step_id, tool_call_id=tool_call_id)
         _refuse_forbidden(handler, caller)
-        _refuse_ending(handler)
         if tool_call_id is not None:
             _lock_call(runtime, caller, agent_turn_id, tool_call_id)
         answer = run_handler(handler, runtime, caller, arguments)
@@ -48,20 +47,12 @@ def call_handler(
     return answer
 
 
-def _last_step_id(runtime: Runtime, agent_turn_id: str) -> str | None:
-    steps = runtime.turns.steps(agent_turn_id)
-    return steps[-1].step_id if steps else None
-
-
 def _refuse_forbidden(handler: Handler, caller: Caller) -> None:
     if handler.name not in allowed_handlers(caller.profile or {}):
         raise NotAllowed(
             f"the profile of agent {caller.agent_id!r} does not allow the handler {handler.name!r}",
             hint="add it to allowed_internal_tools of the profile",
         )
-
-
-def _refuse_ending(handler: Handler) -> None:
     if handler.ends_turn:
         raise NotAllowed(
             f"only a worker can call the handler {handler.name!r}, because it ends the turn",

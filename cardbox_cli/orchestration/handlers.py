@@ -48,7 +48,6 @@ class Arguments(Section):
 
     @classmethod
     def parameters(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the arguments for a tool definition."""
         return tool_parameters(cls)
 
 
@@ -70,7 +69,6 @@ def read_arguments(kind: type[A], name: str, arguments: Mapping[str, Any]) -> A:
 
 
 def handler_result(result: DispatchResult) -> dict[str, Any]:
-    """Return the result for a model that created a turn."""
     names = ("status", "agent_id", "agent_turn_id", "turn_epoch", "context_box_id", "output_box_id")
     return {name: getattr(result, name) for name in names}
 
@@ -91,7 +89,7 @@ class _AskExpertArguments(NewTurnArguments):
 def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
     asked = read_arguments(_AskExpertArguments, ASK, arguments)
     if asked.awaits:
-        _require_waiting_call(caller)
+        _require_waiting_call(caller, f"{ASK}: await: no call waits for the answer")
         refuse_answered(runtime, caller)
     expert = ask_expert(
         runtime,
@@ -108,9 +106,9 @@ def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str
     return Awaiting(max(runtime.settings.tool_wait, runtime.settings.turn_time))
 
 
-def _require_waiting_call(caller: "Caller") -> None:
+def _require_waiting_call(caller: "Caller", refusal: str) -> None:
     if caller.parent is None or caller.parent.tool_call_id is None:
-        raise BadRequest(f"{ASK}: await: no call waits for the answer", hint="pass --tool-call-id")
+        raise BadRequest(refusal, hint="pass --tool-call-id")
 
 
 ASK_EXPERT = Handler(
@@ -149,8 +147,7 @@ def _handle_fork_join(runtime: "Runtime", caller: "Caller", arguments: dict[str,
     tasks = arguments.get("tasks")
     refuse_too_many(len(tasks) if isinstance(tasks, list) else 0, runtime.settings.max_tasks)
     asked = read_arguments(_ForkJoinHandlerArguments, FORK_JOIN_NAME, arguments)
-    if caller.parent is None or caller.parent.tool_call_id is None:
-        raise BadRequest(f"{FORK_JOIN_NAME}: no call waits for the results", hint="pass --tool-call-id")
+    _require_waiting_call(caller, f"{FORK_JOIN_NAME}: no call waits for the results")
     create_batch(runtime, caller, asked)
     # The suspension extends the turn's deadline to that of the batch.
     return Awaiting(0)
@@ -173,9 +170,8 @@ class _LaunchPrincipalArguments(NewTurnArguments):
 
 def _handle_launch_principal(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
     asked = read_arguments(_LaunchPrincipalArguments, LAUNCH, arguments)
-    launched = launch_principal(
-        runtime, caller, asked.profile_name, asked.instruction, agent_turn_id=asked.agent_turn_id
-    )
+    name, instruction, turn_id = asked.profile_name, asked.instruction, asked.agent_turn_id
+    launched = launch_principal(runtime, caller, name, instruction, agent_turn_id=turn_id)
     return handler_result(launched.result)
 
 
@@ -242,9 +238,7 @@ def _fit_parameters(asked: Sequence[FieldSchema]) -> dict[str, Any]:
     schema = _SubmitResultArguments.parameters()
     if asked:
         descriptions = "; ".join(f"{each.name}: {each.description}".rstrip(": ") for each in asked)
-        schema["properties"]["fields"]["description"] = (
-            f"The fields of the result, each once. Asked for: {descriptions}"
-        )
+        schema["properties"]["fields"]["description"] += f" Asked for: {descriptions}"
     return schema
 
 
@@ -282,13 +276,10 @@ def _check_names(asked: Sequence[str], given: Sequence[str]) -> None:
     """Raise BadRequest for missing and for repeated fields."""
     missing = [name for name in asked if name not in given]
     repeated = [name for name, times in Counter(given).items() if times > 1]
-    problems = [
-        f"{what} {', '.join(map(repr, names))}"
-        for what, names in (("missing", missing), ("more than once", repeated))
-        if names
-    ]
-    if problems:
-        raise BadRequest(f"{_SUBMIT_RESULT}: fields: {'; '.join(problems)}")
+    problems = {"missing": missing, "more than once": repeated}
+    texts = [f"{what} {', '.join(map(repr, names))}" for what, names in problems.items() if names]
+    if texts:
+        raise BadRequest(f"{_SUBMIT_RESULT}: fields: {'; '.join(texts)}")
 
 
 SUBMIT_RESULT = Handler(
@@ -302,15 +293,7 @@ SUBMIT_RESULT = Handler(
 
 
 def own_handlers() -> tuple[Handler, ...]:
-    """Return the handlers of cbx."""
-    return (
-        DELEGATE_ASYNC,
-        LAUNCH_PRINCIPAL,
-        ASK_EXPERT,
-        FORK_JOIN,
-        PROVISION_AGENT,
-        SUBMIT_RESULT,
-    )
+    return (DELEGATE_ASYNC, LAUNCH_PRINCIPAL, ASK_EXPERT, FORK_JOIN, PROVISION_AGENT, SUBMIT_RESULT)
 
 
 HANDLERS = Handlers(own_handlers)

@@ -28,7 +28,7 @@ from cardbox_cli.model.execution.turns import InboxRow, Step
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
-from cardbox_cli.orchestration.targets import new_agent_id
+from cardbox_cli.orchestration.targets import new_agent
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
@@ -72,12 +72,12 @@ def dispatch_replays(runtime: Runtime, agent_turn_id: str, again: ReplayOptions)
         beginning = _find_start(runtime, turn, again.at)
         card_ids = [*beginning.card_ids, *_add_instruction(runtime, again.instruction)]
         agent = _make_agent(runtime, turn, again)
-        asked: list[DispatchOutcome] = []
+        outcomes: list[DispatchOutcome] = []
         for _ in range(again.times):
-            asked.append(_dispatch_replay(runtime, row, agent, card_ids, beginning.output_start))
-            if asked[-1].result.status != "accepted":
+            outcomes.append(_dispatch_replay(runtime, row, agent, card_ids, beginning.output_start))
+            if outcomes[-1].result.status != "accepted":
                 break
-        return asked
+        return outcomes
 
 
 def _dispatch_replay(
@@ -119,12 +119,8 @@ def _find_start(runtime: Runtime, turn: TurnRow, at: str | None) -> _ReplayStart
             f"step {step.step_id!r} has no snapshot, so what the turn had written by then is unknown",
             hint="only workers of cbx store snapshots; run `cbx turn replay` without a step",
         )
-    box = source_of(runtime.boxes, "output", _output_of(step, turn))
+    box = source_of(runtime.boxes, "output", step.output_box_id or turn.output_box_id)
     return _ReplayStart(_first_card_ids(box, snapshot.output_cards), snapshot.output_start)
-
-
-def _output_of(step: Step, turn: TurnRow) -> str | None:
-    return step.output_box_id or turn.output_box_id
 
 
 def _first_card_ids(box: BoxSource, count: int) -> list[str]:
@@ -146,22 +142,13 @@ def _make_agent(runtime: Runtime, turn: TurnRow, again: ReplayOptions) -> Agent:
     """Create an agent for the new turns only, so that the old agent neither runs nor remembers them."""
     profile = _profile(runtime, turn, again.profile_name)
     known = runtime.roster.find(turn.agent_id)
-    target = known.worker_target if known and again.profile_name is None else profile.worker_target
-    agent = Agent(
-        agent_id=new_agent_id(profile),
-        profile_box_id=profile.profile_box_id,
+    target = known.worker_target if known and again.profile_name is None else None
+    origin = {"derived_from": turn.agent_id, "replay_of": turn.agent_turn_id}
+    agent = new_agent(
+        profile,
+        owner=None,
+        metadata={"spawned_by": OPERATOR, **origin},
         worker_target=again.worker_target or target,
-        tags=profile.tags,
-        display_name=None,
-        owner_agent_id=None,
-        status="active",
-        metadata={
-            "profile_name": profile.name,
-            "spawned_by": OPERATOR,
-            "derived_from": turn.agent_id,
-            "replay_of": turn.agent_turn_id,
-        },
-        created_at=None,
     )
     add_agent(runtime.roster, agent, source_agent_id=OPERATOR)
     return agent
@@ -174,13 +161,12 @@ def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
         entry = profiles.get(name)
         profiles.refuse_lost_box(entry)
         return entry
-    held = profiles.profile_in_box(turn.profile_box_id or "") if turn.profile_box_id else None
-    if held is None:
+    entry_in_box = profiles.profile_in_box(turn.profile_box_id) if turn.profile_box_id else None
+    if entry_in_box is None:
         raise NotFound(
-            f"the profile of turn {turn.agent_turn_id} is gone",
-            hint="pass another with --profile",
+            f"the profile of turn {turn.agent_turn_id} is gone", hint="pass another with --profile"
         )
-    return held
+    return entry_in_box
 
 
 # The names of providers' counts of request and answer tokens.
@@ -220,11 +206,11 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
     """Return the outcome of a turn so far, in the caller's snapshot. Raises NotFound."""
-    found = turns.get(agent_turn_id)
-    short = summary(found)
+    turn = turns.get(agent_turn_id)
+    short = summary(turn)
     store = TurnStore(turns.database, turns.project_id)
     steps, record = store.steps(agent_turn_id), store.record(agent_turn_id)
-    own = _own_cards(turns, found.output_box_id, record.output_start or 0 if record else 0, agent_turn_id)
+    own = _own_cards(turns, turn.output_box_id, record.output_start or 0 if record else 0, agent_turn_id)
     return TurnOutcome(
         agent_turn_id=agent_turn_id,
         agent_id=short.agent_id,

@@ -5,6 +5,7 @@ This module reads and decides. `delegation.py` creates new agents once all targe
 
 import re
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import uuid6
@@ -65,7 +66,8 @@ class DelegationTargets:
             self._named[name] = self._profiles.get(name)
             self._profiles.refuse_lost_box(self._named[name])
         profile = self._named[name]
-        agent = _new_agent(profile, owner=self._caller.agent_id)
+        caller_id = self._caller.agent_id
+        agent = new_agent(profile, owner=caller_id, metadata={"spawned_by": caller_id})
         # A profile of another program may have a worker target that is invalid in a NATS subject.
         check_worker_target(agent.worker_target)
         return DelegationTarget(strategy="new", agent=agent, profile=profile, is_new=True)
@@ -88,22 +90,17 @@ class DelegationTargets:
 
     @cached_property
     def _waiting(self) -> dict[str, str]:
-        """The turns that wait for the end of the tasks, by their agents.
-
-        These are the caller's turn, if its call waits, the turn that waits for the caller's, and so on.
-        """
-        found: dict[str, str] = {}
+        """The caller's turn, if its call waits, the turn that waits for that one, and so on, by agent."""
+        turn_ids: dict[str, str] = {}
         parent = self._caller.parent
-        if parent is None or parent.tool_call_id is None:
-            return found
-        turn_id: str | None = parent.agent_turn_id
+        turn_id = None if parent is None or parent.tool_call_id is None else parent.agent_turn_id
         while turn_id is not None and (head := self._runtime.turns.head_of(turn_id)) is not None:
-            if head.agent_id in found:
+            if head.agent_id in turn_ids:
                 break
-            found[head.agent_id] = turn_id
+            turn_ids[head.agent_id] = turn_id
             edge = self._runtime.turns.enqueue_edge(turn_id)
             turn_id = edge.source_agent_turn_id if edge is not None and edge.awaiting_call else None
-        return found
+        return turn_ids
 
     def _clone(self, places: AgentBoxes) -> DelegationTarget:
         source = places.agent
@@ -114,12 +111,12 @@ class DelegationTargets:
                 hint="use the strategy new with its profile",
             )
         profile = self._profile(source)
-        fresh = _new_agent(profile, owner=source.agent_id)
-        agent = msgspec.structs.replace(
-            fresh,
+        agent = new_agent(
+            profile,
             worker_target=source.worker_target,
             tags=source.tags,
-            metadata={**fresh.metadata, "derived_from": source.agent_id},
+            owner=source.agent_id,
+            metadata={"spawned_by": source.agent_id, "derived_from": source.agent_id},
         )
         return DelegationTarget(
             strategy="clone", agent=agent, profile=profile, is_new=True, inherited_box_id=places.output
@@ -133,26 +130,33 @@ class DelegationTargets:
         return places
 
     def _profile(self, agent: Agent) -> ProfileEntry:
-        held = self._profiles.profile_in_box(agent.profile_box_id)
-        if held is None:
+        profile = self._profiles.profile_in_box(agent.profile_box_id)
+        if profile is None:
             raise NotFound(
                 f"the profile box {agent.profile_box_id!r} of agent {agent.agent_id!r} has no profile",
                 hint="`cbx profile import` it again, then `cbx agent provision --update`",
             )
-        return held
+        return profile
 
 
-def _new_agent(profile: ProfileEntry, *, owner: str) -> Agent:
-    """Return a new agent of a profile, with a unique id."""
+def new_agent(
+    profile: ProfileEntry,
+    *,
+    owner: str | None,
+    metadata: dict[str, Any],
+    worker_target: str | None = None,
+    tags: list[str] | None = None,
+) -> Agent:
+    """Return a new agent of a profile, with a unique id; the defaults are the profile's."""
     return Agent(
         agent_id=new_agent_id(profile),
         profile_box_id=profile.profile_box_id,
-        worker_target=profile.worker_target,
-        tags=profile.tags,
+        worker_target=profile.worker_target if worker_target is None else worker_target,
+        tags=profile.tags if tags is None else tags,
         display_name=None,
         owner_agent_id=owner,
         status="active",
-        metadata={"profile_name": profile.name, "spawned_by": owner},
+        metadata={"profile_name": profile.name, **metadata},
         created_at=None,
     )
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from cardbox_cli.text.error_messages import ValuePath, describe_value, did_you_m
 
 _VARIABLE = re.compile(r"\$(?P<escaped>\$)?\{(?P<name>\w+)(?:\.(?P<part>\w+))?\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_EXPECTED = "expected a list of values or {glob: PATTERN}"
 _HINT = "`cbx fork-join --help` has an example of a file"
 
 
@@ -121,46 +122,37 @@ class _Matrix:
     def _values(self, name: str, given: Any) -> Sequence[_Value]:
         where = ("matrix", name)
         if not _NAME.fullmatch(name):
-            self._problem(
-                where, "a variable's name has letters, digits and _, and does not begin with a digit"
-            )
+            rule = "a variable's name has letters, digits and _, and does not begin with a digit"
+            self._problem(where, rule)
         if isinstance(given, dict):
             return self._matching_files(given, where)
         if given == []:
             self._problem(where, "is empty, so there would be no task")
             return []
         if not isinstance(given, list):
-            self._problem(
-                where, f"expected a list of values or {{glob: PATTERN}}, found {describe_value(given)}"
-            )
+            self._problem(where, f"{_EXPECTED}, found {describe_value(given)}")
             return []
         for index, value in enumerate(given):
             if not isinstance(value, str | int | float) or isinstance(value, bool):
-                self._problem(
-                    (*where, index), f"expected a string or a number, found {describe_value(value)}"
-                )
+                problem = f"expected a string or a number, found {describe_value(value)}"
+                self._problem((*where, index), problem)
         return [str(value) for value in given]
 
     def _matching_files(self, given: dict[str, Any], where: ValuePath) -> Sequence[_Value]:
         pattern = given.get("glob")
         if set(given) != {"glob"} or not isinstance(pattern, str) or not pattern:
-            self._problem(where, "expected a list of values or {glob: PATTERN}, with no other key")
+            self._problem(where, f"{_EXPECTED}, with no other key")
             return []
         try:
-            paths = sorted(path for path in self._glob(pattern) if path.is_file())
+            folder = Path("/") if pattern.startswith("/") else self._folder
+            paths = sorted(path for path in folder.glob(pattern.lstrip("/")) if path.is_file())
         except (ValueError, NotImplementedError, OSError) as exc:
             self._problem((*where, "glob"), f"not a valid glob pattern: {exc}")
             return []
         if not paths:
-            self._problem(
-                (*where, "glob"), f"no file in {str(self._folder)!r} matches the pattern {pattern!r}"
-            )
+            problem = f"no file in {str(self._folder)!r} matches the pattern {pattern!r}"
+            self._problem((*where, "glob"), problem)
         return [_File(path) for path in paths]
-
-    def _glob(self, pattern: str) -> Iterator[Path]:
-        if pattern.startswith("/"):
-            return Path("/").glob(pattern.lstrip("/"))
-        return self._folder.glob(pattern)
 
     # --- filling in
 
@@ -177,12 +169,12 @@ class _Matrix:
         return task.model_copy(update=texts)
 
     def _replace(self, text: str, where: ValuePath, values: _Values) -> str:
-        def value(match: re.Match[str]) -> str:
+        def find_value(match: re.Match[str]) -> str:
             if match["escaped"]:
                 return match[0][1:]
             return self._count_text(self._value(match["name"], match["part"], where, values))
 
-        return _VARIABLE.sub(value, self._count_text(text))
+        return _VARIABLE.sub(find_value, self._count_text(text))
 
     def _count_text(self, text: str) -> str:
         """Count a text against the size limit: a short file may expand to more than fits into memory."""
@@ -196,8 +188,7 @@ class _Matrix:
 
     def _value(self, name: str, part: str | None, where: ValuePath, values: _Values) -> str:
         if name not in values:
-            known = ", ".join(values)
-            suggestion = did_you_mean(name, values) or f"; variables are {known}"
+            suggestion = did_you_mean(name, values) or f"; variables are {', '.join(values)}"
             self._problem(where, f"unknown variable {name!r}{suggestion}")
             return ""
         value = values[name]
@@ -206,12 +197,11 @@ class _Matrix:
         if part not in ("name", "text") or not isinstance(value, _File):
             self._problem(where, f"unknown variable '{name}.{part}': only files have .name and .text")
             return ""
-        return Path(value).name if part == "name" else self._text(value, where)
-
-    def _text(self, path: str, where: ValuePath) -> str:
-        if path not in self._texts:
-            self._texts[path] = self._read(path, where)
-        return self._texts[path]
+        if part == "name":
+            return Path(value).name
+        if value not in self._texts:
+            self._texts[value] = self._read(value, where)
+        return self._texts[value]
 
     def _read(self, path: str, where: ValuePath) -> str:
         limit = INPUT_SIZE.value << 20

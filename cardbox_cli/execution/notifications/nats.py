@@ -127,7 +127,6 @@ class NatsConnection:
         asyncio.run_coroutine_threadsafe(self._begin(subscription), self._loop)
 
     def unsubscribe(self, subscription: SubjectSubscription) -> None:
-        """End a subscription."""
         asyncio.run_coroutine_threadsafe(self._end(subscription), self._loop)
 
     def close(self) -> None:
@@ -215,9 +214,8 @@ class NatsConnection:
                 try:
                     await streams.stream_info(stream.name)
                 except NotFoundError:
-                    await streams.add_stream(
-                        name=stream.name, subjects=[stream.subject], max_age=stream.max_age
-                    )
+                    subjects, max_age = [stream.subject], stream.max_age
+                    await streams.add_stream(name=stream.name, subjects=subjects, max_age=max_age)
             except NatsError as exc:
                 self._no_streams = f"no stream {stream.name}: {_error_text(exc)}"
 
@@ -235,11 +233,8 @@ class NatsConnection:
     def _announce_state(self, *, down: bool) -> None:
         if self._subscribed and down != self._is_announced_down:
             self._is_announced_down = down
-            self._announce(
-                f"warning: no wakeups by NATS: {self._addresses()}: {self._trouble}; workers poll"
-                if down
-                else "wakeups by NATS arrive again"
-            )
+            problem = f"warning: no wakeups by NATS: {self._addresses()}: {self._trouble}; workers poll"
+            self._announce(problem if down else "wakeups by NATS arrive again")
 
     async def _publish(self, messages: Sequence[NatsMessage]) -> None:
         if self._loop.time() < self._quiet_until:
@@ -257,9 +252,8 @@ class NatsConnection:
     async def _send(self, message: NatsMessage) -> None:
         if self._client is None:
             raise ServiceUnavailable(f"{self._addresses()}: {self._trouble}", hint=_HINT)
-        await self._client.jetstream(timeout=_TIMEOUT_SECONDS).publish(
-            message.subject, message.body, headers=dict(message.headers)
-        )
+        streams = self._client.jetstream(timeout=_TIMEOUT_SECONDS)
+        await streams.publish(message.subject, message.body, headers=dict(message.headers))
 
     def _unavailable(self, trouble: str | None = None) -> ServiceUnavailable:
         why = self._no_streams or trouble or self._trouble
@@ -340,6 +334,5 @@ class Nats:
             return self._made_connection
 
     def close(self) -> None:
-        """Close the connection, if one was made."""
         if self._made_connection is not None:
             self._made_connection.close()

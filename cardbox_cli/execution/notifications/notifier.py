@@ -17,8 +17,6 @@ Phase = Literal["started", "planning", "executing", "completed", "failed"]
 
 
 class TurnAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn of an event, with its project, channel and agent."""
-
     project_id: str
     channel_id: str
     agent_id: str
@@ -55,7 +53,6 @@ def end_event(
 
 
 def step_event(turn: TurnAddress, step_id: str, phase: Phase, new_card_ids: Sequence[str] = ()) -> TurnEvent:
-    """Return the event of a step that has reached `phase`."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
         "step_id": step_id,

@@ -22,8 +22,6 @@ _MAX_HEADER_LENGTH = 1000
 
 
 class NatsMessage(NamedTuple):
-    """A message to publish."""
-
     subject: str
     headers: dict[str, str]
     body: bytes

@@ -31,7 +31,6 @@ class PostgresNotifier:
         self._database = database
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Notify the targets of all `wakeups` at once."""
         notify(self._database, *((wakeup.project_id, wakeup.worker_target) for wakeup in wakeups))
 
 
@@ -108,7 +107,6 @@ class Wakeups(ExitStack):
             self.publish = self._nats.publish
 
     def notifiers(self, database: Database) -> Notifiers:
-        """Return the notifiers for commits on `database`."""
         notifiers: list[Notifier] = [PostgresNotifier(database)]
         if self._nats is not None:
             notifiers.append(self._nats)
@@ -120,8 +118,8 @@ class Wakeups(ExitStack):
         """Return a listener for work of this project and these targets; None means all."""
         target = find_listen_target(target)
         listener = WakeupListener()
-        wanted = project_id, worker_targets, listener.wake
-        listener.callback(PostgresSubscription(target, *wanted, self._announce).close)
-        if self._nats is not None and (end := self._nats.subscribe(*wanted)):
+        subscriber = project_id, worker_targets, listener.wake
+        listener.callback(PostgresSubscription(target, *subscriber, self._announce).close)
+        if self._nats is not None and (end := self._nats.subscribe(*subscriber)):
             listener.callback(end)
         return listener

@@ -32,8 +32,6 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed row, with the lease's owner and expiry."""
-
     row: InboxRow
     lease: Lease
 
@@ -84,24 +82,15 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
 
 def _resume_turn(runtime: Runtime, row: InboxRow, head: Head, *, is_known: bool) -> ClaimedWork:
     if not is_known:
-        _begin_record(runtime, row, head)
+        # Another program dispatched the turn, so it has no record yet.
+        start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
+        runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
     if head.status == DISPATCHED:
         return ClaimedWork(kind="run", row=row, fence=head.fence, outcome="claimed")
     # Another program made the row due while its turn ran. The new epoch fences off the old worker.
     epoch = runtime.heads.move(head.fence, "reclaim")
-    return _run_at(runtime, row, head.fence_at(epoch), "taken over")
-
-
-def _begin_record(runtime: Runtime, row: InboxRow, head: Head) -> None:
-    """Begin the record of a turn that another program dispatched."""
-    start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
-    runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
-
-
-def _run_at(runtime: Runtime, row: InboxRow, fence: Fence, outcome: str) -> ClaimedWork:
-    """Set the row to the turn's new epoch."""
-    row = runtime.inbox.set_turn_epoch(row.inbox_id, fence.turn_epoch)
-    return ClaimedWork(kind="run", row=row, fence=fence, outcome=outcome)
+    row = runtime.inbox.set_turn_epoch(row.inbox_id, epoch)
+    return ClaimedWork(kind="run", row=row, fence=head.fence_at(epoch), outcome="taken over")
 
 
 def _kill_row(runtime: Runtime, row: InboxRow, why: str) -> ClaimedWork:
@@ -264,14 +253,14 @@ def _lease_lost(
     runtime: Runtime, row: InboxRow, lease: Lease | None, owner: str, epoch: int | None
 ) -> LeaseLost:
     if lease is None:
-        found = f"it is {row.status}"
+        state = f"it is {row.status}"
     elif lease.owner == owner:
-        found = f"it was claimed again at epoch {lease.turn_epoch}"
+        state = f"it was claimed again at epoch {lease.turn_epoch}"
     else:
-        found = f"it is claimed by {lease.owner!r}"
+        state = f"it is claimed by {lease.owner!r}"
     fence = Fence(row.agent_id, row.turn_id, -1 if epoch is None else epoch)
     return LeaseLost(
-        f"inbox row {row.inbox_id} is not leased to {owner!r}: {found}{runtime.heads.what_happened(fence)}",
+        f"inbox row {row.inbox_id} is not leased to {owner!r}: {state}{runtime.heads.what_happened(fence)}",
         hint=f"nothing was written; run `cbx inbox show {quote_argument(row.inbox_id)}` for details",
         details={"inbox_id": row.inbox_id, "status": row.status},
     )

@@ -11,14 +11,7 @@ import msgspec
 
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.execution.headers import Lineage, turn_headers
-from cardbox_cli.model.execution.turns import (
-    PENDING,
-    QUEUED,
-    Edge,
-    Fence,
-    InboxRow,
-    new_id,
-)
+from cardbox_cli.model.execution.turns import PENDING, QUEUED, Edge, Fence, InboxRow, new_id
 from cardbox_cli.store.execution.inbox_store import NewRow
 
 
@@ -97,12 +90,10 @@ def type_of(row: InboxRow) -> MessageType | None:
 
 
 def is_turn(row: InboxRow) -> bool:
-    """Return whether the row requests a turn."""
     return row.message_type in _RUN
 
 
 def is_report(row: InboxRow) -> bool:
-    """Return whether the row reports to a waiting tool call."""
     return row.message_type in _APPLY
 
 
@@ -143,7 +134,6 @@ def write_row(runtime: Runtime, message: InboxMessage) -> InboxRow | None:
 
 
 def row_of(project_id: str, message: InboxMessage) -> NewRow:
-    """Return the row of a message."""
     kind, fence = message.type, message.fence
     assert message.payload.keys() >= set(kind.payload), kind.name
     assert not message.payload.keys() & CONTROL_KEYS, kind.name

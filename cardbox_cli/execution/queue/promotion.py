@@ -113,7 +113,10 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
             case SkippedRow():
                 runtime.inbox.move([row.inbox_id], "skip", error="its turn has run, or has an older row")
             case UnfitRow(error_code, problem):
-                _end_unfit(runtime, row, error_code, problem)
+                runtime.inbox.move([row.inbox_id], "kill", error=f"{error_code}: {problem}")
+                if runtime.database.keeps_turns:
+                    message = f"the turn could not be promoted: {problem}"
+                    end_unpromoted(runtime, row.fence, "failed", error_code=error_code, message=message)
             case None:
                 promoted = runtime.dispatches.promote(found)
                 if promoted is not None:
@@ -141,13 +144,6 @@ def row_problem(row: InboxRow) -> tuple[str, str] | None:
     return None
 
 
-def _end_unfit(runtime: Runtime, row: InboxRow, error_code: str, problem: str) -> None:
-    runtime.inbox.move([row.inbox_id], "kill", error=f"{error_code}: {problem}")
-    if runtime.database.keeps_turns:
-        message = f"the turn could not be promoted: {problem}"
-        end_unpromoted(runtime, row.fence, "failed", error_code=error_code, message=message)
-
-
 def end_unpromoted(
     runtime: Runtime,
     fence: Fence,
@@ -162,8 +158,7 @@ def end_unpromoted(
     It may not use its output box, because another turn of the agent may be writing there. Without `report`,
     the call that waits for the end gets no report. If the turn has already ended, its end does not change.
     """
-    turn_id = fence.agent_turn_id
-    record = runtime.turns.ensure_record(turn_id, fence.agent_id)
+    record = runtime.turns.ensure_record(fence.agent_turn_id, fence.agent_id)
     if record.end_status is not None:
         return recorded_end(record)
     draft = fallback_deliverable(fence, end_status, error_code, message)
@@ -171,11 +166,34 @@ def end_unpromoted(
     runtime.turns.end(
         fence, end_status=end_status, deliverable_card_id=card_id, error_code=error_code, error=message
     )
-    if report:
+    return announce_end(
+        runtime,
+        fence,
+        record if report else None,
+        end_status,
+        card_id,
+        error_code=error_code,
+        message=message,
+    )
+
+
+def announce_end(
+    runtime: Runtime,
+    fence: Fence,
+    record: TurnRecord | None,
+    end_status: EndStatus,
+    card_id: str,
+    *,
+    error_code: str | None,
+    message: str | None,
+    promoted: InboxRow | None = None,
+) -> TurnEnd:
+    """Report a written end to the call in `record` that waits for it, call the followers, and return it."""
+    if record is not None:
         report_end(runtime, record, end_status, card_id, message)
     runtime.follow_end(
         TurnEndEvent(
-            agent_turn_id=turn_id,
+            agent_turn_id=fence.agent_turn_id,
             agent_id=fence.agent_id,
             end_status=end_status,
             deliverable_card_id=card_id,
@@ -183,11 +201,15 @@ def end_unpromoted(
             message=message,
         )
     )
-    return TurnEnd(agent_turn_id=turn_id, end_status=end_status, deliverable_card_id=card_id)
+    return TurnEnd(
+        agent_turn_id=fence.agent_turn_id,
+        end_status=end_status,
+        deliverable_card_id=card_id,
+        promoted_turn_id=promoted.turn_id if promoted else None,
+    )
 
 
 def recorded_end(record: TurnRecord, promoted: InboxRow | None = None) -> TurnEnd:
-    """Return the recorded end."""
     return TurnEnd(
         agent_turn_id=record.agent_turn_id,
         end_status=record.end_status or "",

@@ -8,6 +8,7 @@ report is not applied.
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -136,11 +137,6 @@ def apply_report(runtime: Runtime, found: ClaimedSituation) -> ReportOutcome:
     )
 
 
-def reported_card(runtime: Runtime, row: InboxRow) -> Card | None:
-    """Return the card that a report points to if it is the call's result (other programs point anywhere)."""
-    return result_among(runtime.cards.get_many([row.pointer("tool_result_card_id") or ""]).cards, row)
-
-
 def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
     """Return the reported card if it is among these cards and is the call's result."""
     found = [card for card in cards if card.card_id == row.pointer("tool_result_card_id")]
@@ -148,17 +144,12 @@ def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
     return next(results, None)
 
 
-def _append_result(runtime: Runtime, head: Head, card_id: str) -> None:
-    """Append the result to the turn's output box, unless it is there."""
-    if head.output_box_id is not None:
-        runtime.boxes.ensure_card(head.output_box_id, card_id)
-
-
 def append_received_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
     """Append the received results of dropped calls to the active turn's output box."""
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
-        _append_result(runtime, head, card.card_id)
+        if head.output_box_id is not None:
+            runtime.boxes.ensure_card(head.output_box_id, card.card_id)
 
 
 # The author of timeouts in the card-box protocol v1r4.
@@ -198,21 +189,23 @@ def report_result(
         found = _hold_waiting(runtime, agent_turn_id, tool_call_id)
         draft = _card(runtime, found.waiting, content, source_agent_id)
         if is_replay(found.waiting, draft.card_id):
-            return _replayed(runtime, found.waiting, draft)
+            try:
+                runtime.cards.add(draft)
+            except CardConflict:
+                raise _different_result(found.waiting) from None
+            return _reported(found.waiting, draft.card_id, None)
         reported = _send(runtime, found, draft.card_id, content, source_agent_id, kind, [draft])
         if actor is not None:
-            _audit(runtime, found.waiting, draft.card_id, content, actor)
+            epoch = found.waiting.turn_epoch
+            runtime.audit.write_of_turn(
+                Fence(found.waiting.agent_id, agent_turn_id, epoch),
+                action="report",
+                actor=actor,
+                reason=None,
+                epoch_after=epoch,
+                detail={"tool_call_id": tool_call_id, "card_id": draft.card_id, "status": content.status},
+            )
         return reported
-
-
-def _audit(
-    runtime: Runtime, waiting: WaitingTool, card_id: str, content: ToolResultContent, actor: str
-) -> None:
-    detail = {"tool_call_id": waiting.tool_call_id, "card_id": card_id, "status": content.status}
-    fence = Fence(waiting.agent_id, waiting.agent_turn_id, waiting.turn_epoch)
-    runtime.audit.write_of_turn(
-        fence, action="report", actor=actor, reason=None, epoch_after=waiting.turn_epoch, detail=detail
-    )
 
 
 def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> WrittenReport:
@@ -290,14 +283,6 @@ def _different_result(call: WaitingTool) -> Conflict:
         f"card {call.tool_result_card_id}",
         hint="nothing was written; a call has one result",
     )
-
-
-def _replayed(runtime: Runtime, call: WaitingTool, draft: CardDraft) -> WrittenReport:
-    try:
-        runtime.cards.add(draft)
-    except CardConflict:
-        raise _different_result(call) from None
-    return _reported(call, draft.card_id, None)
 
 
 def message_of(
@@ -380,7 +365,7 @@ def _repoint_report(runtime: Runtime, report: InboxMessage) -> InboxRow | None:
     row = runtime.inbox.find_by_correlation(report.type.name, report.correlation_id or "")
     if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR, CONSUMED):
         return None
-    if reported_card(runtime, row) is not None:
+    if result_among(runtime.cards.get_many([row.pointer("tool_result_card_id") or ""]).cards, row):
         return None
     if row.status not in DUE:
         runtime.inbox.move([row.inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
@@ -451,24 +436,17 @@ def result_of_end(
 
 def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[WrittenReport]:
     """Report a timeout for each of these calls of an overdue turn that has no report yet."""
-    waiting = [call for call in calls if call.wait_status == WAITING]
-    return [report for tool in waiting if (report := _report_timeout(runtime, tool)) is not None]
-
-
-def _report_timeout(runtime: Runtime, tool: WaitingTool) -> WrittenReport | None:
     error = {"code": "tool_timeout", "message": "no result came before the deadline"}
-    try:
-        with runtime.transaction():
-            return report_result(
-                runtime,
-                tool.agent_turn_id,
-                tool.tool_call_id,
-                ToolResultContent(status="timeout", after_execution="suspend", error=error),
-                source_agent_id=_TIMED_OUT_BY,
-                kind=TIMEOUT,
-            )
-    except CardConflict:
-        raise
-    except Conflict:
-        # Another program wrote a report that the waiting call does not reference.
-        return None
+    content = ToolResultContent(status="timeout", after_execution="suspend", error=error)
+    report = partial(report_result, runtime, content=content, source_agent_id=_TIMED_OUT_BY, kind=TIMEOUT)
+    reports: list[WrittenReport] = []
+    for call in (call for call in calls if call.wait_status == WAITING):
+        try:
+            with runtime.transaction():
+                reports.append(report(call.agent_turn_id, call.tool_call_id))
+        except CardConflict:
+            raise
+        except Conflict:
+            # Another program wrote a report that the waiting call does not reference.
+            continue
+    return reports

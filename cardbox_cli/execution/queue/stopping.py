@@ -75,7 +75,9 @@ def return_to_queue(
     rows = runtime.inbox.list_by_turn(row.turn_id)
     if head.active_agent_turn_id == row.turn_id:
         append_received_results(runtime, head, runtime.turns.drop_waiting(row.turn_id))
-        epoch = _leave_agent(runtime, head, reason)
+        epoch = runtime.heads.free(head.fence, "stop")
+        runtime.turns.close_steps(row.turn_id, "failed", reason)
+        runtime.publish_state(head, "idle", epoch)
         runtime.inbox.move([each.inbox_id for each in rows if not is_turn(each)], "consume")
     runtime.inbox.drop_leases([each.inbox_id for each in rows])
     runtime.inbox.move(
@@ -85,14 +87,6 @@ def return_to_queue(
     if epoch is None and promoted is not None and promoted.turn_id == row.turn_id:
         epoch = promoted.turn_epoch
     return epoch, promoted
-
-
-def _leave_agent(runtime: Runtime, head: Head, reason: str) -> int:
-    """Make the agent idle and close the turn's open steps; return the new epoch."""
-    after = runtime.heads.free(head.fence, "stop")
-    runtime.turns.close_steps(head.fence.agent_turn_id, "failed", reason)
-    runtime.publish_state(head, "idle", after)
-    return after
 
 
 # --- claimed rows
@@ -111,7 +105,6 @@ def carries(row: InboxRow, head: Head, calls: Sequence[WaitingTool]) -> bool:
 
 
 def carried_head(found: ClaimedSituation) -> Head | None:
-    """Return the head if the claimed row carries its turn; otherwise None."""
     head = found.head
     return head if head is not None and carries(found.row, head, found.calls or ()) else None
 
@@ -131,12 +124,12 @@ def return_row(
     Return the turn's new epoch. A release notifies the workers. Raises StaleEpoch.
     """
     fence = None if head is None else head.fence
-    given = runtime.inbox.return_to_inbox(row, fence, move, attempts=attempts, delay=delay, error=error)
-    if given is None and head is not None:
+    returned = runtime.inbox.return_to_inbox(row, fence, move, attempts=attempts, delay=delay, error=error)
+    if returned is None and head is not None:
         raise runtime.heads.stale_error(head.fence, runtime.heads.get(head.agent_id))
-    if given is not None and move == "release":
-        runtime.notify(given, "released")
-    return None if given is None or head is None else given.turn_epoch
+    if returned is not None and move == "release":
+        runtime.notify(returned, "released")
+    return None if returned is None or head is None else returned.turn_epoch
 
 
 def kill_row(runtime: Runtime, found: ClaimedSituation, *, error: str, error_code: str) -> None:

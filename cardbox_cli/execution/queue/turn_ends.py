@@ -11,9 +11,14 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.context.request import TURN, profile_of
-from cardbox_cli.execution.queue.promotion import deliver, fallback_deliverable, promote_next, recorded_end
-from cardbox_cli.execution.queue.reports import report_end
-from cardbox_cli.execution.runtime import Runtime, TurnEndEvent
+from cardbox_cli.execution.queue.promotion import (
+    announce_end,
+    deliver,
+    fallback_deliverable,
+    promote_next,
+    recorded_end,
+)
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, last_calls
 from cardbox_cli.model.card_types import (
     DELIVERABLE,
@@ -99,7 +104,7 @@ class EndRule(msgspec.Struct, frozen=True):
         if call is None or not call.input:
             return None
         result = next(card for card in own if card.tool_call_id == call.tool_call_id and _is_success(card))
-        said: dict[str, Any] = {
+        origin: dict[str, Any] = {
             name: result.metadata[name] for name in ("step_id", "trace_id") if name in result.metadata
         }
         return draft_card(
@@ -107,7 +112,7 @@ class EndRule(msgspec.Struct, frozen=True):
             JsonContent(call.input),
             author_id=fence.agent_id,
             card_id=derived_id(project_id, DELIVERABLE, call.tool_call_id).hex,
-            metadata={"agent_turn_id": fence.agent_turn_id, **said},
+            metadata={"agent_turn_id": fence.agent_turn_id, **origin},
         )
 
 
@@ -125,12 +130,13 @@ def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()
 def drop_deliverable(cards: Sequence[CardDraft]) -> list[CardDraft]:
     """Return the cards of an answer that does not end its turn: its deliverable becomes a thought."""
     thoughts = {card_text(card.content) for card in cards if card.type == THOUGHT}
-    kept = (card for card in cards if card.type != DELIVERABLE or card_text(card.content) not in thoughts)
-    return [_make_thought(card) if card.type == DELIVERABLE else card for card in kept]
-
-
-def _make_thought(card: CardDraft) -> CardDraft:
-    return msgspec.structs.replace(card, metadata={**card.metadata, "type": THOUGHT})
+    return [
+        msgspec.structs.replace(card, metadata={**card.metadata, "type": THOUGHT})
+        if card.type == DELIVERABLE
+        else card
+        for card in cards
+        if card.type != DELIVERABLE or card_text(card.content) not in thoughts
+    ]
 
 
 def _is_success(card: Card | CardDraft) -> bool:
@@ -181,12 +187,7 @@ def end_held(
     fence = head.fence
     found = runtime.ends.situation(fence)
     plan = decide_end(
-        found,
-        end_status,
-        move=move,
-        output_box_id=head.output_box_id,
-        error_code=error_code,
-        message=message,
+        found, end_status, move=move, output_box_id=head.output_box_id, error_code=error_code, message=message
     )
     deliverable = found.deliverable
     if plan.needs_deliverable:
@@ -204,46 +205,35 @@ def end_held(
     error = message if error_code else None
     runtime.publish_end(head, end_status, deliverable, error=error, error_code=error_code)
     runtime.publish_state(head, "idle", after)
-    promoted = promote_next(runtime, fence.agent_id)
-    if found.record is not None:
-        report_end(runtime, found.record, end_status, deliverable, message)
-    runtime.follow_end(
-        TurnEndEvent(
-            agent_turn_id=fence.agent_turn_id,
-            agent_id=fence.agent_id,
-            end_status=end_status,
-            deliverable_card_id=deliverable,
-            error_code=error_code,
-            message=message,
-        )
-    )
-    return TurnEnd(
-        agent_turn_id=fence.agent_turn_id,
-        end_status=end_status,
-        deliverable_card_id=deliverable,
-        promoted_turn_id=promoted.turn_id if promoted else None,
+    return announce_end(
+        runtime,
+        fence,
+        found.record,
+        end_status,
+        deliverable,
+        error_code=error_code,
+        message=message,
+        promoted=promote_next(runtime, fence.agent_id),
     )
 
 
 BY_RESULT = "a tool's result ended the turn"
 
 
-def finish(
-    runtime: Runtime, fence: Fence, *, profile: dict[str, Any] | None = None, message: str | None = None
-) -> TurnEnd:
+def finish(runtime: Runtime, fence: Fence, *, message: str | None = None) -> TurnEnd:
     """End the active turn at `fence` in success, or as partial if the deliverable lacks a required field.
 
     A turn that has no deliverable delivers the arguments of the call that its profile requires
-    (`must_end_with`). `profile` saves a read if it is available. Raises StaleEpoch.
+    (`must_end_with`). Raises StaleEpoch.
     """
     with runtime.transaction(savepoint=False):
-        return finish_held(runtime, runtime.heads.hold(fence), profile=profile, message=message)
+        return finish_held(runtime, runtime.heads.hold(fence), message=message)
 
 
 def finish_held(
     runtime: Runtime, head: Head, *, profile: dict[str, Any] | None = None, message: str | None = None
 ) -> TurnEnd:
-    """Finish the turn of a locked head in the caller's transaction, as `finish` does."""
+    """Finish the turn of a locked head in the caller's transaction. `profile` saves a read if it is known."""
     if profile is None:
         profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
     rule = end_rule(profile)
@@ -266,20 +256,17 @@ def _deliver_arguments(runtime: Runtime, head: Head, rule: EndRule) -> None:
 
 
 def _missing_fields(runtime: Runtime, head: Head) -> list[str]:
-    """Return the requested result fields that the deliverable lacks."""
     asked = required_fields(cards_of_type(runtime.boxes, head.context_box_id, RESULT_FIELDS))
     results = turn_deliverables(head, _own_cards(runtime, head)) if asked else []
     return missing_fields(asked, results[-1].content if results else None)
 
 
 def turn_deliverables(head: Head, own: Sequence[Card]) -> list[Card]:
-    """Return the deliverables among these cards that belong to the head's turn."""
     turn_id = head.fence.agent_turn_id
     return [card for card in own if card.type == DELIVERABLE and card.metadata.get(TURN, turn_id) == turn_id]
 
 
 def _own_cards(runtime: Runtime, head: Head) -> list[Card]:
-    """Return the cards that the turn has written, in order."""
     record = runtime.turns.record(head.fence.agent_turn_id)
     start = 0 if record is None else record.output_start or 0
     slots = [] if head.output_box_id is None else runtime.boxes.slots(head.output_box_id)

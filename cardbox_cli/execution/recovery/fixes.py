@@ -38,20 +38,15 @@ from cardbox_cli.model.execution.turns import (
 from cardbox_cli.store.views.turn_views import TurnViews
 
 
-class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+class Orphan(NamedTuple):
     """A turn that another program left neither active nor ended; `head` is its agent's locked head.
 
-    `row` is None if the inbox row of the turn is lost.
+    `fence` is the turn at the epoch of its agent. `row` is None if the inbox row of the turn is lost.
     """
 
-    agent_turn_id: str
     head: Head
+    fence: Fence
     row: InboxRow | None
-
-    @property
-    def fence(self) -> Fence:
-        """The turn at the epoch of its agent, for the comparison of a fix and for the audit."""
-        return Fence(self.head.agent_id, self.agent_turn_id, self.head.turn_epoch)
 
 
 def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
@@ -59,34 +54,24 @@ def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orph
 
     Raises StaleEpoch if its agent is not at that epoch.
     """
-    agent_id = _agent_of(runtime, agent_turn_id)
+    if (row := runtime.inbox.turn_row(agent_turn_id)) is not None:
+        agent_id: str | None = row.agent_id
+    else:
+        edge = runtime.turns.enqueue_edge(agent_turn_id)
+        agent_id = None if edge is None else edge.target_agent_id
     if agent_id is None or not runtime.database.keeps_turns:
         return None
     head = runtime.heads.lock(agent_id)
     row = runtime.inbox.turn_row(agent_turn_id)
-    if (
-        head is None
-        or head.active_agent_turn_id == agent_turn_id
-        or _is_queued_or_ended(runtime, agent_turn_id)
-    ):
+    if head is None or head.active_agent_turn_id == agent_turn_id:
         return None
-    if head.turn_epoch != expect_epoch:
-        raise runtime.heads.stale_error(Fence(agent_id, agent_turn_id, expect_epoch), head)
-    return Orphan(agent_turn_id=agent_turn_id, head=head, row=row)
-
-
-def _agent_of(runtime: Runtime, agent_turn_id: str) -> str | None:
-    row = runtime.inbox.turn_row(agent_turn_id)
-    if row is not None:
-        return row.agent_id
-    edge = runtime.turns.enqueue_edge(agent_turn_id)
-    return None if edge is None else edge.target_agent_id
-
-
-def _is_queued_or_ended(runtime: Runtime, agent_turn_id: str) -> bool:
-    """Return whether the turn has ended, or has not begun."""
     turns = TurnViews(runtime.database, runtime.project_id).get_many([agent_turn_id])
-    return any(turn.status in (ENDED, QUEUED) for turn in turns)
+    if any(turn.status in (ENDED, QUEUED) for turn in turns):
+        return None
+    fence = Fence(agent_id, agent_turn_id, expect_epoch)
+    if head.turn_epoch != expect_epoch:
+        raise runtime.heads.stale_error(fence, head)
+    return Orphan(head, fence, row)
 
 
 def find_own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
@@ -299,7 +284,8 @@ def rebox(
                 f"turn {agent_turn_id} is running, so its boxes cannot change",
                 hint="take it back with `cbx turn reclaim` first",
             )
-        _check_boxes(runtime, head, context_box_id, output_box_id)
+        boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
+        _check_boxes(runtime, head, boxes)
         start = None if output_box_id is None else find_own_start(runtime, head, output_box_id)
         epoch = runtime.heads.move(
             head.fence,
@@ -307,8 +293,11 @@ def rebox(
             waiting=head.waiting_tool_count,
             deadline=head.resume_deadline,
         )
-        boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
-        _set_boxes(runtime, head, row, epoch, boxes)
+        runtime.heads.set_boxes(head.agent_id, **boxes)
+        runtime.inbox.set_boxes(agent_turn_id, **boxes)
+        if row is not None:
+            runtime.inbox.set_turn_epoch(row.inbox_id, epoch)
+        runtime.turns.move_waiting(head.fence_at(epoch))
         if start is not None:
             runtime.turns.begin_record(agent_turn_id, head.agent_id, output_start=start, report_to=None)
             runtime.turns.reset_output_start(agent_turn_id, start)
@@ -324,7 +313,6 @@ def _turn_row(runtime: Runtime, agent_turn_id: str) -> InboxRow:
 
 
 def _active_head(runtime: Runtime, agent_id: str, agent_turn_id: str) -> Head | None:
-    """Return the agent's head if this turn is its active one."""
     head = runtime.heads.get(agent_id)
     return head if head is not None and head.active_agent_turn_id == agent_turn_id else None
 
@@ -332,10 +320,10 @@ def _active_head(runtime: Runtime, agent_id: str, agent_turn_id: str) -> Head | 
 def _hold_active(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
     """Return the locked head of a turn that is active at this epoch. Raises StaleEpoch and Conflict."""
     runtime.database.require_execution()
-    found = runtime.turns.head_of(agent_turn_id)
-    if found is None:
+    head = runtime.turns.head_of(agent_turn_id)
+    if head is None:
         _refuse_inactive(runtime, agent_turn_id)
-    return runtime.heads.hold(Fence(found.agent_id, agent_turn_id, epoch))
+    return runtime.heads.hold(Fence(head.agent_id, agent_turn_id, epoch))
 
 
 def _hold_active_or_orphan(
@@ -374,12 +362,9 @@ def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
 def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
     leases = runtime.inbox.leases_of_turn(fence.agent_id, fence.agent_turn_id)
     claimed = any(row.status == PROCESSING for row in runtime.inbox.list_by_turn(fence.agent_turn_id))
-    running = [f"the command of worker {lease.owner}" for lease in leases]
-    running += [
-        f"step {step.step_id}"
-        for step in runtime.turns.steps(fence.agent_turn_id)
-        if step.status not in STEP_INACTIVE
-    ]
+    steps = [step for step in runtime.turns.steps(fence.agent_turn_id) if step.status not in STEP_INACTIVE]
+    commands = [f"the command of worker {lease.owner}" for lease in leases]
+    running = [*commands, *(f"step {step.step_id}" for step in steps)]
     return _OldRun(running, fenced=bool(leases) or not claimed)
 
 
@@ -407,10 +392,10 @@ def _write_again(runtime: Runtime, head: Head) -> InboxRow:
     return row
 
 
-def _check_boxes(runtime: Runtime, head: Head, context_box_id: str | None, output_box_id: str | None) -> None:
-    for box_id in filter(None, (context_box_id, output_box_id)):
+def _check_boxes(runtime: Runtime, head: Head, boxes: Mapping[str, str | None]) -> None:
+    for box_id in filter(None, boxes.values()):
         runtime.boxes.require(box_id)
-    if output_box_id is not None:
+    if (output_box_id := boxes["output_box_id"]) is not None:
         runtime.turns.lock_box(output_box_id)
         user = runtime.dispatches.output_user(output_box_id, head.agent_id)
         if user is not None:
@@ -418,17 +403,6 @@ def _check_boxes(runtime: Runtime, head: Head, context_box_id: str | None, outpu
                 f"box {output_box_id} is the output box of turn {user[0]} of agent {user[1]!r}",
                 hint="pass another box, or wait for that turn's end",
             )
-
-
-def _set_boxes(
-    runtime: Runtime, head: Head, row: InboxRow | None, epoch: int, boxes: Mapping[str, str | None]
-) -> None:
-    turn_id = head.fence.agent_turn_id
-    runtime.heads.set_boxes(head.agent_id, **boxes)
-    runtime.inbox.set_boxes(turn_id, **boxes)
-    if row is not None:
-        runtime.inbox.set_turn_epoch(row.inbox_id, epoch)
-    runtime.turns.move_waiting(Fence(head.agent_id, turn_id, epoch))
 
 
 def _audit_fix(

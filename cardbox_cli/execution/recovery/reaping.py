@@ -8,16 +8,17 @@ transaction has locked are skipped.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 
 import msgspec
 
-from cardbox_cli.errors import CardConflict, Conflict, InvalidInput, NotFound
+from cardbox_cli.errors import CardConflict, CbxError, Conflict, DatabaseUnavailable, InvalidInput, NotFound
 from cardbox_cli.execution.queue.messages import is_report
 from cardbox_cli.execution.queue.promotion import promote_next
 from cardbox_cli.execution.queue.reports import report_result, report_stored, report_timeouts, result_of_end
 from cardbox_cli.execution.queue.stopping import carried_head, kill_row, return_row, stop_turn
-from cardbox_cli.execution.runtime import Runtime, TurnFollower
+from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.model.execution.situations import ClaimedSituation
 from cardbox_cli.model.execution.turns import (
@@ -49,14 +50,11 @@ def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]
     lost = LostReportStore(runtime.database, runtime.project_id).find(
         agent_turn_id, age=runtime.settings.unclaimed_time
     )
-    ended = _have_ended(runtime, [each.child_turn_id for each in lost if each.child_turn_id])
+    turn_ids = [each.child_turn_id for each in lost if each.child_turn_id]
+    turns = TurnViews(runtime.database, runtime.project_id).get_many(turn_ids) if turn_ids else []
+    ended = {turn.agent_turn_id for turn in turns if turn.status == ENDED}
     due = [each for each in lost if each.card_id is not None or each.child_turn_id in ended]
     return [each.tool_call_id for each in due if _report(runtime, each)]
-
-
-def _have_ended(runtime: Runtime, turn_ids: list[str]) -> set[str]:
-    turns = TurnViews(runtime.database, runtime.project_id).get_many(turn_ids) if turn_ids else []
-    return {turn.agent_turn_id for turn in turns if turn.status == ENDED}
 
 
 def _report(runtime: Runtime, lost: LostReport) -> bool:
@@ -77,12 +75,10 @@ def _report_child(runtime: Runtime, lost: LostReport, child_turn_id: str) -> boo
     record = ended_record(runtime, child_turn_id)
     if record is None or record.end_status is None:
         return False
-    content = result_of_end(
-        runtime, child_turn_id, record.end_status, record.deliverable_card_id or "", record.error
-    )
-    return report_result(
-        runtime, lost.agent_turn_id, lost.tool_call_id, content, source_agent_id=record.agent_id
-    ).created
+    card_id = record.deliverable_card_id or ""
+    content = result_of_end(runtime, child_turn_id, record.end_status, card_id, record.error)
+    turn_id, call_id, source = lost.agent_turn_id, lost.tool_call_id, record.agent_id
+    return report_result(runtime, turn_id, call_id, content, source_agent_id=source).created
 
 
 def ended_record(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
@@ -128,7 +124,6 @@ class ReapOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """The number of all ids and messages."""
         return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
@@ -136,38 +131,43 @@ def reap(runtime: Runtime) -> ReapOutcome:
     """Run one pass over the project's overdue work; an item that fails does not stop the others."""
     runtime.database.require_execution()
     reaped = ReapOutcome()
+    attempt = partial(record_trouble, reaped.troubles, errors=(NotFound, InvalidInput, Conflict))
     for lease in runtime.inbox.expired(limit=_BATCH_SIZE):
-        with _record_trouble(reaped, f"the lease of {lease.inbox_id}"):
+        with attempt(f"the lease of {lease.inbox_id}"):
             _release_expired(runtime, lease, reaped)
     for follower in runtime.followers:
-        _catch_up(runtime, follower, reaped)
-    with _record_trouble(reaped, "the reports that were lost"):
+        caught = follower.catch_up(runtime)
+        reaped.dispatched.extend(caught.dispatched)
+        reaped.stopped.extend(caught.stopped)
+        reaped.batches.extend(caught.ended)
+        reaped.troubles.extend(caught.troubles)
+    with attempt("the reports that were lost"):
         reaped.reported.extend(report_lost(runtime))
     for head in runtime.turns.overdue():
-        with _record_trouble(reaped, f"the deadline of turn {head.active_agent_turn_id}"):
+        with attempt(f"the deadline of turn {head.active_agent_turn_id}"):
             _time_out(runtime, head, reaped)
     for agent_id in runtime.inbox.idle_with_queued():
-        with _record_trouble(reaped, f"the queue of agent {agent_id!r}"):
-            reaped.promoted.extend(_promote(runtime, agent_id))
-    reaped.notified.extend(_notify(runtime))
+        with attempt(f"the queue of agent {agent_id!r}"):
+            _promote(runtime, agent_id, reaped)
+    with runtime.transaction():
+        for row in runtime.inbox.unclaimed(runtime.settings.unclaimed_time):
+            runtime.notify(row, "unclaimed")
+            reaped.notified.append(row.turn_id)
     worker_store.remove_dead_workers(runtime.database)
     return reaped
 
 
-def _catch_up(runtime: Runtime, follower: TurnFollower, reaped: ReapOutcome) -> None:
-    caught = follower.catch_up(runtime)
-    reaped.dispatched.extend(caught.dispatched)
-    reaped.stopped.extend(caught.stopped)
-    reaped.batches.extend(caught.ended)
-    reaped.troubles.extend(caught.troubles)
-
-
 @contextmanager
-def _record_trouble(reaped: ReapOutcome, what: str) -> Iterator[None]:
+def record_trouble(
+    troubles: list[str], what: str, errors: tuple[type[CbxError], ...] = (CbxError,)
+) -> Iterator[None]:
+    """Add an error of one of these types to `troubles` instead of raising it, unless the database is gone."""
     try:
         yield
-    except (NotFound, InvalidInput, Conflict) as exc:
-        reaped.troubles.append(f"{what}: {exc.message}")
+    except DatabaseUnavailable:
+        raise
+    except errors as exc:
+        troubles.append(f"{what}: {exc.message}")
 
 
 def _release_expired(runtime: Runtime, known: Lease, reaped: ReapOutcome) -> None:
@@ -267,18 +267,9 @@ def _fail(
     reaped.failed.append(head.fence.agent_turn_id)
 
 
-def _promote(runtime: Runtime, agent_id: str) -> list[str]:
+def _promote(runtime: Runtime, agent_id: str, reaped: ReapOutcome) -> None:
     with runtime.transaction():
-        if runtime.heads.try_lock(agent_id) is None:
-            return []
-        promoted = promote_next(runtime, agent_id, reason="reap")
-    return [promoted.turn_id] if promoted else []
-
-
-def _notify(runtime: Runtime) -> list[str]:
-    turns = []
-    with runtime.transaction():
-        for row in runtime.inbox.unclaimed(runtime.settings.unclaimed_time):
-            runtime.notify(row, "unclaimed")
-            turns.append(row.turn_id)
-    return turns
+        free = runtime.heads.try_lock(agent_id) is not None
+        promoted = promote_next(runtime, agent_id, reason="reap") if free else None
+    if promoted is not None:
+        reaped.promoted.append(promoted.turn_id)

@@ -26,8 +26,6 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The rebuilt head, with what is certain and what is guessed about it."""
-
     agent_id: str
     status: str
     active_agent_turn_id: str | None
@@ -92,8 +90,9 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
 def _resuming_report(runtime: Runtime, rows: list[InboxRow], waiting: list[WaitingTool]) -> InboxRow | None:
     """Return the open report whose applied result resumed a turn, if the turn has not suspended since."""
     since = max((tool.turn_epoch for tool in waiting), default=-1)
-    later = [row for row in rows if is_report(row) and row.turn_epoch > since]
-    reports = [row for row in later if _was_applied(runtime, row)]
+    reports = (
+        row for row in rows if is_report(row) and row.turn_epoch > since and _was_applied(runtime, row)
+    )
     return max(reports, key=lambda row: row.turn_epoch, default=None)
 
 

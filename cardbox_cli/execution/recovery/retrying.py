@@ -39,7 +39,11 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutc
         row = runtime.inbox.lock(inbox_id) or row
         kind = type_of(row)
         if kind is not None and kind.retry == "new turn":
-            return _retry_turn_row(runtime, row, source_agent_id)
+            record = runtime.turns.record(row.turn_id)
+            has_failed = record is not None and record.end_status not in (None, "success")
+            if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and has_failed):
+                raise _not_dead(row)
+            return RetryOutcome(row=row, dispatched=_dispatch_again(runtime, row, source_agent_id))
         if row.status != ERROR and not _was_never_applied(runtime, row):
             raise _not_dead(row)
         moved = runtime.inbox.move([inbox_id], "retry", attempts=-row.retry_count, delay=timedelta(0))
@@ -65,14 +69,6 @@ def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) ->
         if row.status != ERROR and turn.end_status in (None, "success"):
             raise _not_failed(turn)
         return _dispatch_again(runtime, row, source_agent_id)
-
-
-def _retry_turn_row(runtime: Runtime, row: InboxRow, source_agent_id: str) -> RetryOutcome:
-    record = runtime.turns.record(row.turn_id)
-    ended = record is not None and record.end_status not in (None, "success")
-    if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and ended):
-        raise _not_dead(row)
-    return RetryOutcome(row=row, dispatched=_dispatch_again(runtime, row, source_agent_id))
 
 
 def _check_complete(runtime: Runtime, row: InboxRow) -> None:
@@ -125,10 +121,9 @@ def _end_retried(runtime: Runtime, row: InboxRow, by: str) -> None:
     """End a turn whose row died without an end of the turn. A waiting call gets the new turn's report."""
     head = runtime.heads.get(row.agent_id)
     active = head is not None and head.active_agent_turn_id == row.turn_id
-    if active or not runtime.database.keeps_turns:
-        return
-    message = f"its row was dead; it was retried as {by}"
-    stop_turn(runtime, head, row.fence, "failed", error_code="retried", message=message, report=False)
+    if not active and runtime.database.keeps_turns:
+        message = f"its row was dead; it was retried as {by}"
+        stop_turn(runtime, head, row.fence, "failed", error_code="retried", message=message, report=False)
 
 
 def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
@@ -147,10 +142,7 @@ def _not_failed(turn: TurnSummary) -> Conflict:
             hint=f"run `cbx why {quote_argument(turn_id)}` to see what it waits for",
         )
     again = f"cbx dispatch --agent {quote_word(turn.agent_id)} --context-box {turn.context_box_id}"
-    return Conflict(
-        f"turn {turn_id} ended in success",
-        hint=f"run it again with `{again}`",
-    )
+    return Conflict(f"turn {turn_id} ended in success", hint=f"run it again with `{again}`")
 
 
 def _not_dead(row: InboxRow) -> Conflict:

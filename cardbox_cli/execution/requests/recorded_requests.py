@@ -117,15 +117,18 @@ class RecordedRequests(ABC):
         snapshot = read_snapshot(step.metadata)
         profile = self._profile(step)
         format = format or format_of(snapshot, [] if profile is None else profile.visible_entries, options)
-        rules, own = self._rules(step), self._own(step, snapshot)
-        found = restore_request(
-            self._request_box(step), profile, snapshot, format, options, rules=rules, own=own
-        )
-        notes = [f"the layer {left.layer} is left out: {left.reason}" for left in found.lost]
+        rules, own, box = self._rules(step), self._own(step, snapshot), self._request_box(step)
+        restored = restore_request(box, profile, snapshot, format, options, rules=rules, own=own)
+        notes = [f"the layer {left.layer} is left out: {left.reason}" for left in restored.lost]
         if profile is None:
             notes.append("the profile box is gone, so the parameters of the request are unknown")
         return StepRequest(
-            step=step, format=format, entries=found.entries, request=found.request, awaited=[], notes=notes
+            step=step,
+            format=format,
+            entries=restored.entries,
+            request=restored.request,
+            awaited=[],
+            notes=notes,
         )
 
     def recorded_step_ids(self, step_id: str | None) -> list[str]:
@@ -143,19 +146,15 @@ class RecordedRequests(ABC):
         """
         step = self._step(at) if at is not None else self._last_with_snapshot()
         if step is None:
-            what = f"{self.noun} {self.name!r} has no snapshot of a request"
-            raise NotFound(what, hint=self._why_nothing())
+            hint = f"{self.shows} lists its steps; a step can be verified once it has begun"
+            if self.is_over:
+                hint = f"it has ended and will send none; run {self.shows} for details"
+            raise NotFound(f"{self.noun} {self.name!r} has no snapshot of a request", hint=hint)
         boxes = self.boxes_of(step)
         snapshot = read_snapshot(step.metadata)
         format = format or format_of(snapshot, boxes.profile.visible_entries, options)
-        return step, verify(
-            self._request_box(step), boxes, snapshot, format, ComposeOptions(asked=options.asked)
-        )
-
-    def _why_nothing(self) -> str:
-        if self.is_over:
-            return f"it has ended and will send none; run {self.shows} for details"
-        return f"{self.shows} lists its steps; a step can be verified once it has begun"
+        layers = ComposeOptions(asked=options.asked)
+        return step, verify(self._request_box(step), boxes, snapshot, format, layers)
 
     def _last_format(self, options: ComposeOptions, entries: Sequence[RequestEntry]) -> str:
         """Return the format of the last step with a snapshot, otherwise that of the model's provider."""
@@ -241,10 +240,10 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
     if head is not None and head.active_agent_turn_id is not None:
         return turns.get(head.active_agent_turn_id)
     queued = list(turns.newest(TurnFilter(agent_id=agent_id, status=QUEUED)))
-    found = queued[-1:] or list(turns.newest(TurnFilter(agent_id=agent_id), limit=1))
-    if not found:
+    matches = queued[-1:] or list(turns.newest(TurnFilter(agent_id=agent_id), limit=1))
+    if not matches:
         raise no_turn_error(turns, agent_id)
-    return found[0]
+    return matches[0]
 
 
 def no_turn_error(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
@@ -274,22 +273,15 @@ class TurnRequests(RecordedRequests):
 
     @property
     def context_box_ids(self) -> list[str]:
-        """The turn's context box."""
         return [self.turn.context_box_id or ""]
 
     def boxes_of(self, step: Step) -> TurnBoxes:
         """Return the boxes of a step; the turn's box for those that the step does not name."""
-        turn = self.turn
-        return self._context(step, turn).boxes
+        return self._context(step, self.turn).boxes
 
     def _context(self, *pointers: TurnRow | Step) -> TurnContext:
-        return read_context(
-            self._database,
-            self._project_id,
-            self.turn.agent_turn_id,
-            *pointers,
-            handlers=self._handlers,
-        )
+        turn_id = self.turn.agent_turn_id
+        return read_context(self._database, self._project_id, turn_id, *pointers, handlers=self._handlers)
 
     def _box_ids_of(self, step: Step) -> tuple[str | None, str | None, str | None]:
         turn = self.turn
@@ -354,8 +346,8 @@ class TurnRequests(RecordedRequests):
             if is_report(row) and row.status in OPEN and row.correlation_id in waiting
         ]
         pointers = [(row.correlation_id or "", row.pointer("tool_result_card_id") or "") for row in rows]
-        found = CardStore(self._database, self._project_id).get_many([card_id for _, card_id in pointers])
-        cards = {card.card_id: card for card in found.cards}
+        store = CardStore(self._database, self._project_id)
+        cards = {card.card_id: card for card in store.get_many([card_id for _, card_id in pointers]).cards}
         reported: dict[str, Card] = {}
         for call_id, card_id in pointers:
             if card_id in cards:

@@ -4,6 +4,7 @@ Workers run only complete turns; `cbx why` applies the same check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -54,7 +55,6 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clause(self) -> str:
-        """A clause that says what is lacking."""
         box = f"the {self.pointer} box {self.box_id}"
         if self.kind == "missing":
             return f"{box} does not exist"
@@ -69,19 +69,14 @@ def find_lacks(boxes: Iterable[BoxFacts]) -> list[Lack]:
 
 
 def _box_lacks(box: BoxFacts) -> list[Lack]:
+    lack = partial(Lack, pointer=box.pointer, box_id=box.box_id)
     if not box.exists:
-        return [Lack(kind="missing", pointer=box.pointer, box_id=box.box_id)]
-    lost = [
-        Lack(kind=card.kind, pointer=box.pointer, box_id=box.box_id, card_id=card.card_id)
-        for card in box.lost
-    ]
-    if box.without_profile and not lost:
-        return [Lack(kind="no-profile", pointer=box.pointer, box_id=box.box_id)]
-    return lost
+        return [lack(kind="missing")]
+    lost = [lack(kind=card.kind, card_id=card.card_id) for card in box.lost]
+    return [lack(kind="no-profile")] if box.without_profile and not lost else lost
 
 
 def turn_lacks(boxes: TurnBoxes) -> list[Lack]:
-    """Return what the boxes of a turn lack, as they were read."""
     return find_lacks((_facts(PROFILE_BOX, boxes.profile), _facts(CONTEXT, boxes.context)))
 
 

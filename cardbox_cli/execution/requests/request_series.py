@@ -81,7 +81,6 @@ class _SeriesReader:
         self._homes = self._find_homes(homes)
 
     def requests(self) -> Iterator[Sent]:
-        """Yield the request of each step that has a stored one."""
         before: tuple[_StoredRequest, Request] | None = None
         for stored in self._stored_requests():
             request = None if before is None else self._continue_request(stored, *before)
@@ -98,22 +97,22 @@ class _SeriesReader:
     def _find_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return the first of these boxes that has each card, and the position in it."""
         lists = self._boxes.id_lists(homes)
-        found: dict[str, tuple[str, int]] = {}
+        places: dict[str, tuple[str, int]] = {}
         for box_id in homes:
             for position, card_id in enumerate(lists.get(box_id, ())):
-                found.setdefault(card_id, (box_id, position))
-        return found
+                places.setdefault(card_id, (box_id, position))
+        return places
 
     def _stored_requests(self) -> Iterator[_StoredRequest]:
         with_box = [step for step in self._steps if step.request_box_id is not None]
         for start in range(0, len(with_box), _BATCH_SIZE):
             steps = with_box[start : start + _BATCH_SIZE]
             texts = self._boxes.id_texts([step.request_box_id or "" for step in steps])
-            found = [
+            batch = [
                 self._read_step(step, ids) for step in steps if (ids := texts.get(step.request_box_id or ""))
             ]
-            self._read_cards([card_id for stored in found for card_id in stored.added or ()])
-            yield from found
+            self._read_cards([card_id for stored in batch for card_id in stored.added or ()])
+            yield from batch
 
     def _read_step(self, step: Step, ids: str) -> _StoredRequest:
         added, self._before = _added_ids(self._before, ids), ids
@@ -132,14 +131,11 @@ class _SeriesReader:
         return self._profiles[box_id]
 
     def _read_cards(self, card_ids: Sequence[str]) -> None:
-        """Read the cards that are not cached."""
         unknown = [card_id for card_id in card_ids if card_id not in self._cards]
         if unknown:
-            found = self._card_store.get_many(unknown).cards
-            self._cards.update((card.card_id, card) for card in found)
+            self._cards.update((card.card_id, card) for card in self._card_store.get_many(unknown).cards)
 
     def _slots(self, card_ids: Sequence[str]) -> list[Slot]:
-        """Return the slots of these cards."""
         self._read_cards(card_ids)
         return [
             Slot(place, card_id, card, "dangling" if card is None else "present")
@@ -149,10 +145,9 @@ class _SeriesReader:
 
     def _restore(self, stored: _StoredRequest) -> Request:
         """Return the whole request, as `render` shows it, with the positions of cards in their home boxes."""
-        source = BoxSource(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
-        request = restore_request(
-            source, stored.profile, stored.snapshot, stored.format, ComposeOptions()
-        ).request
+        box = BoxSource(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
+        restored = restore_request(box, stored.profile, stored.snapshot, stored.format, ComposeOptions())
+        request = restored.request
         places = {card_id: self._home_entry(card_id, entry) for card_id, entry in request.places.items()}
         return msgspec.structs.replace(request, places=places)
 
@@ -172,27 +167,24 @@ class _SeriesReader:
         if not end or stored.added is None or not _is_alike(stored, before):
             return None
         layers = {} if stored.snapshot is None else stored.snapshot.layers
-        if stored.snapshot is not None and any(
-            layers.get(each.name) != each.sha256 for each in request.layers
-        ):
+        are_same = all(layers.get(each.name) == each.sha256 for each in request.layers)
+        if stored.snapshot is not None and not are_same:
             return None
         slots = self._slots(stored.added)
         if not all(slot.card is None or _is_plain(slot.card) for slot in slots):
             return None
         added = self._messages(slots, stored, request)
         there = {layer.name for layer in request.layers}
+        # All requests of the series share one table, because each copy would be as long as the history.
+        request.places.update((each, self._home_entry(each, entry)) for each, entry in added.places.items())
         return msgspec.structs.replace(
             request,
             messages=[*request.messages[:end], *added.messages, *request.messages[end:]],
-            # All requests of the series share one table, because each copy would be as long as the history.
-            places=_update(
-                request.places, {each: self._home_entry(each, entry) for each, entry in added.places.items()}
-            ),
+            places=request.places,
             lost_layers={name: sha256 for name, sha256 in layers.items() if name not in there},
         )
 
     def _messages(self, slots: Sequence[Slot], stored: _StoredRequest, request: Request) -> Request:
-        """Return a request with the history messages of these slots."""
         entries = [
             RequestEntry(slot=slot, box_id=stored.step.request_box_id or "")
             for slot in slots
@@ -214,22 +206,13 @@ def _added_ids(before: str, ids: str) -> list[str] | None:
     return [] if len(before) > 2 and ids == before else None
 
 
-def _update(places: dict[str, RequestEntry], added: dict[str, RequestEntry]) -> dict[str, RequestEntry]:
-    places.update(added)
-    return places
-
-
 def _is_alike(one: _StoredRequest, other: _StoredRequest) -> bool:
     """Return whether two requests have the same format, profile, model, process and layout."""
-    if one.format != other.format or one.profile is not other.profile:
-        return False
-    if one.snapshot is None or other.snapshot is None:
-        return one.snapshot is other.snapshot
-    return (one.snapshot.model, one.snapshot.process, one.snapshot.layout) == (
-        other.snapshot.model,
-        other.snapshot.process,
-        other.snapshot.layout,
-    )
+    facts = [
+        snapshot and (snapshot.model, snapshot.process, snapshot.layout)
+        for snapshot in (one.snapshot, other.snapshot)
+    ]
+    return one.format == other.format and one.profile is other.profile and facts[0] == facts[1]
 
 
 def _is_plain(card: Card) -> bool:

@@ -14,14 +14,13 @@ import msgspec
 from cardbox_cli.context.composer import LayerLeftOut, kept_layer
 from cardbox_cli.context.diff import RequestDiff, diff
 from cardbox_cli.context.messages import Message
-from cardbox_cli.context.request import (
-    DEFAULT_OPTIONS,
-    ComposeOptions,
-    Request,
-    RequestEntry,
-    request_of,
+from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions, Request, RequestEntry, request_of
+from cardbox_cli.execution.requests.turn_requests import (
+    BoxSource,
+    TurnBoxes,
+    compose_with_tools,
+    present_cards,
 )
-from cardbox_cli.execution.requests.turn_requests import BoxSource, TurnBoxes, compose_with_tools
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import RENDERED_PROMPT
 from cardbox_cli.model.cards import card_text
@@ -85,7 +84,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) -> StepSnapshot:
-    """Return the snapshot of a request that is sent as `body`."""
     sha256 = _hash(body)
     return StepSnapshot(
         format=format,
@@ -96,7 +94,7 @@ def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) ->
         output_cards=len(boxes.output.slots),
         layers={layer.name: layer.sha256 for layer in request.layers},
         sha256=sha256,
-        rest_sha256=_rest_hash(request, format) if request.layers else sha256,
+        rest_sha256=_hash(sent(_drop_layers(request), format)) if request.layers else sha256,
     )
 
 
@@ -153,9 +151,7 @@ def _split_prompt(
 ) -> tuple[list[RequestEntry], list[RequestEntry]]:
     """Return the rendered system prompt at the beginning of a request box, if any, and the other entries."""
     entries = [RequestEntry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
-    first = box.slots[0] if box.slots else None
-    card = first.card if first is not None and first.state == "present" else None
-    prompts = 1 if card is not None and card.type == RENDERED_PROMPT else 0
+    prompts = sum(card.type == RENDERED_PROMPT for card in present_cards(box.slots[:1]))
     return entries[:prompts], entries[prompts:]
 
 
@@ -199,16 +195,14 @@ def _restrict_layers(
         if name not in there
     ]
     dropped = {layer.name for layer in request.layers} - there
-    return (
-        msgspec.structs.replace(
-            request,
-            messages=[message for message in request.messages if message.layer not in dropped],
-            layers=[layer for layer in request.layers if layer.name in there],
-            layers_left_out=lost,
-            lost_layers={left.layer: snapshot.layers[left.layer] for left in lost},
-        ),
-        lost,
+    restricted = msgspec.structs.replace(
+        request,
+        messages=[message for message in request.messages if message.layer not in dropped],
+        layers=[layer for layer in request.layers if layer.name in there],
+        layers_left_out=lost,
+        lost_layers={left.layer: snapshot.layers[left.layer] for left in lost},
     )
+    return restricted, lost
 
 
 def verify(
@@ -234,17 +228,17 @@ def verify(
     is_proven = _is_proven(snapshot, compared_by, composed, format)
     # A proven request does not need the cards of its box, which may have been deleted.
     known = _drop_lost(composed)
-    found = diff(known if is_proven else _drop_lost(stored.request), known, provider_of(format))
+    difference = diff(known if is_proven else _drop_lost(stored.request), known, provider_of(format))
     changed = [layer.name for layer in asked.request.layers if layer.name in lost]
     missing_slots = [] if is_proven else [slot for slot in box.slots if slot.state != "present"]
-    is_same = found.equal and not missing_slots if compared_by == "messages" else is_proven
+    is_same = difference.equal and not missing_slots if compared_by == "messages" else is_proven
     equal = is_same and not changed
     return Verification(
         equal=equal,
         compared_by=compared_by,
         lost=[name for name in lost if name not in changed],
-        reasons=[] if equal else _reasons(missing_slots, found, changed, given, is_same=is_same),
-        difference=found,
+        reasons=[] if equal else _reasons(missing_slots, difference, changed, given, is_same=is_same),
+        difference=difference,
     )
 
 
@@ -265,19 +259,12 @@ def _comparison(
 
 
 def _is_proven(snapshot: StepSnapshot | None, compared_by: str, composed: Request, format: str) -> bool:
-    """Return whether the composed request has the hash that the step stored."""
     if snapshot is None or compared_by == "messages":
         return False
+    sha256 = snapshot.sha256
     if compared_by == "rest_sha256":
-        kept, bodies = snapshot.rest_sha256, sent_by_any(_drop_layers(composed), format)
-    else:
-        kept, bodies = snapshot.sha256, sent_by_any(composed, format)
-    return any(_hash(body) == kept for body in bodies)
-
-
-def _rest_hash(request: Request, format: str) -> str:
-    """Return the hash of the sent body without its layers, whose texts have their own hashes."""
-    return _hash(sent(_drop_layers(request), format))
+        sha256, composed = snapshot.rest_sha256 or "", _drop_layers(composed)
+    return any(_hash(body) == sha256 for body in sent_by_any(composed, format))
 
 
 def _drop_layers(request: Request) -> Request:
@@ -305,7 +292,7 @@ def _output_of(box: BoxSource, boxes: TurnBoxes, snapshot: StepSnapshot | None) 
 
 def _reasons(
     missing_slots: Iterable[Slot],
-    found: RequestDiff,
+    compared: RequestDiff,
     changed: Iterable[str],
     given: Container[str],
     *,
@@ -323,7 +310,7 @@ def _reasons(
         for slot in missing_slots
     ]
     reasons += missing
-    difference = found.difference
+    difference = compared.difference
     if difference is None:
         if not is_same and not missing:
             reasons.append(

@@ -55,7 +55,6 @@ class BoxSource(msgspec.Struct, frozen=True):
 
     @property
     def entries(self) -> list[RequestEntry]:
-        """The entries of all slots."""
         return list(entries_of(self.slots, self.box_id, self.provenance))
 
     @property
@@ -91,7 +90,6 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def entries(self) -> list[RequestEntry]:
-        """All entries of a request: the profile box, then the history."""
         return [*self.profile.visible_entries, *self.history]
 
     def truncate(self, output_cards: int, output_start: int) -> "TurnBoxes":
@@ -151,7 +149,6 @@ def compose_with_tools(
 
 
 def tool_definitions(profile: Iterable[Card], tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """Return the definitions of the tools that the cards of a profile box allow."""
     return [function_tool(tool) for tool in offered_tools(profile_of(profile), tools)]
 
 
@@ -210,11 +207,10 @@ def read_context(
 
     Raises NotFound for a missing box, as `source_of` does.
     """
-    boxes = {
-        "output": _first(each.output_box_id for each in pointers),
-        "context": _first(each.context_box_id for each in pointers),
-        "profile": _first(each.profile_box_id for each in pointers),
-    }
+    boxes: dict[str, str | None] = {}
+    for name in ("output", "context", "profile"):
+        box_ids = (getattr(each, f"{name}_box_id") for each in pointers)
+        boxes[name] = next((box_id for box_id in box_ids if box_id is not None), None)
     stored = ContextStore(database, project_id).read(agent_turn_id, boxes=boxes)
     return context_of(stored, project_id, boxes, handlers)
 
@@ -242,11 +238,7 @@ def context_of(
     )
     profile = profile_of(present_cards(profile_source.slots))
     tools = _add_handlers(handlers, stored.tools, profile, present_cards(context.slots))
-    return TurnContext(
-        boxes=boxes,
-        tools=offered_tools(profile, tools),
-        config=stored.config,
-    )
+    return TurnContext(boxes=boxes, tools=offered_tools(profile, tools), config=stored.config)
 
 
 def known_tools(
@@ -265,11 +257,7 @@ def known_tools(
 
 
 def offered_definitions(
-    database: Database,
-    project_id: str,
-    profile: Sequence[Card],
-    context: Iterable[Card],
-    handlers: Handlers,
+    database: Database, project_id: str, profile: Sequence[Card], context: Iterable[Card], handlers: Handlers
 ) -> list[dict[str, Any]]:
     """Return the definitions of the tools that a worker would offer with the cards of a profile box."""
     tools = known_tools(database, project_id, profile_of(profile), context, handlers)
@@ -295,10 +283,6 @@ def read_entries(boxes: BoxStore, box_id: str) -> Iterator[RequestEntry]:
 def _slots(boxes: BoxStore, box_id: str) -> Iterable[Slot]:
     """Read the slots of a box; those of a long box lazily, to save memory."""
     return boxes.stream(box_id) if boxes.length(box_id) > _MAX_QUERY_LENGTH else boxes.slots(box_id)
-
-
-def _first(box_ids: Iterable[str | None]) -> str | None:
-    return next((box_id for box_id in box_ids if box_id is not None), None)
 
 
 def source_of(boxes: BoxStore, name: str, box_id: str | None) -> BoxSource:

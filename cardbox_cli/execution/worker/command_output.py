@@ -44,10 +44,7 @@ PATTERNS = (
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>.*?)(?=-----END [A-Z ]{0,40}PRIVATE KEY|\Z)",
         re.DOTALL,
     ),
-    _pattern(
-        "the end of a private key",
-        r"\A(?P<secret>[\w+/=\s]+)(?=-----END [A-Z ]{0,40}PRIVATE KEY)",
-    ),
+    _pattern("the end of a private key", r"\A(?P<secret>[\w+/=\s]+)(?=-----END [A-Z ]{0,40}PRIVATE KEY)"),
     _pattern("the password of an address", r"://[^\s:/@\"']{0,256}:(?P<secret>[^\s/@\"']{1,512})@"),
     _pattern(
         "credentials of a request",
@@ -187,16 +184,12 @@ def store_log(
                 turn_epoch=fence.turn_epoch,
                 worker_id=worker_id,
                 exit_code=ran.exit_code if ran.was_not_killed else None,
-                stderr=_last_bytes(ran.stderr, kept),
+                stderr=ran.stderr.encode()[-kept:].decode(errors="ignore"),
                 stderr_bytes=ran.stderr_bytes,
                 started_at=ended_at - timedelta(seconds=ran.duration),
                 ended_at=ended_at,
             )
         )
-
-
-def _last_bytes(text: str, count: int) -> str:
-    return text.encode()[-count:].decode(errors="ignore")
 
 
 MAX_TROUBLE_LENGTH = 400

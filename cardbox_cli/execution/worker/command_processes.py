@@ -83,24 +83,17 @@ class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
 def _kill_marked(mark: bytes) -> None:
     """Kill processes that were started with the mark in their environment, if the system shows it."""
     for _ in range(_MAX_SEARCHES):
-        found = [pid for pid in _processes() if mark in _environment(pid)]
-        if not found:
+        processes = [path for path in Path("/proc").glob("[0-9]*") if mark in _environment(path)]
+        if not processes:
             return
-        for pid in found:
+        for process in processes:
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(int(process.name), signal.SIGKILL)
 
 
-def _processes() -> list[int]:
+def _environment(process: Path) -> list[bytes]:
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
+        return (process / "environ").read_bytes().split(b"\0")
     except OSError:
         return []
 
@@ -137,12 +130,12 @@ class Pipes:
         self._input: IO[bytes] = process.stdin
         self._outputs: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
         self._selector = selectors.DefaultSelector()
-        os.set_blocking(self._input.fileno(), False)
+        for pipe in (self._input, *self._outputs):
+            os.set_blocking(pipe.fileno(), False)
         for output in self._outputs:
-            self._register(output, selectors.EVENT_READ, partial(self._receive, output))
+            self._selector.register(output, selectors.EVENT_READ, partial(self._receive, output))
 
     def close(self) -> None:
-        """Close all pipes."""
         self._selector.close()
         for pipe in (self._input, *self._outputs):
             pipe.close()
@@ -179,19 +172,10 @@ class Pipes:
         self._searched = 0
         return rest or None
 
-    def forget_stderr(self) -> None:
-        """Discard the stderr so far and reset its count."""
-        self.stderr.clear()
-        self.stderr_bytes = 0
-
     def serve(self, seconds: float) -> None:
         """Read and write all pipes that are ready within `seconds`."""
         for key, _ in self._selector.select(seconds):
             key.data()
-
-    def _register(self, pipe: IO[bytes], events: int, when_ready: Callable[[], None]) -> None:
-        os.set_blocking(pipe.fileno(), False)
-        self._selector.register(pipe, events, when_ready)
 
     def _send(self) -> None:
         try:
@@ -215,27 +199,17 @@ class Pipes:
         except BlockingIOError:
             return
         if not chunk:
-            self._close_output(pipe)
-        elif pipe is self._outputs[0]:
-            self._add_output(chunk)
-        else:
-            self._add_stderr(chunk)
-
-    def _add_output(self, chunk: bytes) -> None:
-        if len(self.stdout) + len(chunk) > self._max_output:
+            self._selector.unregister(pipe)
+            pipe.close()
+        elif pipe is self._outputs[1]:
+            self.stderr_bytes += len(chunk)
+            self.stderr += chunk
+            del self.stderr[: max(len(self.stderr) - self._keep_stderr, 0)]
+        elif len(self.stdout) + len(chunk) > self._max_output:
             self.too_long = True
         else:
             self.stdout += chunk
             self._on_output(chunk)
-
-    def _add_stderr(self, chunk: bytes) -> None:
-        self.stderr_bytes += len(chunk)
-        self.stderr += chunk
-        del self.stderr[: max(len(self.stderr) - self._keep_stderr, 0)]
-
-    def _close_output(self, pipe: IO[bytes]) -> None:
-        self._selector.unregister(pipe)
-        pipe.close()
 
 
 # In bytes; a command that prints more is stopped.
@@ -304,22 +278,29 @@ def run_command(
         why = _serve_until_end(process, pipes, stop, began + timeout)
         if why is not None:
             supervised.signal(signal.SIGTERM)
-            _wait_for_end(process, pipes, grace)
-        else:
-            _wait_for_end(process, pipes, _PIPES_TIMEOUT_SECONDS)
+        _wait_for_end(process, pipes, _PIPES_TIMEOUT_SECONDS if why is None else grace)
         if why is not None or pipes.open:
             supervised.signal(signal.SIGKILL)
         exit_code = process.wait()
+    if why is None and pipes.too_long:
+        why = "too_long"
+    return outcome_of(pipes, exit_code, bytes(pipes.stdout), why, duration=time.monotonic() - began)
+
+
+def outcome_of(
+    pipes: Pipes, exit_code: int, stdout: bytes, why: str | None, *, duration: float
+) -> CommandOutcome:
+    """Return the outcome of a command with its stderr; `why` names the field that says why it was killed."""
     return CommandOutcome(
         exit_code=exit_code,
-        stdout=bytes(pipes.stdout),
+        stdout=stdout,
         stderr=bytes(pipes.stderr).decode(errors="replace"),
         stderr_bytes=pipes.stderr_bytes,
         stderr_is_cut=pipes.stderr_bytes > len(pipes.stderr),
         timed_out=why == "timed_out",
         stopped=why == "stopped",
-        too_long=pipes.too_long and why in (None, "too_long"),
-        duration=time.monotonic() - began,
+        too_long=why == "too_long",
+        duration=duration,
     )
 
 

@@ -64,7 +64,7 @@ class WorkerConnection:
                 return answer
 
     def attempt(self, project_id: str, action: Callable[[Runtime], _T], *, insist: bool = True) -> _T:
-        """Return the result of a project's use case, repeated as in `with_database`."""
+        """Return the result of a project's use case, repeated as in `retry`."""
         return self.retry(lambda database: action(self._runtime(database, project_id)), insist=insist)
 
     def try_once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
@@ -152,7 +152,6 @@ class WorkerConnectionPool:
         return refusals[0] if refusals else None
 
     def note_down(self, connection: WorkerConnection, exc: DatabaseUnavailable) -> None:
-        """Record that this thread has lost the database."""
         with self._lock:
             is_new, self._is_announced_lost = not self._is_announced_lost, True
             self._down[connection] = exc
@@ -160,7 +159,6 @@ class WorkerConnectionPool:
             self._announce(f"warning: {exc.message}; trying again until it is back")
 
     def note_up(self, connection: WorkerConnection) -> None:
-        """Record that the database works for this thread."""
         with self._lock:
             self._down.pop(connection, None)
             is_back = self._is_announced_lost and not self._down

@@ -34,7 +34,6 @@ class RunState(TurnContext, frozen=True, kw_only=True):
 
     @property
     def profile(self) -> dict[str, Any]:
-        """The content of the profile."""
         return profile_of(present_cards(self.boxes.profile.slots))
 
     def end_rule(self, tools: Sequence[dict[str, Any]] = ()) -> turn_ends.EndRule:
@@ -42,7 +41,6 @@ class RunState(TurnContext, frozen=True, kw_only=True):
         return turn_ends.end_rule(self.profile, tools)
 
     def tool(self, name: str) -> Tool | None:
-        """Return the offered tool of this name, or None."""
         return next((tool for tool in self.tools if tool.tool_name == name), None)
 
 
@@ -135,13 +133,7 @@ class Ledger(Protocol[_State]):
         """Suspend the turn until reports answer these calls."""
 
     def fail(
-        self,
-        runtime: Runtime,
-        status: EndStatus,
-        *,
-        error_code: str,
-        message: str,
-        details: dict[str, Any],
+        self, runtime: Runtime, status: EndStatus, *, error_code: str, message: str, details: dict[str, Any]
     ) -> TurnEnd:
         """End the run with a status other than success."""
 
@@ -168,13 +160,10 @@ class Ledger(Protocol[_State]):
 
 
 class TurnState(RunState, frozen=True, kw_only=True):
-    """The state of a turn before its next step."""
-
     head: Head
 
     @property
     def fence(self) -> Fence:
-        """The fence at which the turn was read."""
         return self.head.fence
 
 
@@ -195,7 +184,6 @@ def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
 
 
 def last_step_author(turn: TurnState) -> Author:
-    """Return the author of results of the last step's calls."""
     return step_author(turn.head, turn.step_id or "")
 
 

@@ -23,6 +23,7 @@ from cardbox_cli.execution.worker.command_processes import (
     CommandOutcome,
     Pipes,
     SupervisedCommand,
+    outcome_of,
 )
 from cardbox_cli.settings import STDERR_KEPT
 
@@ -49,7 +50,7 @@ _Line = TypeVar("_Line", _Ready, _Reply)
 
 
 class _NoReply(Exception):
-    """The end of waiting for a line, with the reason as `Ran` has it."""
+    """The end of waiting for a line, with the reason."""
 
 
 class ModelClients:
@@ -88,7 +89,11 @@ class ModelClients:
         except BaseException:
             client.end()
             raise
-        self._return_client(client)
+        if not client.is_running or client.answered == self._requests:
+            client.end()
+        else:
+            with self._lock:
+                self._idle.append(client)
         return msgspec.structs.replace(ran, duration=time.monotonic() - began)
 
     def close(self) -> None:
@@ -107,13 +112,6 @@ class ModelClients:
                 client.end()
         return _Client(self._command, self._environment, self._keep_stderr)
 
-    def _return_client(self, client: "_Client") -> None:
-        if not client.is_running or client.answered == self._requests:
-            client.end()
-            return
-        with self._lock:
-            self._idle.append(client)
-
 
 class _Client:
     """One client, from its start to its end."""
@@ -129,7 +127,6 @@ class _Client:
 
     @property
     def is_running(self) -> bool:
-        """True while the process runs."""
         return self._process.poll() is None
 
     @property
@@ -140,10 +137,14 @@ class _Client:
 
     def ask(self, body: bytes, turn: Mapping[str, str], *, until: float, stop: Event) -> CommandOutcome:
         """Send a request and return the outcome. A client that cannot take another request is killed."""
-        self._pipes.forget_stderr()
+        self._pipes.stderr.clear()
+        self._pipes.stderr_bytes = 0
         try:
             if not self._is_ready:
-                self._await_ready(until, stop)
+                line = self._line(until, stop)
+                if _decode(line, _Ready) != _Ready(ready=True):
+                    raise self._unexpected(line, '{"ready": true}')
+                self._is_ready = True
             self._last_id += 1
             request = msgspec.json.encode({"id": self._last_id, "request": msgspec.Raw(body), "turn": turn})
             # The request must be one line. Indented JSON has line breaks only between values.
@@ -162,13 +163,6 @@ class _Client:
         self._kill()
         self._stack.close()
 
-    def _await_ready(self, until: float, stop: Event) -> None:
-        line = self._line(until, stop)
-        ready = _decode(line, _Ready)
-        if ready is None or not ready.ready:
-            raise self._unexpected(line, '{"ready": true}')
-        self._is_ready = True
-
     def _reply(self, until: float, stop: Event) -> _Reply:
         """Return the reply to the last request. Late replies to earlier requests are dropped."""
         while True:
@@ -183,13 +177,13 @@ class _Client:
                     line, f"a reply to a request that was sent; the last id is {self._last_id}"
                 )
 
-    def _unexpected(self, line: bytes, wanted: str) -> _NoReply:
-        shown = line[: 4 * _MAX_QUOTE_LENGTH].decode(errors="replace")[:_MAX_QUOTE_LENGTH]
-        self._write_stderr(f"cbx: expected the client to print {wanted}, found {shown!r}")
+    def _unexpected(self, line: bytes, expected: str) -> _NoReply:
+        quote = line[: 4 * _MAX_QUOTE_LENGTH].decode(errors="replace")[:_MAX_QUOTE_LENGTH]
+        self._write_stderr(f"cbx: expected the client to print {expected}, found {quote!r}")
         return _NoReply("failed")
 
     def _line(self, until: float, stop: Event) -> bytes:
-        """Return the next line that it prints. Raises _Over."""
+        """Return the next line that it prints. Raises _NoReply."""
         while (line := self._pipes.take_line()) is None:
             if stop.is_set():
                 raise _NoReply("stopped")
@@ -250,18 +244,7 @@ class _Client:
             exit_code = 1
         elif reply is not None:
             stdout = _answer_bytes(bytes(reply.answer))
-        pipes = self._pipes
-        return CommandOutcome(
-            exit_code=exit_code,
-            stdout=stdout,
-            stderr=bytes(pipes.stderr).decode(errors="replace"),
-            stderr_bytes=pipes.stderr_bytes,
-            stderr_is_cut=pipes.stderr_bytes > len(pipes.stderr),
-            timed_out=why == "timed_out",
-            stopped=why == "stopped",
-            too_long=why == "too_long",
-            duration=0,
-        )
+        return outcome_of(self._pipes, exit_code, stdout, why, duration=0)
 
 
 def _decode(line: bytes, kind: type[_Line]) -> _Line | None:

@@ -29,7 +29,7 @@ from cardbox_cli.execution.worker.command_output import (
 )
 from cardbox_cli.execution.worker.command_processes import CommandOutcome, run_command
 from cardbox_cli.execution.worker.ledger import BegunStep, CallIdTaken, Ledger, RunState
-from cardbox_cli.execution.worker.step_answers import INVALID, InvalidAnswer, result_of
+from cardbox_cli.execution.worker.step_answers import INVALID, AnswerRules, InvalidAnswer, result_of
 from cardbox_cli.execution.worker.step_requests import CannotEnd, IncompleteContext, InvalidLayers
 from cardbox_cli.execution.worker.turn_ledger import ending_call_with_others, not_alone_result
 from cardbox_cli.execution.worker.worker_program import Program, schema_mismatch
@@ -52,10 +52,9 @@ Kind = Literal["ended", "suspended", "lost", "handed_back"]
 
 
 class Attempt(Protocol):
-    """A call of an action with a database, repeated on a new connection if one breaks."""
+    """A call of an action that is safe to repeat, on a new connection if one breaks."""
 
-    def __call__(self, action: Callable[[Runtime], _T]) -> _T:
-        """Return the result of `action`, which must be safe to repeat."""
+    def __call__(self, action: Callable[[Runtime], _T]) -> _T: ...
 
 
 class CancellationToken:
@@ -109,12 +108,6 @@ class _OutOfTime(_RunFailed):
         super().__init__("turn_timeout", f"the {noun} had run for {seconds:g} seconds ({TURN_TIME.name})")
 
 
-def _missing_box(gone: NotFound) -> _RunFailed:
-    """Return the failure of a turn with a missing box."""
-    code = INCOMPLETE if gone.details.get("pointer") in READ_POINTERS else NO_BOX
-    return _RunFailed(code, gone.message, gone.details)
-
-
 class Run(Generic[_State]):
     """One run of a ledger's turn or chat. `attempt` provides a database.
 
@@ -148,7 +141,8 @@ class Run(Generic[_State]):
             except _RunFailed as exc:
                 return self._fail(exc)
             except NotFound as exc:
-                return self._fail(_missing_box(exc))
+                code = INCOMPLETE if exc.details.get("pointer") in READ_POINTERS else NO_BOX
+                return self._fail(_RunFailed(code, exc.message, exc.details))
             except _Cancelled:
                 return self._cancelled()
         except (StaleEpoch, LeaseLost) as exc:
@@ -160,7 +154,7 @@ class Run(Generic[_State]):
             turn = self._attempt(self._ledger.read)
             self._steps = turn.steps
             if is_first:
-                self._program = self._turn_program(turn)
+                self._configure_program(turn)
             if turn.pending:
                 outcome = self._answer_calls(turn, turn.pending)
             elif is_first and turn.boxes.own:
@@ -194,7 +188,9 @@ class Run(Generic[_State]):
             raise _RunFailed(NOT_OFFERED, str(exc)) from exc
         except InvalidInput as exc:
             raise _RunFailed("invalid_request", f"the request cannot be stored: {exc.message}") from exc
-        self._check_format(step.asked.request.model)
+        model = step.asked.request.model
+        if not program.format_named and (note := other_provider_note(model, program.format)) is not None:
+            self._warn(f"warning: {note}")
         ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
         if not ran.succeeded:
             raise _RunFailed(*failure_reason(ran, None, program.timeout), details=diagnostics(ran))
@@ -202,13 +198,9 @@ class Run(Generic[_State]):
         self._steps += 1
         return self._end_outcome(end)
 
-    def _check_format(self, model: str | None) -> None:
-        note = None if self._program.format_named else other_provider_note(model, self._program.format)
-        if note is not None:
-            self._warn(f"warning: {note}")
-
     def _store_answer(self, turn: _State, step: BegunStep, ran: CommandOutcome) -> TurnEnd | None:
-        rules = self._program.answer_rules
+        program = self._program
+        rules = AnswerRules(mode=program.answers, format=program.format, max_calls=program.max_tool_calls)
         answer = self._attempt(
             lambda runtime: self._ledger.understand(runtime, turn, step, ran.stdout, rules)
         )
@@ -224,9 +216,9 @@ class Run(Generic[_State]):
                 INVALID, f"the answer cannot be stored: {exc.message}", diagnostics(ran)
             ) from exc
 
-    def _turn_program(self, turn: _State) -> Program:
+    def _configure_program(self, turn: _State) -> None:
         try:
-            return self._program.configure(turn.config)
+            self._program = self._program.configure(turn.config)
         except InvalidInput as exc:
             raise _RunFailed("invalid_runtime_config", exc.message) from exc
 
@@ -303,14 +295,17 @@ class Run(Generic[_State]):
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise _OutOfTime(self._ledger.noun, self._program.turn_time)
-        variables = {**more, **self._variables(turn, step_id, call)}
+        variables = {**more, STEP.name: step_id, **self._ledger.variables(turn)}
+        if call is not None:
+            variables |= {TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id}
         try:
             ran = self._run_client_or_command(command, stdin, variables, min(timeout, left), call)
         except OSError as exc:
             raise _RunFailed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
         ran = redact_stderr(ran)
         if not self._cancellation.lost:
-            self._keep_log(ran, step_id, call)
+            log = partial(self._ledger.keep_log, ran=ran, log_id=new_id("log"), step_id=step_id, call=call)
+            self._attempt(partial(log, kept=self._program.stderr_kept))
         if ran.stopped:
             raise _Cancelled
         if ran.timed_out and left <= timeout:
@@ -323,7 +318,6 @@ class Run(Generic[_State]):
     def _run_client_or_command(
         self, command: str, stdin: bytes, variables: Mapping[str, str], timeout: float, call: ToolCall | None
     ) -> CommandOutcome:
-        """Run a long-running client or a command with this input."""
         program, stop = self._program, self._cancellation.cancelled
         if call is None and program.clients is not None:
             request = msgspec.json.encode(stdin.decode()) if program.format == "text" else stdin
@@ -337,23 +331,6 @@ class Run(Generic[_State]):
             keep_stderr=bytes_to_read(program.stderr_kept),
             heard=program.listen() if call is None else lambda chunk: None,
         )
-
-    def _keep_log(self, ran: CommandOutcome, step_id: str, call: ToolCall | None) -> None:
-        keep = partial(
-            self._ledger.keep_log,
-            ran=ran,
-            log_id=new_id("log"),
-            step_id=step_id,
-            call=call,
-            kept=self._program.stderr_kept,
-        )
-        self._attempt(keep)
-
-    def _variables(self, turn: _State, step_id: str, call: ToolCall | None) -> dict[str, str]:
-        called = (
-            {} if call is None else {TOOL_NAME.name: call.tool_name, TOOL_CALL_ID.name: call.tool_call_id}
-        )
-        return {**called, STEP.name: step_id, **self._ledger.variables(turn)}
 
     # --- outcomes
 

@@ -8,6 +8,7 @@ author, id, turn and step. Output that cannot be read is refused with an error c
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -38,13 +39,7 @@ from cardbox_cli.model.cards import (
     draft_card,
     draft_from_mapping,
 )
-from cardbox_cli.model.content import (
-    FALLBACK,
-    ToolCallContent,
-    ToolContent,
-    ToolResultContent,
-    is_fallback,
-)
+from cardbox_cli.model.content import FALLBACK, ToolCallContent, ToolContent, ToolResultContent, is_fallback
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.model.ids import new_card_id
 from cardbox_cli.providers.registry import DEFAULT, PROVIDERS, provider_named, providers
@@ -155,7 +150,6 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_provider_format(self) -> bool:
-        """True if the request is in a provider's format."""
         return self.format in PROVIDERS
 
     @property
@@ -187,7 +181,7 @@ class InvalidAnswer(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """The code and the message of a BadAnswer."""
+    """The code and the message of an InvalidAnswer."""
 
 
 def read_answer(
@@ -224,17 +218,14 @@ def _answer(text: str, author: Author, held: FindHeldIds, rules: AnswerRules) ->
         return _card_lines_answer(text, author, held, rules)
     value = None if rules.mode == "text" else _json(text, rules)
     _check_storable(text if value is None else value)
-    found = None if value is None else _find_message(value, rules)
-    if found is not None:
-        return _message_answer(found, author, held, rules)
+    answered = None if value is None else _find_message(value, rules)
+    if answered is not None:
+        return _message_answer(answered, author, held, rules)
     if rules.mode == "response":
-        what = f"neither a {_response_noun(rules)} response nor an assistant message"
-        raise _Refused(INVALID, f"the output is {what}; {_TEXT_HINT}")
+        noun = f"whole {rules.format}" if rules.is_provider_format else "whole"
+        what = f"the output is neither a {noun} response nor an assistant message"
+        raise _Refused(INVALID, f"{what}; {_TEXT_HINT}")
     return _complete_answer(_add_origin([draft_card(THOUGHT, text)], author), author, None)
-
-
-def _response_noun(rules: AnswerRules) -> str:
-    return f"whole {rules.format}" if rules.is_provider_format else "whole"
 
 
 def _check_storable(value: Any, path: str = "") -> None:
@@ -298,16 +289,10 @@ def _refuse_list(values: list[Any], rules: AnswerRules) -> None:
 
 
 def _json_problem(text: str, exc: ValueError) -> str:
-    if resembles_card(_first_line(text)):
-        return f"{exc}; if the client prints lines of cards, pass --answers cards"
+    with suppress(ValueError):
+        if resembles_card(exact_json.read(text.partition("\n")[0])):
+            return f"{exc}; if the client prints lines of cards, pass --answers cards"
     return f"{exc}; {_TEXT_HINT}"
-
-
-def _first_line(text: str) -> Any:
-    try:
-        return exact_json.read(text.partition("\n")[0])
-    except ValueError:
-        return None
 
 
 # --- messages
@@ -382,20 +367,18 @@ def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
 
 
 def _message_answer(
-    found: _ModelMessage, author: Author, held: FindHeldIds, rules: AnswerRules
+    answered: _ModelMessage, author: Author, held: FindHeldIds, rules: AnswerRules
 ) -> StepAnswer:
-    """Return the answer of a message."""
-
     def new_ids(given: Sequence[str]) -> list[str]:
         _check_count(len(given), rules)
         return unique_call_ids(given, held)
 
-    parts = found.answers.parts(found.message)
+    parts = answered.answers.parts(answered.message)
     _check_parts(len(parts) if isinstance(parts, list) else 1)
-    drafts = found.answers.draft(found.message, new_ids)
+    drafts = answered.answers.draft(answered.message, new_ids)
     for draft in drafts:
         check_draft(draft)
-    return _complete_answer(_add_origin(drafts, author), author, found.usage)
+    return _complete_answer(_add_origin(drafts, author), author, answered.usage)
 
 
 # --- cards
@@ -405,26 +388,22 @@ def _card_lines_answer(text: str, author: Author, held: FindHeldIds, rules: Answ
     _check_parts(sum(1 for line in text.split("\n") if line.strip()))
     drafts = read_cards(text, author)
     _check_count(sum(len(draft.tool_calls or ()) for draft in drafts), rules)
-    return _cards_answer(assign_call_ids(drafts, held), author)
-
-
-def _cards_answer(drafts: Sequence[CardDraft], author: Author) -> StepAnswer:
-    """Return the answer of these cards, with the `tool.call` cards behind the thought of their calls."""
-    cards: list[CardDraft] = []
-    for draft in drafts:
-        cards += [draft, *(call_card(call, author) for call in calls_of(draft))]
-    return StepAnswer(cards=cards, calls=[call for draft in drafts for call in calls_of(draft)])
-
-
-def _add_metadata(draft: CardDraft, **metadata: Any) -> CardDraft:
-    return msgspec.structs.replace(draft, metadata={**draft.metadata, **metadata})
+    answer = StepAnswer(cards=[], calls=[])
+    for draft in assign_call_ids(drafts, held):
+        calls = calls_of(draft)
+        answer.cards.extend([draft, *(call_card(call, author) for call in calls)])
+        answer.calls.extend(calls)
+    return answer
 
 
 def _add_origin(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
     """Return the cards of one message with ids and `author`; several cards get a common group."""
     group = {"source_group": new_card_id()} if len(drafts) > 1 else {}
     own = {**author.metadata, "author_id": author.agent_id, **group}
-    return [msgspec.structs.replace(_add_metadata(draft, **own), card_id=new_card_id()) for draft in drafts]
+    return [
+        msgspec.structs.replace(draft, metadata={**draft.metadata, **own}, card_id=new_card_id())
+        for draft in drafts
+    ]
 
 
 def _complete_answer(
@@ -433,9 +412,8 @@ def _complete_answer(
     """Return the answer of a message: its thoughts with their calls, or with its text as the deliverable."""
     calls = [call for thought in thoughts for call in calls_of(thought)]
     if calls:
-        return StepAnswer(
-            cards=[*thoughts, *(call_card(call, author) for call in calls)], calls=calls, usage=usage
-        )
+        cards = [*thoughts, *(call_card(call, author) for call in calls)]
+        return StepAnswer(cards=cards, calls=calls, usage=usage)
     text = "\n".join(card_text(each.content) for each in thoughts if each.type == THOUGHT)
     if not text.strip():
         raise _Refused(EMPTY, "the model's message is empty and calls no tool")
@@ -464,9 +442,8 @@ def result_of(call: ToolCall, author: Author, tool: Tool, ran: CommandOutcome, t
 def _value(stdout: bytes) -> Any:
     """Read a tool's output as JSON or text. Raises ValueError if it cannot be stored."""
     text = stdout.decode()
-    try:
+    value: Any = text.rstrip("\n")
+    with suppress(ValueError):
         value = exact_json.read(text)
-    except ValueError:
-        value = text.rstrip("\n")
     exact_json.check_storable(value)
     return value

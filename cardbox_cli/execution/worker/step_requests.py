@@ -52,7 +52,14 @@ def compose_step(
     lacking = [] if settings.allow_incomplete_context else turn_lacks(state.boxes)
     if lacking:
         raise IncompleteContext(lacking)
-    return _compose(runtime, state, apply_share_default(options, settings), format, settings), settings
+    options = apply_share_default(options, settings)
+    context_box_id = state.boxes.context.box_id
+    collector = collector_for(runtime.database, runtime.project_id, context_box_id, settings=settings)
+    try:
+        asked = compose_turn_request(state.boxes, state.tools, options, format=format, collector=collector)
+    except InvalidInput as exc:
+        raise InvalidLayers(exc.message) from exc
+    return asked, settings
 
 
 def store_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSettings, step_id: str) -> str:
@@ -63,24 +70,11 @@ def store_request(runtime: Runtime, asked: TurnRequest, settings: ProjectSetting
 
 
 def request_box_title(step_id: str) -> str:
-    """Return the title of a request box."""
     return f"request of {step_id}"
 
 
 def copy_with_new_id(card: CardDraft) -> CardDraft:
-    """Return the card with a new id."""
     return msgspec.structs.replace(card, card_id=new_card_id())
-
-
-def _compose(
-    runtime: Runtime, turn: RunState, options: ComposeOptions, format: str, settings: ProjectSettings
-) -> TurnRequest:
-    context = turn.boxes.context.box_id
-    collector = collector_for(runtime.database, runtime.project_id, context, settings=settings)
-    try:
-        return compose_turn_request(turn.boxes, turn.tools, options, format=format, collector=collector)
-    except InvalidInput as exc:
-        raise InvalidLayers(exc.message) from exc
 
 
 def _store_card(runtime: Runtime, draft: CardDraft) -> CardDraft:

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import (
     CbxError,
     DatabaseUnavailable,
@@ -46,7 +45,7 @@ from cardbox_cli.execution.tool_calls import (
     result_card,
     size_problem,
 )
-from cardbox_cli.execution.worker import ledger, step_requests
+from cardbox_cli.execution.worker import step_requests
 from cardbox_cli.execution.worker.command_output import redact_message, store_log
 from cardbox_cli.execution.worker.command_processes import CommandOutcome
 from cardbox_cli.execution.worker.ledger import (
@@ -109,12 +108,11 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ste
         head, own = _hold_own(runtime, turn)
         stored = {card.card_id for card in own}
         lock_call_ids(runtime, answer.cards, stored)
-        continues = not rule.allows_end(own) and not pending_calls([*own, *answer.cards])
+        cards = answer.cards
+        continues = not rule.allows_end(own) and not pending_calls([*own, *cards])
         if continues:
             reminder = rule.reminder(runtime.project_id, step_author(head, step.step_id))
-            cards = [*turn_ends.drop_deliverable(answer.cards), reminder]
-        else:
-            cards = answer.cards
+            cards = [*turn_ends.drop_deliverable(cards), reminder]
         # An earlier attempt may have stored some.
         new = [card for card in cards if card.card_id not in stored]
         calls = pending_calls([*own, *new])
@@ -130,10 +128,10 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ste
         return None if calls or continues else finish_held(runtime, head, profile=turn.profile)
 
 
-def add_result(runtime: Runtime, turn: TurnState, draft: CardDraft) -> None:
+def add_result(runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
     """Store the result of a call. Raises StaleEpoch."""
     with runtime.statement():
-        _append(runtime, turn, [draft])
+        _append(runtime, state, [draft])
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> TurnEnd | None:
@@ -242,38 +240,6 @@ def suspend(
         )
 
 
-def answer_handlers(
-    runtime: Runtime,
-    turn: TurnState,
-    row: InboxRow,
-    calls: Sequence[ToolCall],
-    others: Sequence[ToolCall],
-) -> list[ToolCall]:
-    """Answer `calls` by their handlers; return the calls that wait now, including `others`.
-
-    If any call waits, the turn is suspended and its claimed `row` consumed. Raises StaleEpoch; then, as when
-    the database fails, the writes of all handlers are rolled back.
-    """
-    with runtime.transaction():
-        runtime.heads.hold(turn.fence)
-        pending = {call.tool_call_id for call in read_turn(runtime, turn.fence).pending}
-        caller = calling_turn(runtime, turn.fence.agent_turn_id, step_id=turn.step_id)
-        waiting, seconds = list(others), 0.0
-        for call in calls:
-            if call.tool_call_id not in pending:
-                continue
-            answer = _answer(runtime, caller, turn, call)
-            if isinstance(answer, Awaiting):
-                waiting.append(call)
-                seconds = max(seconds, answer.seconds)
-            else:
-                for draft in answer:
-                    add_result(runtime, turn, draft)
-        if waiting:
-            suspend(runtime, turn, row, waiting, at_least=seconds)
-    return waiting
-
-
 def run_handler(handler: Handler, runtime: Runtime, caller: Caller, arguments: dict[str, Any]) -> Any:
     """Call a handler; return a JSON value that can be stored, Awaiting, or Ending.
 
@@ -335,10 +301,13 @@ def _answer(
     fault = size_problem(call) or argument_problem(call)
     if fault is not None:
         return [_failure(call, turn, "invalid_arguments", fault)]
+    turn_id = turn.fence.agent_turn_id
+    parent = Parent(agent_turn_id=turn_id, step_id=turn.step_id, tool_call_id=call.tool_call_id)
     try:
         with runtime.transaction():
             handler = runtime.handlers.find(call.tool_name)
-            answer = run_handler(handler, runtime, _call_caller(caller, turn, call), call.input or {})
+            caller = msgspec.structs.replace(caller, parent=parent)
+            answer = run_handler(handler, runtime, caller, call.input or {})
             if isinstance(answer, Awaiting):
                 return answer
             if isinstance(answer, Ending):
@@ -352,7 +321,10 @@ def _answer(
     except CbxError as exc:
         if is_collision(exc):
             raise
-        return [_failure(call, turn, exc.code.replace("-", "_"), _model_message(exc))]
+        # The hint is left out: it is for people at a terminal.
+        code = exc.details.get("error_code")
+        message = f"{exc.message} ({code})" if code and str(code) not in exc.message else exc.message
+        return [_failure(call, turn, exc.code.replace("-", "_"), message)]
     except Exception as exc:
         # A package's handler may raise anything; the turn continues, and its model reads the failure.
         return [_failure(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")]
@@ -367,19 +339,6 @@ def _ending_cards(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardD
     return [result_card(call, author, after_execution="terminate", result=answer.result), deliverable]
 
 
-def _call_caller(caller: Caller, turn: TurnState, call: ToolCall) -> Caller:
-    parent = Parent(
-        agent_turn_id=turn.fence.agent_turn_id, step_id=turn.step_id, tool_call_id=call.tool_call_id
-    )
-    return msgspec.structs.replace(caller, parent=parent)
-
-
-def _model_message(error: CbxError) -> str:
-    """Return the message of an error without its hint, which is for people at a terminal."""
-    code = error.details.get("error_code")
-    return f"{error.message} ({code})" if code and str(code) not in error.message else error.message
-
-
 def _failure(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDraft:
     return result_card(call, last_step_author(turn), failure=(code, redact_message(message)))
 
@@ -388,6 +347,13 @@ class TurnLedger:
     """The storage of one claimed turn, at the fence of the claim; `owner` has its lease."""
 
     noun = "turn"
+    enter = staticmethod(step_requests.enter)
+    begin_step = staticmethod(step_requests.begin_step)
+    understand = staticmethod(read_step_answer)
+    store_answer = staticmethod(store_answer)
+    add_result = staticmethod(add_result)
+    complete_step = staticmethod(complete_step)
+    author = staticmethod(last_step_author)
 
     def __init__(self, work: ClaimedWork, *, owner: str) -> None:
         self._work = work
@@ -399,29 +365,7 @@ class TurnLedger:
 
     def read(self, runtime: Runtime) -> TurnState:
         """Read the turn at its fence."""
-        return ledger.read_turn(runtime, self._fence)
-
-    def enter(self, runtime: Runtime, state: TurnState) -> None:
-        """Mark the claimed turn as running."""
-        step_requests.enter(runtime, state)
-
-    def begin_step(
-        self, runtime: Runtime, state: TurnState, *, format: str, options: ComposeOptions
-    ) -> BegunStep:
-        """Begin a step."""
-        return step_requests.begin_step(runtime, state, format=format, options=options)
-
-    def understand(
-        self, runtime: Runtime, state: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules
-    ) -> StepAnswer | InvalidAnswer:
-        """Return the cards that the command printed, or none if it appended cards itself."""
-        return read_step_answer(runtime, state, step, stdout, rules)
-
-    def store_answer(
-        self, runtime: Runtime, state: TurnState, step: BegunStep, answer: StepAnswer
-    ) -> TurnEnd | None:
-        """Append the answer to the output box."""
-        return store_answer(runtime, state, step, answer)
+        return read_turn(runtime, self._fence)
 
     def answers(self, call: ToolCall) -> bool:
         """Return False: a turn has no such calls."""
@@ -431,38 +375,45 @@ class TurnLedger:
         """Raise AssertionError: `answers` is always False."""
         raise AssertionError(f"a turn does not answer calls itself: {call.tool_name}")
 
-    def add_result(self, runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
-        """Append a result to the output box."""
-        add_result(runtime, state, draft)
-
-    def complete_step(self, runtime: Runtime, state: TurnState) -> TurnEnd | None:
-        """Complete the last step."""
-        return complete_step(runtime, state)
-
     def answer_handlers(
         self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], others: Sequence[ToolCall]
     ) -> list[ToolCall]:
-        """Answer calls by internal handlers, in one transaction with the results."""
-        return answer_handlers(runtime, state, self._work.row, calls, others)
+        """Answer `calls` by their handlers, in one transaction with the results.
 
-    def suspend(self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall]) -> None:
-        """Suspend the turn and consume its claimed row."""
-        suspend(runtime, state, self._work.row, calls)
+        If any call waits, the turn is suspended and its claimed row consumed. Raises StaleEpoch; then, as
+        when the database fails, the writes of all handlers are rolled back.
+        """
+        with runtime.transaction():
+            runtime.heads.hold(state.fence)
+            pending = {call.tool_call_id for call in read_turn(runtime, state.fence).pending}
+            caller = calling_turn(runtime, state.fence.agent_turn_id, step_id=state.step_id)
+            waiting, seconds = list(others), 0.0
+            for call in calls:
+                if call.tool_call_id not in pending:
+                    continue
+                answer = _answer(runtime, caller, state, call)
+                if isinstance(answer, Awaiting):
+                    waiting.append(call)
+                    seconds = max(seconds, answer.seconds)
+                else:
+                    for draft in answer:
+                        add_result(runtime, state, draft)
+            if waiting:
+                self.suspend(runtime, state, waiting, at_least=seconds)
+        return waiting
+
+    def suspend(
+        self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], *, at_least: float = 0
+    ) -> None:
+        """Suspend the turn for `at_least` seconds or longer, and consume its claimed row."""
+        suspend(runtime, state, self._work.row, calls, at_least=at_least)
 
     def fail(
-        self,
-        runtime: Runtime,
-        status: EndStatus,
-        *,
-        error_code: str,
-        message: str,
-        details: dict[str, Any],
+        self, runtime: Runtime, status: EndStatus, *, error_code: str, message: str, details: dict[str, Any]
     ) -> TurnEnd:
-        """End the turn."""
         return end_turn(runtime, self._fence, status, error_code=error_code, message=message, details=details)
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
-        """Return the claimed row to the inbox."""
         hand_back(runtime, self._work.row, owner=self._owner, reason=reason)
 
     def keep_log(
@@ -475,7 +426,6 @@ class TurnLedger:
         call: ToolCall | None,
         kept: int,
     ) -> None:
-        """Store the stderr of a command in `cbx.logs`."""
         store_log(
             runtime,
             lambda: runtime.heads.hold(self._fence),
@@ -488,12 +438,7 @@ class TurnLedger:
             kept=kept,
         )
 
-    def author(self, state: TurnState) -> Author:
-        """Return the agent, in the last step, as author."""
-        return ledger.last_step_author(state)
-
     def variables(self, state: TurnState) -> dict[str, str]:
-        """Return the variables of the turn, its fence and its boxes."""
         return {
             PROJECT.name: self._work.row.project_id,
             AGENT.name: self._fence.agent_id,

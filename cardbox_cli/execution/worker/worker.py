@@ -21,7 +21,6 @@ from cardbox_cli.errors import CbxError, DatabaseUnavailable
 from cardbox_cli.execution.notifications.service import WakeupListener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, hand_back, heartbeat
 from cardbox_cli.execution.recovery.reaping import ReapOutcome, reap
-from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.command_output import DeduplicatedWarnings, shorten_trouble
 from cardbox_cli.execution.worker.connections import MakeRuntime, WorkerConnection, WorkerConnectionPool
 from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutcome
@@ -71,7 +70,6 @@ class _Running(msgspec.Struct, eq=False):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The project and id of the row."""
         return self.row.project_id, self.row.inbox_id
 
 
@@ -173,18 +171,15 @@ class Worker:
 
     def _reap_all(self, connection: WorkerConnection) -> None:
         for each in self._projects(connection, worker_store.unsettled_projects):
-            reaped = self._try(f"reap {each}", partial(connection.attempt, each, reap))
-            if reaped is not None:
-                self._log_reaped(reaped)
-
-    def _log_reaped(self, reaped: ReapOutcome) -> None:
-        # If there is more work than workers, each pass notifies again; the log leaves that out.
-        facts = {
-            name: ids for name, ids in msgspec.structs.asdict(reaped).items() if ids and name != "notified"
-        }
-        if facts:
-            text = "; ".join(f"{name.replace('_', ' ')} {', '.join(ids)}" for name, ids in facts.items())
-            self._journal.line(f"reaped: {text}")
+            reaped = self._try(f"reap {each}", partial(connection.attempt, each, reap)) or ReapOutcome()
+            # If there is more work than workers, each pass notifies again; the log leaves that out.
+            facts = [
+                f"{name.replace('_', ' ')} {', '.join(ids)}"
+                for name, ids in msgspec.structs.asdict(reaped).items()
+                if ids and name != "notified"
+            ]
+            if facts:
+                self._journal.line(f"reaped: {'; '.join(facts)}")
 
     def _claim(self, connection: WorkerConnection) -> int:
         count = 0
@@ -192,11 +187,11 @@ class Worker:
             free = self._free()
             if free == 0 or self._leaving:
                 break
-            look = partial(claim, target=self._plan.target, owner=self.worker_id, limit=free)
-            found = self._try(f"claim {project_id}", partial(connection.attempt, project_id, look)) or []
-            for claimed in found:
-                self._start(claimed.row)
-            count += len(found)
+            action = partial(claim, target=self._plan.target, owner=self.worker_id, limit=free)
+            claimed = self._try(f"claim {project_id}", partial(connection.attempt, project_id, action)) or []
+            for each in claimed:
+                self._start(each.row)
+            count += len(claimed)
         return count
 
     def _try(self, what: str, action: Callable[[], _T]) -> _T | None:
@@ -252,7 +247,8 @@ class Worker:
                     if is_refusal(exc):
                         self._defer(connection, running.row, exc.message)
                     else:
-                        self._return_untried(connection, running.row, exc.message)
+                        # The database went away, so this does not count as a try.
+                        self._return_row(connection, running.row, partial(hand_back, reason=exc.message))
                 except CbxError as exc:
                     self._defer(connection, running.row, exc.message)
                 except Exception as exc:
@@ -274,11 +270,8 @@ class Worker:
             f"turn {fence.agent_turn_id} of {fence.agent_id}: {work.outcome}, epoch {fence.turn_epoch}"
         )
 
-        def attempt(action: Callable[[Runtime], _T]) -> _T:
-            return connection.attempt(project_id, action)
-
         run = Run(
-            attempt,
+            partial(connection.attempt, project_id),
             TurnLedger(work, owner=self.worker_id),
             self._plan.program,
             running.cancellation,
@@ -290,19 +283,11 @@ class Worker:
     def _defer(self, connection: WorkerConnection, row: InboxRow, reason: str) -> None:
         """Defer a row that failed for a reason outside its turn; the backoff decides when it is due again."""
         self._journal.line(f"warning: {row.message_type} {row.inbox_id} failed: {reason}")
-        try:
-            connection.attempt(
-                row.project_id, lambda runtime: defer(runtime, row, owner=self.worker_id, reason=reason)
-            )
-        except CbxError as exc:
-            self._journal.line(f"warning: {row.inbox_id} is left to its lease: {exc.message}")
+        self._return_row(connection, row, partial(defer, reason=reason))
 
-    def _return_untried(self, connection: WorkerConnection, row: InboxRow, reason: str) -> None:
-        """Return a row without counting a try, because the database went away."""
+    def _return_row(self, connection: WorkerConnection, row: InboxRow, action: Callable[..., object]) -> None:
         try:
-            connection.attempt(
-                row.project_id, lambda runtime: hand_back(runtime, row, owner=self.worker_id, reason=reason)
-            )
+            connection.attempt(row.project_id, partial(action, row=row, owner=self.worker_id))
         except CbxError as exc:
             self._journal.line(f"warning: {row.inbox_id} is left to its lease: {exc.message}")
 
@@ -351,9 +336,8 @@ class Worker:
             pid=os.getpid(),
             concurrency=self._plan.concurrency,
         )
-        lease = self._settings.lease_time
-        announce = partial(worker_store.record_worker, worker=announcement, lease=lease)
-        connection.retry(announce, insist=False)
+        record = partial(worker_store.record_worker, worker=announcement, lease=self._settings.lease_time)
+        connection.retry(record, insist=False)
         connection.retry(self._note_trouble, insist=False)
 
     def _note_trouble(self, database: Database) -> None:

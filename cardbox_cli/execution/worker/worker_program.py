@@ -19,7 +19,7 @@ from cardbox_cli.context.request import DEFAULT_OPTIONS, ComposeOptions
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.execution.worker.command_processes import OutputHandler
 from cardbox_cli.execution.worker.model_clients import ModelClients
-from cardbox_cli.execution.worker.step_answers import AnswerMode, AnswerRules
+from cardbox_cli.execution.worker.step_answers import AnswerMode
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.providers.registry import DEFAULT
 from cardbox_cli.settings import MAX_STEPS, MAX_TOOL_CALLS, STDERR_KEPT, TURN_TIME
@@ -69,17 +69,17 @@ def schema_mismatch(value: Any, schema: Any, path: str = "the arguments") -> str
     if not isinstance(schema, dict):
         return None
     types = schema.get("type")
-    named = [types] if isinstance(types, str) else types if isinstance(types, list) else []
-    if named and not any(_has_type(value, type_name) for type_name in named):
-        return f"{path}: not of type {' or '.join(map(str, named))}"
+    names = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    if names and not any(_has_type(value, name) for name in names):
+        return f"{path}: not of type {' or '.join(map(str, names))}"
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         return f"{path}: not one of the values in the schema"
     if isinstance(value, dict):
         return _object_mismatch(value, schema, path)
     if isinstance(value, list):
-        found = (schema_mismatch(item, schema.get("items"), f"{path}[{i}]") for i, item in enumerate(value))
-        return next((each for each in found if each), None)
+        faults = (schema_mismatch(item, schema.get("items"), f"{path}[{i}]") for i, item in enumerate(value))
+        return next(filter(None, faults), None)
     return None
 
 
@@ -93,28 +93,19 @@ def _object_mismatch(value: dict[str, Any], schema: dict[str, Any], path: str) -
     for name, item in value.items():
         if name not in known and schema.get("additionalProperties") is False:
             return f"{path}: {name[:80]!r} is not a property of the schema"
-        found = schema_mismatch(item, known.get(name), f"{path}.{name[:80]}")
-        if found:
-            return found
+        if fault := schema_mismatch(item, known.get(name), f"{path}.{name[:80]}"):
+            return fault
     return None
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
+_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
 def _has_type(value: Any, type_name: Any) -> bool:
     if type_name in ("number", "integer"):
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
         return is_number and (type_name == "number" or _is_whole(value))
-    return (
-        isinstance(value, _TYPES[type_name]) if isinstance(type_name, str) and type_name in _TYPES else True
-    )
+    return not isinstance(type_name, str) or isinstance(value, _TYPES.get(type_name, object))
 
 
 def _is_whole(value: float | Decimal) -> bool:
@@ -149,23 +140,18 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     clients: ModelClients | None = None
     listen: Callable[[], OutputHandler] = lambda: lambda piece: None
 
-    @property
-    def answer_rules(self) -> AnswerRules:
-        """The rules for reading the output of the command."""
-        return AnswerRules(mode=self.answers, format=self.format, max_calls=self.max_tool_calls)
-
     def configure(self, config: Mapping[str, Any]) -> "Program":
         """Return the program with the model, timeout and step limit of a turn's runtime config."""
         known = {name: config[name] for name in _Config.__struct_fields__ if name in config}
         try:
-            wanted = msgspec.convert(known, _Config)
+            limits = msgspec.convert(known, _Config)
         except msgspec.ValidationError as exc:
             raise InvalidInput(f"the turn's runtime_config is invalid: {exc}") from exc
         return msgspec.structs.replace(
             self,
-            options=msgspec.structs.replace(self.options, model=wanted.model or self.options.model),
-            timeout=wanted.timeout or self.timeout,
-            max_steps=wanted.max_steps or self.max_steps,
+            options=msgspec.structs.replace(self.options, model=limits.model or self.options.model),
+            timeout=limits.timeout or self.timeout,
+            max_steps=limits.max_steps or self.max_steps,
         )
 
 
