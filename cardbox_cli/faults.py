@@ -19,16 +19,14 @@ _FAULT = r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)"
 
 
 def fault_point(point: str) -> None:
-    """Mark that this process has reached `point`, and do what a test has ordered for it."""
+    """Mark that this process has reached `point`, and execute the orders of a test for it."""
     orders = _orders()
     if orders is not None:
         orders.carry_out(point)
 
 
 class _Orders(NamedTuple):
-    """Orders of a test: send `sign` at the point `at`, such as "commit:2", and append every point to the file
-    `log`.
-    """
+    """Orders of a test: send `sign` at the point `at`, such as "commit:2", and append each point to `log`."""
 
     sign: signal.Signals | None
     at: str | None

@@ -10,9 +10,6 @@ from cardbox_cli.settings import DATA_HOME, HOME
 
 
 def default_home(environ: Mapping[str, str]) -> Path:
-    """Return CBX_HOME, otherwise XDG_DATA_HOME/cbx, otherwise ~/.local/share/cbx. An empty variable counts as
-    unset.
-    """
     if home := HOME.text(environ):
         return Path(os.path.abspath(home))
     shared = DATA_HOME.text(environ)
@@ -37,11 +34,9 @@ def make_home(home: Path) -> None:
 
 
 def check_home(home: Path) -> None:
-    """Raise OSError unless CBX_HOME is missing, or a folder of the caller that no other account can read or
-    write.
+    """Raise OSError unless CBX_HOME is missing, or private to the caller, whose programs and ids it decides.
 
-    Root may use the folder of another account. Files in it decide which programs run and what commands refer
-    to.
+    Root may use the folder of another account.
     """
     try:
         found = home.lstat()
@@ -66,9 +61,7 @@ def _fault(found: os.stat_result) -> OSError | None:
 
 
 def _make_parents(folder: Path, mode: int) -> None:
-    """Create the missing parents of a folder, none of them more accessible than the mode, independent of the
-    umask.
-    """
+    """Create the missing parents of a folder, none of them more accessible than the mode."""
     if not folder.exists():
         _make_parents(folder.parent, mode)
         folder.mkdir(mode, exist_ok=True)

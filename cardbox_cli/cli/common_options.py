@@ -27,7 +27,6 @@ class OutputFormat(NamedTuple):
 
     @property
     def is_list_format(self) -> bool:
-        """Return whether the format is only for lists, which have columns."""
         return self.delimiter is not None
 
 
@@ -52,15 +51,12 @@ def known_format(place: str, name: str) -> str:
         from cardbox_cli.text.error_messages import unknown_message
 
         raise UsageError(
-            f"{place}: {unknown_message('format', name, FORMATS)}",
-            hint=f"formats are {', '.join(FORMATS)}",
+            f"{place}: {unknown_message('format', name, FORMATS)}", hint=f"formats are {', '.join(FORMATS)}"
         )
     return name
 
 
 class _Choice(click.Choice[str]):
-    """One of some values, with a suggestion for a misspelled one."""
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
             return super().convert(value, param, ctx)

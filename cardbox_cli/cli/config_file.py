@@ -21,8 +21,6 @@ COLUMNS = "columns"
 
 
 class Configured(NamedTuple):
-    """A value of the config file, and its place: the file's path and the line."""
-
     value: str
     place: str
 
@@ -36,7 +34,6 @@ class ConfigFile:
     columns: Mapping[str, Configured] = field(default_factory=dict)
 
     def get(self, variable: Variable) -> Configured | None:
-        """Return the value of a setting, or None."""
         return self.settings.get(variable.name)
 
 
@@ -74,8 +71,6 @@ def read_config(
 
 
 class _Reader:
-    """Parses a config file, and finds the line of each key."""
-
     def __init__(self, path: Path, data: bytes, commands: Callable[..., Collection[str]]) -> None:
         self._path = path
         self._commands = commands

@@ -97,7 +97,6 @@ class Shell(ProcessContext):
         return boundary.run(_raising(error), words, replace(self.settings))
 
     def run_words(self, words: list[str]) -> int:
-        """Run the command of these words, report its failure, and return the exit code."""
         own = replace(self.settings)
 
         def run_words() -> object:
@@ -106,7 +105,6 @@ class Shell(ProcessContext):
         return boundary.run(run_words, words, own)
 
     def _use(self, words: list[str]) -> None:
-        """Switch to another project. Raises UsageError."""
         if len(words) != 1:
             raise UsageError("`use` takes one project", hint="list the projects with `cbx project list`")
         chosen = replace(self.settings, project_id=words[0])
@@ -153,7 +151,6 @@ def split(line: str) -> list[str]:
 
 
 def _refuse_redirection(word: str, line: str) -> None:
-    """Raise UsageError for a pipe, a redirection or a command separator."""
     bare = _QUOTED.sub("", word)
     found = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
     if found is not None:
@@ -222,15 +219,12 @@ class Repl(Protocol):
     history: str
 
     @property
-    def left(self) -> bool:
-        """Return whether the person has left."""
+    def left(self) -> bool: ...
 
     @property
-    def prompt(self) -> str:
-        """Return the prompt of the next line."""
+    def prompt(self) -> str: ...
 
-    def run(self, line: str) -> object:
-        """Run a line and report its failure."""
+    def run(self, line: str) -> object: ...
 
     def matches(self, text: str) -> Matches:
         """Return the completions of the last word before the cursor."""
@@ -340,8 +334,6 @@ def _history_file(name: str) -> Path | None:
 
 
 class TypedShell:
-    """A shell at a prompt."""
-
     history = "shell_history"
 
     def __init__(self, shell: Shell) -> None:
@@ -349,16 +341,13 @@ class TypedShell:
 
     @property
     def left(self) -> bool:
-        """Return whether the person has left."""
         return self._shell.left
 
     @property
     def prompt(self) -> str:
-        """Return the project as a prompt."""
         return f"cbx {excerpt(self._shell.settings.project_id, 30)}> "
 
     def run(self, line: str) -> None:
-        """Run a line."""
         self._shell.run(line)
 
     def matches(self, text: str) -> Matches:

@@ -60,28 +60,24 @@ def keep_made(database: "Database") -> None:
 
 
 def resolving_cards(database: "Database", project_id: str) -> "CardStore":
-    """Return a store of cards that resolves `@last`."""
     from cardbox_cli.store.cards import CardStore
 
     return _accepting_last(CardStore, "card")(database, project_id)
 
 
 def resolving_boxes(database: "Database", project_id: str) -> "BoxStore":
-    """Return a store of boxes that resolves `@last`."""
     from cardbox_cli.store.boxes import BoxStore
 
     return _accepting_last(BoxStore, "box")(database, project_id)
 
 
 def resolving_turns(database: "Database", project_id: str) -> "TurnViews":
-    """Return views of turns that resolve `@last`."""
     from cardbox_cli.store.views.turn_views import TurnViews
 
     return _accepting_last(TurnViews, "turn")(database, project_id)
 
 
 def resolving_batches(database: "Database", project_id: str) -> "BatchViews":
-    """Return views of batches that resolve `@last`."""
     from cardbox_cli.store.views.batch_views import BatchViews
 
     return _accepting_last(BatchViews, "batch")(database, project_id)
@@ -105,7 +101,6 @@ class _TakesLast:
     project_id: str
 
     def resolve(self, given: str) -> str:
-        """Return the full id of `@last`, or of what the store resolves."""
         if given == LAST:
             return recall(self.database.address, self.project_id, self.noun)
         full_id: str = super().resolve(given)  # type: ignore[misc]
@@ -138,7 +133,6 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
 
 
 def recall(address: str, project_id: str, noun: RowNoun) -> str:
-    """Return the full id of `@last`. Raises NotFound if there is none."""
     made_id = _ids_of_project(_read(_home() / FILE), address, project_id).get(noun)
     if made_id is None:
         raise NotFound(
@@ -157,7 +151,6 @@ def _is_of(entry: dict[str, str], address: str, project_id: str) -> bool:
 
 
 def _read(file: "Path") -> list[dict[str, str]]:
-    """Return the valid entries of the file."""
     import json
 
     from cardbox_cli.files import open_to_read

@@ -67,28 +67,24 @@ def open_database() -> "Iterator[Database]":
 
 @contextmanager
 def open_stores() -> "Iterator[tuple[CardStore, BoxStore]]":
-    """Yield the cards and boxes of this run's project."""
     with open_database() as database:
         project_id = session().project_id
         yield resolving_cards(database, project_id), resolving_boxes(database, project_id)
 
 
 def named_stores(database: "Database") -> "tuple[BoxStore, TurnViews]":
-    """The boxes and turns of this run's project, which `@last` may name."""
     project_id = session().project_id
     return resolving_boxes(database, project_id), resolving_turns(database, project_id)
 
 
 @contextmanager
 def open_turns() -> "Iterator[TurnViews]":
-    """Yield the turns of this run's project, for reading."""
     with open_database() as database:
         yield resolving_turns(database, session().project_id)
 
 
 @contextmanager
 def open_inbox() -> "Iterator[InboxViews]":
-    """Yield the inbox rows of this run's project, for reading."""
     from cardbox_cli.store.views.inbox_views import InboxViews
 
     with open_database() as database:

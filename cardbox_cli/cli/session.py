@@ -76,7 +76,6 @@ class Session:
 
     @property
     def format(self) -> OutputFormat:
-        """Return the output format."""
         return FORMATS[self.output]
 
     @property
@@ -104,16 +103,13 @@ class Session:
             self.output = known_format(*output)
 
     def configured_columns(self) -> "Configured | None":
-        """Return the columns of the config file for the current command."""
         command = click.get_current_context().command_path.partition(" ")[2]
         return None if self.config is None else self.config.columns.get(command)
 
     def configured(self, variable: Variable) -> "Configured | None":
-        """Return the value of a setting in the config file, or None."""
         return None if self.config is None else self.config.get(variable)
 
     def check_project(self) -> None:
-        """Raise UsageError unless the project's id is valid."""
         project = self.project_id
         if not project.strip() or len(project) > 255 or not project.isprintable():
             raise UsageError(
@@ -128,6 +124,5 @@ def session() -> Session:
 
 
 def session_or_none() -> Session | None:
-    """Return the session of the current command, or None."""
     context = click.get_current_context(silent=True)
     return None if context is None else cast("Session | None", context.find_root().obj)

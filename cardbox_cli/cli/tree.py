@@ -64,7 +64,6 @@ class CommandBase(click.Command):
         formatter.write_text(_COMMON)
 
     def _missing(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return each required parameter that is not given, named as click names it."""
         values, _, _ = self.make_parser(ctx).parse_args(args)
         return [
             f"{parameter.param_type_name} {parameter.get_error_hint(ctx)}"
@@ -82,14 +81,11 @@ _BOUNDS = re.compile(r"; [^;\[\]]*\bx[<>]=?[^;\]]*|  \[[^;\[\]]*\bx[<>]=?[^;\]]*
 
 
 class Definition(ABC):
-    """The definition of a command in a module."""
-
     name: str
 
     @property
     @abstractmethod
-    def command(self) -> click.Command:
-        """Return the command, built at the first access."""
+    def command(self) -> click.Command: ...
 
 
 class Noun(NamedTuple):
@@ -128,11 +124,9 @@ class LazyGroup(CommandBase, click.Group):
         }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name; the first call imports its module and builds it."""
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
@@ -153,7 +147,6 @@ class LazyGroup(CommandBase, click.Group):
         return [f"{name} {verb}" for name, noun in entries if isinstance(noun, Noun) for verb in noun.verbs]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the names of the table and the options that begin with `incomplete`."""
         names = [
             CompletionItem(name, help=line)
             for name, line in self.entries.items()
@@ -164,7 +157,6 @@ class LazyGroup(CommandBase, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a command as click does, with a suggestion for a misspelled name."""
         name = args[0] = self.aliases.get(args[0], args[0])
         if name not in self.entries and not name.startswith("-"):
             from cardbox_cli.text.error_messages import did_you_mean
@@ -173,12 +165,10 @@ class LazyGroup(CommandBase, click.Group):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Make the context as click does; `--help` prints here."""
         with _bypass_click_handlers():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Invoke the command as click does."""
         with _bypass_click_handlers():
             return super().invoke(ctx)
 
@@ -201,7 +191,6 @@ def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
 
 
 def _definition(module: str, name: str) -> Definition:
-    """Return the definition of a command in a module."""
     values = vars(import_module(module)).values()
     return next(each for each in values if isinstance(each, Definition) and each.name == name)
 

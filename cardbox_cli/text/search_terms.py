@@ -8,7 +8,7 @@ _CONTEXT_CHARACTERS = 24
 
 
 def search_words(query: str) -> list[str]:
-    """Return the words that a search looks for, without those that it excludes and without `or`."""
+    """Return the words that a search looks for, without excluded ones and without `or`."""
     wanted = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
     return [word for word in wanted.split() if word.casefold() != "or"]
 

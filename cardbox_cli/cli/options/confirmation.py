@@ -24,7 +24,6 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def decline(reason: str) -> NoReturn:
-    """End the command after a person declined."""
     announce(reason)
     raise click.exceptions.Exit(DECLINED)
 

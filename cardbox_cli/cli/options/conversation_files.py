@@ -51,7 +51,6 @@ def open_file(path: str) -> Iterator[BinaryIO]:
 
 
 def is_packed(file: BinaryIO | IO[bytes]) -> bool:
-    """Return whether a file is compressed with gzip or Zstandard."""
     from cardbox_cli.conversations.containers import packed_files
 
     return os.pread(file.fileno(), len(packed_files.ZSTD_MAGIC), 0).startswith(
@@ -61,7 +60,6 @@ def is_packed(file: BinaryIO | IO[bytes]) -> bool:
 
 @contextmanager
 def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
-    """Yield the file, or a decompressed copy."""
     import gzip
     from tempfile import TemporaryFile
 
@@ -193,14 +191,11 @@ _FILE_ERRORS = (InvalidInput, NotFound, Conflict)
 
 
 class Refused(NamedTuple):
-    """A file that is refused, and the error."""
-
     file: str
     error: CbxError
 
     @property
     def as_json(self) -> dict[str, str]:
-        """Return its JSON form."""
         return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
 
 
@@ -225,10 +220,7 @@ def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:
 
 
 def one_by_one(
-    files: Sequence[str],
-    take: Callable[[str, str], None],
-    *,
-    refuse: Callable[[Refused], bool],
+    files: Sequence[str], take: Callable[[str, str], None], *, refuse: Callable[[Refused], bool]
 ) -> list[Refused]:
     """Call `take` with each file and its place, for example "2/7"; return the refused files.
 

@@ -34,11 +34,11 @@ class Edited(NamedTuple):
 
 @contextmanager
 def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[Edited]:
-    """What the person made of `text`, in a file of this name and suffix.
+    """Yield the text that a person makes of `text`, in a file of this name and suffix.
 
-    When the block fails, or the editor, a file that was changed is kept and named. `remedy` are the words of
-    the command that takes it up again, without `cbx` and the path at its end. Raises UsageError where nobody
-    can edit, InvalidInput when the editor fails.
+    If the block or the editor fails, a changed file stays, and its path is printed. `remedy` are the words of
+    the command that continues with that path. Raises UsageError without a terminal, and InvalidInput if the
+    editor fails.
     """
     import tempfile
 
@@ -60,16 +60,15 @@ def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> It
 
 
 def read_edited(path: str, text: str) -> str:
-    """What the file at `path`, or standard input for `-`, makes of `text`.
+    """Return the edited `text` from the file at `path`, or from standard input for `-`.
 
-    Editors end every file with a line break; one that `text` has not is no part of it.
+    Editors end every file with a line break: it is removed, unless `text` has one.
     """
     new = read_text(path)
     return new if text.endswith("\n") else new.removesuffix("\n")
 
 
 def _again(words: Sequence[str]) -> str:
-    """What to run: the command of these words, in the project and database of this, without a password."""
     from cardbox_cli.store.connection.target import has_password, hide_password
 
     project, url = session().project_id, session().database_url
@@ -91,7 +90,6 @@ def _closed(text: str) -> str:
 
 
 def _editor() -> str:
-    """The command line of the person's editor, for a shell."""
     if command := EDITOR.text():
         return command
     if TERM.text() in ("", "dumb") or not (sys.stdin.isatty() or sys.stderr.isatty()):
@@ -103,7 +101,6 @@ def _editor() -> str:
 
 
 def _run(command: str, path: str) -> None:
-    """Run the editor to its end. Raises InvalidInput when it fails, or the file is gone."""
     import subprocess
 
     sys.stdout.flush()
@@ -135,9 +132,9 @@ def _outcome(code: int) -> str:
 
 @contextmanager
 def _terminal() -> Iterator[dict[str, Any]]:
-    """The streams for an editor: the terminal, also within `$(…)` and behind a pipe.
+    """Yield the streams for an editor: the terminal, also within `$(…)` and behind a pipe.
 
-    Without one it reads nothing, and what it prints is no data of ours.
+    Without a terminal it reads nothing, and its output goes to stderr, because stdout is for data.
     """
     import subprocess
 
@@ -167,7 +164,7 @@ def _remove(path: str) -> None:
 
 
 def box_change_notes(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:
-    """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
+    """Return a warning if a box no longer has the ids that hashed to `read` when `made` was made from it."""
     now = boxes.get_many([box_id]).boxes
     if not now:
         return [f"warning: box {box_id} has been deleted since it was read"]

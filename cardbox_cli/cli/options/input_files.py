@@ -27,7 +27,6 @@ def text_or_file(given: str) -> str:
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
-    """Return all bytes of a file. Raises InvalidInput for a file that is too large or not readable."""
     most = INPUT_SIZE.value << 20
     try:
         data = file.read(most + 1)

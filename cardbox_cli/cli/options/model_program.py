@@ -43,8 +43,7 @@ RequestFormat = Annotated[
     ),
 ]
 CommandTimeout = Annotated[
-    float,
-    Option("--timeout", click_type=Seconds(min=0.1), help="Time limit of one call of the command."),
+    float, Option("--timeout", click_type=Seconds(min=0.1), help="Time limit of one call of the command.")
 ]
 MaxSteps = Annotated[
     int | None,
@@ -98,7 +97,6 @@ _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, envir
 
 
 def check_command(command: str, option: str = "--exec") -> None:
-    """Raise UsageError for a blank command of an option."""
     if not command.strip():
         raise UsageError(f"{option} is empty", hint=f"for example {option} 'python3 client.py'")
 
@@ -153,7 +151,7 @@ def make_program(
 ) -> "Program":
     """Return the program of these options. `option` names the command in messages.
 
-    Raises UsageError for an unknown program or an unset variable, and InvalidInput for the file of --tools.
+    Raises UsageError for an unknown program, and InvalidInput for the file of --tools.
     """
     from cardbox_cli.execution.worker.worker_program import Program, ToolCommands, missing_program
 
@@ -176,10 +174,7 @@ def make_program(
     )
     missing = missing_program(program.command, program.environment)
     if missing is not None:
-        raise UsageError(
-            f"{option}: {unknown_message('program', missing)}",
-            hint="check the name and PATH",
-        )
+        raise UsageError(f"{option}: {unknown_message('program', missing)}", hint="check the name and PATH")
     return program
 
 

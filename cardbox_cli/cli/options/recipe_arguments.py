@@ -44,7 +44,6 @@ ArgumentFiles = Annotated[
 
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":
-    """Return the recipe of a name or path, or of standard input for `-`."""
     from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, decode_text
     from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe, recipe_folders
 
@@ -58,7 +57,6 @@ def load_recipe(name_or_path: str) -> "LoadedRecipe":
 
 
 def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
-    """Announce a recipe of the current folder that overrides one of cbx."""
     from cardbox_cli.packing.recipe_files import OWN_FOLDER, recipe_files
 
     ships = recipe_files([])
@@ -70,7 +68,6 @@ def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
 
 
 def announce_recipe_warnings(loaded: "LoadedRecipe") -> None:
-    """Announce what is probably a mistake in a valid recipe."""
     for warning in loaded.recipe.warnings():
         announce(f"warning: recipe {loaded.name!r}: {warning}")
 

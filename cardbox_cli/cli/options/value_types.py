@@ -55,11 +55,9 @@ class OneOf(Completed):
         self._what = what
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return the values, separated by |."""
         return "|".join(self._words())
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value. Raises UsageError for an unknown one."""
         known = tuple(self._words())
         if self._what is not None and value not in known:
             from cardbox_cli.text.error_messages import unknown_message
@@ -92,11 +90,9 @@ class Seconds(click.FloatRange):
     """A duration: seconds, or a number with a unit, as in 90s, 5m or 2h."""
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return DURATION."""
         return "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number of seconds. Refuses NaN and durations that are too long."""
         if isinstance(value, str) and (unit := value[-1:]) in _UNIT_SECONDS:
             if not value[:-1].replace(".", "", 1).isdecimal():
                 self.fail("a duration is a number of seconds, or for example 90s, 5m or 2h.", param, ctx)

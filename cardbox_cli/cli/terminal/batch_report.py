@@ -1,6 +1,4 @@
-"""How a batch is shown, and awaited: a line for each child on a terminal, an event for each change in JSON
-lines, and in the end its results.
-"""
+"""Prints a batch, and waits for its end: a line per child on a terminal, an event per change in JSON lines."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def print_batch(seen: "BatchView", *, ids: list[str] | None = None) -> None:
-    """Print a batch and its results."""
     output.emit(seen, table=lambda: _print_facts(seen), ids=ids or [seen.batch_id])
 
 
@@ -59,7 +56,6 @@ def _print_facts(seen: "BatchView") -> None:
 
 
 def print_plan(asked: "ForkJoin", batch: "Batch") -> None:
-    """Print what would be asked for."""
     tasks = [{"task_index": index, **task.model_dump()} for index, task in enumerate(asked.tasks)]
     plan = {
         "task_count": len(asked.tasks),
@@ -93,9 +89,9 @@ _PLANNED = (
 
 
 def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined: bool = False) -> None:
-    """Wait for the end of a batch and print its results, `joined` in a box if wished.
+    """Wait for the end of a batch and print its results; with `joined`, also in a new box.
 
-    Raises Findings unless it is a success, WaitedTooLong. Ctrl-C leaves the batch running, and says so.
+    Raises Findings unless it is a success, and WaitTimeout. The batch continues after Ctrl-C.
     """
     from cardbox_cli.inspect.batches import view_batch
     from cardbox_cli.orchestration.batch_progress import join_box
@@ -139,7 +135,7 @@ def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
 
 @contextmanager
 def _shown_live() -> Iterator[Callable[["Progress"], None]]:
-    """What to show of each look: events in JSON lines, else lines on stderr where that is a terminal."""
+    """Yield what shows each poll: events in JSON lines, else lines on stderr if that is a terminal."""
     if session().output == "jsonl":
         yield _Events().write_news
     elif sys.stderr.isatty() and TERM.text() != "dumb":
@@ -154,7 +150,6 @@ def _shown_live() -> Iterator[Callable[["Progress"], None]]:
 
 
 def lines_of(seen: "Progress") -> list[str]:
-    """A line for each child: its place, state, steps and age."""
     done = sum(task.ended_at is not None for task in seen.tasks)
     how_far = f"{done} of {len(seen.tasks)} ended, {format_age(seen.batch.created_at, seen.now)}"
     return [f"batch {seen.batch.batch_id}  {how_far}", *(flatten(_line(task, seen)) for task in seen.tasks)]
@@ -171,7 +166,7 @@ def _line(task: "TaskProgress", seen: "Progress") -> str:
 
 
 class _Events:
-    """Writes what is new in each look, an event a line."""
+    """Writes each change between two polls, an event per line."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[str, int, str | None]] = {}

@@ -1,4 +1,4 @@
-"""What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
+"""Prints the answer of `cbx cost`: the steps, the costly parts, the first break of the cache, the findings."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 class Page(NamedTuple):
-    """How the costs are shown: what the tokens are told by, how many lines, at what prices, and whether as a
-    page with pictures."""
+    """The form of the answer: `top` limits its lists, `is_picture` asks for HTML."""
 
     by: Grouping
     top: int
@@ -31,7 +30,7 @@ class Page(NamedTuple):
 
 
 def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
-    """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
+    """Print the costs of a series of requests. With -o id: the most expensive cards."""
     found = costed.costs(account, page.prices)
     for model in [] if found.money is None else found.money.unpriced:
         announce(
@@ -47,7 +46,6 @@ def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
 
 
 def _line(mend: Mend | None) -> str | None:
-    """The command as it is to be typed."""
     return None if mend is None else mend.line(*session().project_option)
 
 

@@ -17,18 +17,14 @@ if TYPE_CHECKING:
 
 
 def print_findings(findings: "Sequence[LintFinding]") -> None:
-    """Print the findings as the answer of a command. Raises Findings if one is an error."""
     show(findings)
     refuse(findings, hint=None)
 
 
 def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) -> None:
-    """Print the findings as the answer of a command. `files_read` counts the readable files, if some
-    were not readable."""
+    """Print the findings. `files_read` counts the readable files, if some were not readable."""
     output.emit_items(
-        findings,
-        table=lambda: _print_text(findings, files_read),
-        item_id=lambda found: found.card_id or "",
+        findings, table=lambda: _print_text(findings, files_read), item_id=lambda found: found.card_id or ""
     )
 
 
@@ -66,17 +62,13 @@ class Gate:
 
 
 def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
-    """Return the gate of --check and --force; None without --check. Raises UsageError for --force alone.
-
-    `verb` is the guarded action, for example "packs".
-    """
+    """Return the gate of --check and --force; None without --check. `verb` is for example "packs"."""
     if force and not check:
         raise UsageError("--force requires --check", hint="add --check, or remove --force")
     return Gate(verb, force=force) if check else None
 
 
 def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:
-    """Raise Findings if one is an error."""
     errors = sum(found.severity == "error" for found in findings)
     if errors:
         raise Findings(f"the lint found {_numbers(errors, len(findings) - errors)}", hint=hint)

@@ -47,12 +47,7 @@ def aged(name: str, *, spare: int = 2) -> Column:
         return None if moment is None else exact_json.encode(moment).decode().strip('"')
 
     return Column(
-        "AGE",
-        lambda item: format_age(getattr(item, name)),
-        right=True,
-        spare=spare,
-        key=elapsed,
-        raw=instant,
+        "AGE", lambda item: format_age(getattr(item, name)), right=True, spare=spare, key=elapsed, raw=instant
     )
 
 
@@ -62,7 +57,6 @@ def layer_label(layer: str) -> str:
 
 
 def short_or_nothing(full_id: str | None) -> str:
-    """Return the short form of an id, or a dash."""
     return short_id(full_id) if full_id else NOTHING
 
 
@@ -72,7 +66,6 @@ def box_title(box: Box, boxes: BoxStore) -> str | None:
 
 
 def short_rule(rule: str) -> str:
-    """Return a recipe rule for a table, without the box of the card."""
     return _FROM_BOX.sub("", rule)
 
 
@@ -155,7 +148,6 @@ _NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
 
 
 def _who(entry: AuditEntry) -> str:
-    """Return the user name of an actor, or the actor."""
     named = _NAMED.match(entry.actor)
     return flatten(named[1] if named else entry.actor)
 
@@ -184,15 +176,12 @@ AUDIT_COLUMNS: Columns = (
 
 
 class BoxPlace(NamedTuple):
-    """A place of a box, the rule that added its card, and the tool of its call or result."""
-
     slot: Slot
     rule: str
     tool: str = NOTHING
 
 
 def _tokens(tokenizer: Tokenizer | None = None) -> Callable[[Card], str]:
-    """Return a formatter of a card's tokens: an estimate without a tokenizer."""
     exact = tokenizer is not None and tokenizer.exact
     counted = _token_counter(tokenizer)
     return lambda card: format_tokens(counted(card), exact=exact)
@@ -241,7 +230,6 @@ def _card_text(text: Callable[[Card], str]) -> Callable[[BoxPlace], str]:
 
 
 def _place_column(column: Column) -> Column:
-    """Return a column of cards as a column of places, some of which have no card."""
 
     def of_card(value: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
         return value and (lambda place: None if place.slot.card is None else value(place.slot.card))
@@ -262,7 +250,6 @@ def _place_text(place: BoxPlace) -> str:
 
 
 def _displayed_column(column: Column, tokenizer: Tokenizer | None) -> Column:
-    """Return a column of places; TOKENS is always shown."""
     if column.name != "TOKENS":
         return column
     count = _token_counter(tokenizer)
@@ -274,7 +261,6 @@ def _displayed_column(column: Column, tokenizer: Tokenizer | None) -> Column:
 
 
 def place_columns(tokenizer: Tokenizer | None = None, *, with_rule: bool = False) -> Columns:
-    """Return the columns of places, with tokens counted by `tokenizer`, and the rule if `with_rule`."""
     *of_cards, _ = map(_place_column, CARD_COLUMNS)
     whole = replace_texts(
         of_cards,

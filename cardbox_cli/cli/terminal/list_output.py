@@ -49,17 +49,14 @@ def list_in_memory(
 
 
 def empty_note(what: str, *, narrowed: bool) -> str:
-    """Return the note on an empty list; `narrowed` if a filter applies."""
     return f"no {'such ' if narrowed else ''}{what} in project {session().project_id!r}"
 
 
 def searched_boxes_note(latest: int) -> str:
-    """Return the note on a project with more boxes than were searched."""
     return f"searched the {format_count(latest, 'most recently changed box')}; --latest 0 searches all"
 
 
 def empty_project_note(database: "Database", what: str, hint: str) -> str:
-    """Return the note on an empty list, or that the project is unknown."""
     from cardbox_cli.store.projects import is_known
 
     project_id = session().project_id
@@ -96,8 +93,6 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
 
 
 class _Passing:
-    """An iterator that counts its items and keeps the last one."""
-
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = items
         self.number = 0

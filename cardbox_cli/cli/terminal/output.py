@@ -86,7 +86,6 @@ def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Call
 
 
 def write_rows(columns: Columns, items: Iterable[Any]) -> None:
-    """Write a row of values for each item, for `-o csv` and `-o tsv`."""
     rows = csv.writer(_Answer(), delimiter=session().format.delimiter or ",", lineterminator="\n")
     if not session().no_header:
         rows.writerow([column.name.lower().replace(" ", "_") for column in columns])
@@ -107,10 +106,7 @@ _TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\dZ)$")
 
 
 class _Answer:
-    """The file of rows."""
-
     def write(self, text: str) -> None:
-        """Write a text, escaped on a terminal."""
         write(text, end="")
 
 
@@ -158,7 +154,6 @@ def write_id(text: str) -> None:
 
 
 def require_one_line(text: str) -> str:
-    """Return the id. Raises InvalidInput if it contains a line break."""
     if breaks_line(text):
         hint = "use -o json, or -o id -0, which ends each id with NUL"
         raise InvalidInput(f"the id {text[:80]!r} contains a line break", hint=hint)
@@ -166,7 +161,6 @@ def require_one_line(text: str) -> str:
 
 
 def write_pieces(pieces: Iterable[str]) -> None:
-    """Write a text in parts, for texts too long to hold."""
     for piece in pieces:
         write(piece, end="")
     write("")
@@ -178,19 +172,18 @@ def print_text(text: str = "") -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print each text on a line, as `print_text` does."""
     for line in lines:
         print_text(line)
 
 
 def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
-    """Print text as `print_text` does, in pieces of a colour, as of `painted`, and a text."""
+    """Print pieces of text, each with its colour as for `paint`, without control characters."""
     shown = "".join(paint(colour, escape_invisible(text)) for colour, text in pieces)
     sys.stdout.write(shown + "\n")
 
 
 def facts(*pairs: tuple[str, str | None]) -> None:
-    """Print name and value, a line each, further lines of a value under its first; None is skipped."""
+    """Print a line per name and value. Further lines of a value are indented; None is skipped."""
     shown = [(flatten(name), value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -207,17 +200,14 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def pretty(value: Any) -> str:
-    """Return a value as indented JSON."""
     return _formatted(exact_json.encode(value))
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON on one line."""
     return exact_json.encode(value).decode()
 
 
 def pretty_pieces(members: Members) -> Iterator[str]:
-    """Yield `pretty` of an object in parts."""
     lead = "{"
     for name, value in members:
         yield f"{lead}\n  {compact(name)}: "
@@ -230,7 +220,6 @@ def pretty_pieces(members: Members) -> Iterator[str]:
 
 
 def compact_pieces(members: Members) -> Iterator[str]:
-    """Yield `compact` of an object in parts."""
     lead = "{"
     for name, value in members:
         yield f"{lead}{compact(name)}:"
@@ -243,7 +232,6 @@ def compact_pieces(members: Members) -> Iterator[str]:
 
 
 def whole(members: Members) -> dict[str, Any]:
-    """Return the object as a dict."""
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in members}
 
 
@@ -282,7 +270,6 @@ def _formatted(text: bytes) -> str:
 
 
 def deeper(text: str) -> str:
-    """Return JSON text indented by one more level."""
     return text.replace("\n", "\n  ")
 
 
@@ -319,7 +306,7 @@ INDENT = "    "
 
 
 def compared(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
-    """What differs between two texts, as painted pieces; with `full` what is far from any change, too."""
+    """Return the differences of two texts, for `print_painted`; `full` keeps the text far from any change."""
     from cardbox_cli.model.diff import abridge, text_diff
 
     pieces = text_diff(before, after)
@@ -327,7 +314,6 @@ def compared(before: str, after: str, *, full: bool = False) -> list[tuple[str, 
 
 
 def indented(text: str) -> str:
-    """A text below the line that it belongs to."""
     return INDENT + text.replace("\n", f"\n{INDENT}")
 
 

@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on stderr, where that is a terminal."""
+"""Progress of long work: a bar on stderr, if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -18,10 +18,7 @@ _SHORT = 0.5
 
 @contextmanager
 def bar(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar for the time of this context; what it yields is called with how much of `total` is done so far.
-
-    Work that begins again starts the bar anew.
-    """
+    """Yield a function that sets how much of `total` is done. Its bar appears after a moment."""
     shown = _Bar(what, total, in_bytes)
     try:
         yield shown.advance_to

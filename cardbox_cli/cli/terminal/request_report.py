@@ -34,7 +34,7 @@ _WHOLE = 40
 
 
 def print_explained(shown: "InspectedRequest") -> None:
-    """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
+    """Print the source of each message, and what was left out. With -o id: the cards of the messages."""
     request = shown.request
     explained = shown.explanation()
     output.emit(
@@ -45,7 +45,7 @@ def print_explained(shown: "InspectedRequest") -> None:
 
 
 def print_stats(shown: "InspectedRequest") -> None:
-    """Print what each layer takes. With -o id: the names of the layers."""
+    """Print the tokens of each layer. With -o id: the names of the layers."""
     request = shown.request
     explained = shown.explanation()
     found = shares(explained, window(request.model))
@@ -73,7 +73,7 @@ def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, Message
 
 
 def _cards(line: MessageLine) -> str:
-    """The card of a message, or the first of those that a layer was made of and how many more."""
+    """Return the card of a message, or the first card of its layer and the number of further ones."""
     ids = [line.card_id] if line.card_id else line.made_of
     if not ids:
         return NOTHING
@@ -149,10 +149,9 @@ _SAME = {
 
 
 def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
-    """Print where `b` parts from `a`. Raises Findings where they differ in more than new messages.
+    """Print the first difference. Raises Findings unless `b` only has new messages.
 
-    With -o id: the cards of these messages; else of the first difference in `b`, or in `a` where that alone
-    goes on.
+    With -o id: the cards of these messages, or of the first difference.
     """
     found = diff(a.request, b.request, provider_of(a.format))
     answer: dict[str, Any] = {
@@ -173,10 +172,7 @@ def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
 
 
 def print_verified(turn_id: str, step: Step, verified: "Verification") -> None:
-    """Print whether the cards still make the request of a step. Raises Findings where they do not.
-
-    With -o id: the request box.
-    """
+    """Print whether the cards still make the request of a step. Raises Findings if they do not."""
     found = verified.difference
     answer: dict[str, Any] = {
         "agent_turn_id": turn_id,
@@ -264,7 +260,6 @@ def _print_uncompared(verified: "Verification") -> None:
 
 
 def _print_difference(a: str, b: str, found: RequestDiff) -> None:
-    """The first pieces that differ: what they are on both sides, and their texts beside each other."""
     assert found.difference is not None
     one, other = found.difference.a, found.difference.b
     output.print_painted([("bold", flatten(f"--- {a}  {_place(one)}"))])
@@ -276,7 +271,6 @@ def _print_difference(a: str, b: str, found: RequestDiff) -> None:
 
 
 def _told_apart(piece: Piece) -> str:
-    """What a piece says; of two that say the same what they differ in, as JSON."""
     return piece.text if piece.differing is None else exact_json.encode(piece.differing).decode()
 
 
@@ -322,7 +316,7 @@ _MAX_STEPS = 100
 def picture_of(
     requests: "Requests", shown: "InspectedRequest", turn: "RecordedRequests | None"
 ) -> "RequestPicture":
-    """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
+    """Return the picture of a request; for a turn's request, with those that were sent before it."""
     from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
 
     steps = [] if turn is None else requests.sent_before(turn, shown.step_id, most=_MAX_STEPS)
@@ -337,7 +331,6 @@ def picture_of(
 
 
 def print_page(picture: "RequestPicture") -> None:
-    """Print the page."""
     from cardbox_cli.pictures.request_picture import request_page
 
     output.write(request_page(picture), end="")

@@ -49,26 +49,20 @@ class Column(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The texts of a table: a list for each item, with a text for each column."""
-
     columns: Sequence[Column]
     cells: list[list[str]]
 
 
 def rows_of(columns: Sequence[Column], items: Iterable[Any]) -> Rows:
-    """Return the texts of a table, without holding the items."""
     return Rows(columns, _cells(columns, items))
 
 
 def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
-    """Print a row for each item, as `print_rows` does."""
     print_rows(rows_of(columns, items))
 
 
 def print_rows(rows: Rows) -> None:
-    """Print a table. A narrow terminal drops columns by `spare` and folds long texts. In a pipe, and with
-    `-o wide`, the table is complete.
-    """
+    """Print a table: complete in a pipe and with `-o wide`, else fitted to the terminal's width."""
     columns, body = _fitting(*rows)
     widths = _narrowed(columns, body)
     if (here := session_or_none()) is None or not here.no_header:
@@ -92,7 +86,6 @@ def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
 
 
 def clip_line(line: str, columns: int) -> str:
-    """Cut a printed line to the width of a terminal."""
     from rich.cells import set_cell_size
 
     bold = line.startswith(_BOLD)
@@ -126,7 +119,6 @@ def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
 def _fitting(
     columns: Sequence[Column], body: list[list[str]]
 ) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
-    """Return the columns and their texts without those that are dropped to fit."""
     widths = _widths(columns, body)
     kept = list(range(len(columns)))
     while kept and _room([widths[place] for place in kept[:-1]]) < min(widths[kept[-1]], _MIN_LAST_TEXT):
@@ -213,8 +205,6 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class Order(NamedTuple):
-    """The column by which a list is sorted, and the direction."""
-
     column: Column
     descending: bool
 
@@ -252,19 +242,14 @@ class Shown(NamedTuple):
     order: Order | None = None
 
     def arranged(self, items: Iterable[Any]) -> Iterable[Any]:
-        """Return the items in the order of the list."""
         return items if self.order is None else self.order.sorted(items)
 
     def replaced(self, **texts: Callable[[Any], str]) -> "Shown":
-        """Return the same with new texts in some columns, named with `_` for a space."""
         return self._replace(columns=replace_texts(self.columns, **texts))
 
 
 def choose_columns(columns: Columns, given: str | None) -> Shown:
-    """Return the columns of `--columns`, else of the config file, else of the format.
-
-    The format shows all columns for `-o wide`, CSV and TSV, else all but the extras. Raises UsageError.
-    """
+    """Return the columns of `--columns`, else of the config file, else of the format. Raises UsageError."""
     here = session()
     if given is not None and not here.format.has_columns:
         raise UsageError(
@@ -289,7 +274,6 @@ def _wanted(columns: Columns, given: str | None) -> Columns:
 
 
 def _always_shown(column: Column) -> Column:
-    """Return a column that is never dropped, because it was requested."""
     return column._replace(spare=0)
 
 
@@ -316,7 +300,6 @@ def _find_column(columns: Columns, given: str, place: str) -> Column:
 
 
 def pick_columns(columns: Columns, *names: str) -> Columns:
-    """Return the columns with these names."""
     known = {column.name: column for column in columns}
     return [known[name] for name in names]
 

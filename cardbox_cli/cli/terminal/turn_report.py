@@ -1,4 +1,4 @@
-"""What became of a turn, for the commands that ask for one or wait for one: not accepted, or ended."""
+"""Reports on a turn, for commands that ask for one or wait for one: not accepted, or ended."""
 
 from typing import TYPE_CHECKING, NoReturn
 
@@ -27,7 +27,6 @@ def refuse(dispatched: "DispatchOutcome") -> NoReturn:
 
 
 def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None:
-    """Print what was asked for."""
     output.emit(
         result,
         table=lambda: output.facts(
@@ -45,7 +44,7 @@ def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None
 
 
 def print_delegated(run: "Runtime", done: "DelegationOutcome", *, wait: bool, timeout: float | None) -> None:
-    """Print the turn that was delegated, or with `wait` what came of it; remember it as the last."""
+    """Print the delegated turn, or with `wait` its end; `@last` names it."""
     for note in done.notes:
         announce(f"note: {note}")
     result = done.result
@@ -57,14 +56,12 @@ def print_delegated(run: "Runtime", done: "DelegationOutcome", *, wait: bool, ti
 
 
 def await_end(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
-    """Wait for the end of a turn that was just asked for, and print it, as `print_end` does."""
     assert result.agent_turn_id is not None
     announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
     print_end(resolving_turns(run.database, run.project_id), result.agent_turn_id, timeout)
 
 
 def dispatched_state(result: "DispatchResult") -> str:
-    """Where a turn that was just asked for stands."""
     if result.turn_epoch is None:
         return f"queued, place {result.queue_position}"
     return f"dispatched, epoch {result.turn_epoch}"
@@ -112,7 +109,7 @@ def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
 
 
 def require_success(seen: "TurnView", error: str | None) -> None:
-    """Raise Findings for a turn that ended otherwise, when what its command wrote last on stderr is told."""
+    """Raise Findings unless a turn is a success. Announces the end of its command's stderr first."""
     if seen.end_status != "success":
         for line in end_of_stderr(seen):
             announce(line)
@@ -126,7 +123,7 @@ def require_success(seen: "TurnView", error: str | None) -> None:
 
 
 def end_of_stderr(seen: "TurnView") -> list[str]:
-    """What the command that a turn failed by wrote last on stderr, where the turn ended in no success."""
+    """Return the last lines of stderr of the command that made a turn fail; empty without one."""
     from cardbox_cli.model.execution.turns import find_failure_log, last_lines
 
     last_step = seen.steps[-1].step_id if seen.steps else None

@@ -72,7 +72,7 @@ def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
 
 
 def printed_by(write: Callable[[], None]) -> str:
-    """What `write` prints, as it would on this standard output, for `keep_showing` to compare."""
+    """Return what `write` prints to this standard output, for `keep_showing` to compare."""
     held = _Canvas() if sys.stdout.isatty() else StringIO()
     with redirect_stdout(held):
         write()
@@ -81,7 +81,7 @@ def printed_by(write: Callable[[], None]) -> str:
 
 @contextmanager
 def pauses() -> Iterator[Callable[[float], None]]:
-    """A wait for so many seconds, however the terminal changes. Raises when nobody reads any more."""
+    """Yield a function that waits N seconds. It raises BrokenPipeError if the reader of stdout is gone."""
     with _alarm() as resized_within:
 
         def pause(seconds: float) -> None:
@@ -92,8 +92,6 @@ def pauses() -> Iterator[Callable[[float], None]]:
 
 
 class _Canvas(StringIO):
-    """Takes what is meant for a terminal."""
-
     def isatty(self) -> bool:
         return True
 
@@ -120,7 +118,7 @@ _ERASE_BELOW = "\x1b[J"
 
 @contextmanager
 def _alarm() -> Iterator[Callable[[float], bool]]:
-    """A wait for so many seconds that ends early, and answers True, when the terminal changes its size."""
+    """Yield a function that waits N seconds, or returns True early if the terminal changes its size."""
     resized, resize = os.pipe()
     os.set_blocking(resize, False)
     ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
