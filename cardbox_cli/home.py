@@ -9,7 +9,7 @@ from pathlib import Path
 from cardbox_cli.settings import DATA_HOME, HOME
 
 
-def default_home(environ: Mapping[str, str]) -> Path:
+def default_home(environ: Mapping[str, str] = os.environ) -> Path:
     if home := HOME.text(environ):
         return Path(os.path.abspath(home))
     shared = DATA_HOME.text(environ)

@@ -43,7 +43,7 @@ class Variable(NamedTuple):
         return self.kind == "address"
 
     def find(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
-        """Return the name and text of the variable that sets the value. An empty one or a blank command does not."""
+        """Return the name and text of the variable that is set. An empty one or a blank command is not."""
         for name in (self.name, *self.instead):
             text = environ.get(name)
             if text is not None and (self.empty_counts or (text.strip() if self.kind == "command" else text)):
@@ -281,7 +281,7 @@ TEST_VARIABLES = (TEST_FAULT, TEST_FAULT_LOG, TEST_CITUS_URL)
 
 
 class SettingRule(NamedTuple):
-    """Two settings that depend on each other: if `less` times `factor` exceeds `more`, `otherwise` happens."""
+    """Two dependent settings: if `less` times `factor` exceeds `more`, `otherwise` happens."""
 
     less: Variable
     factor: int

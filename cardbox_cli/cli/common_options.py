@@ -16,7 +16,7 @@ WORDS = "cardbox_cli.words"
 class OutputFormat(NamedTuple):
     """A value of `-o`. `kind` is text for people, one document at the end, or lines as items arrive.
 
-    `shows_all` formats print every column by default. `delimiter` separates the values of a row.
+    `shows_all` formats print every column by default. Those with a `delimiter` are only for lists.
     """
 
     name: str
@@ -24,10 +24,6 @@ class OutputFormat(NamedTuple):
     has_columns: bool = False
     shows_all: bool = False
     delimiter: str | None = None
-
-    @property
-    def is_list_format(self) -> bool:
-        return self.delimiter is not None
 
 
 FORMATS = {

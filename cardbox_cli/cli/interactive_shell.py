@@ -10,7 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,8 @@ _MAX_LINE = VALUE_SIZE.value << 20
 
 class Shell(ProcessContext):
     """The process of commands that share a connection. Each command starts with a copy of `settings`."""
+
+    history = "shell_history"
 
     def __init__(self, settings: Session) -> None:
         from cardbox_cli.store.connection.connection_pool import CachedDatabase
@@ -85,7 +87,8 @@ class Shell(ProcessContext):
         if len(words) == 1 and words[0] in LEAVE:
             self.left = True
             return 0
-        words = strip_prefix(words)
+        if words[:1] == ["cbx"]:
+            words = words[1:] or ["--help"]
         if not words:
             return 0
         if words[0] == USE:
@@ -94,7 +97,11 @@ class Shell(ProcessContext):
 
     def refuse(self, error: UsageError, words: Sequence[str]) -> int:
         """Report an invalid line and return the exit code."""
-        return boundary.run(_raising(error), words, replace(self.settings))
+
+        def fail() -> None:
+            raise error
+
+        return boundary.run(fail, words, replace(self.settings))
 
     def run_words(self, words: list[str]) -> int:
         own = replace(self.settings)
@@ -110,6 +117,19 @@ class Shell(ProcessContext):
         chosen = replace(self.settings, project_id=words[0])
         chosen.check_project()
         self.settings = chosen
+
+    @property
+    def prompt(self) -> str:
+        """The prompt of the next line; it names the project."""
+        return f"cbx {excerpt(self.settings.project_id, 30)}> "
+
+    def matches(self, text: str) -> "Matches":
+        """Return commands, options and values, as in other shells, and the words of this shell."""
+        words = words_of(text)
+        is_prefixed = len(words) > 1 and words[0] in ("cbx", "help")
+        # A copy, because the project and database of a line do not affect later lines.
+        found = offers(words[1:] if is_prefixed else words, replace(self.settings))
+        return [*_shell_words(words), *_quoted(found, words[-1])]
 
     # --- the context of a command
 
@@ -165,18 +185,6 @@ _SPACE = " \t\r\n"
 _WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 
 
-def strip_prefix(words: list[str]) -> list[str]:
-    """Return the words of the command without a leading `cbx`."""
-    return words[1:] or ["--help"] if words[:1] == ["cbx"] else words
-
-
-def _raising(exc: Exception) -> Callable[[], None]:
-    def fail() -> None:
-        raise exc
-
-    return fail
-
-
 @contextmanager
 def open_script(path: str) -> Iterator[Iterable[str]]:
     """Yield the lines of a file, or of standard input as they arrive; commands then read an empty stdin."""
@@ -217,9 +225,7 @@ class Repl(Protocol):
     """The reader of a prompt's lines. `history` is the name of its history file in CBX_HOME."""
 
     history: str
-
-    @property
-    def left(self) -> bool: ...
+    left: bool
 
     @property
     def prompt(self) -> str: ...
@@ -319,48 +325,14 @@ def _history_file(name: str) -> Path | None:
     """Return the history file, created if missing; None if that fails."""
     from cardbox_cli.home import default_home, make_home
 
-    home = default_home(os.environ)
+    file = default_home() / name
     try:
-        make_home(home)
-        descriptor = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        os.close(descriptor)
-        (home / name).chmod(0o600)
+        make_home(file.parent)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
+        file.chmod(0o600)
     except OSError:
         return None
-    return home / name
-
-
-# --- the prompt of `cbx shell`
-
-
-class TypedShell:
-    history = "shell_history"
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    @property
-    def left(self) -> bool:
-        return self._shell.left
-
-    @property
-    def prompt(self) -> str:
-        return f"cbx {excerpt(self._shell.settings.project_id, 30)}> "
-
-    def run(self, line: str) -> None:
-        self._shell.run(line)
-
-    def matches(self, text: str) -> Matches:
-        """Return commands, options and values, as in other shells, and the words of this shell."""
-        words = words_of(text)
-        # A copy, because the project and database of a line do not affect later lines.
-        found = offers(_strip_prefix(words), replace(self._shell.settings))
-        return [*_shell_words(words), *_quoted(found, words[-1])]
-
-
-def _strip_prefix(words: list[str]) -> list[str]:
-    """Return the words without a complete leading `cbx` or `help`."""
-    return words[1:] if len(words) > 1 and words[0] in ("cbx", "help") else words
+    return file
 
 
 def _shell_words(words: list[str]) -> list[tuple[str, CompletionItem]]:

@@ -133,7 +133,9 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
 
 
 def recall(address: str, project_id: str, noun: RowNoun) -> str:
-    made_id = _ids_of_project(_read(_home() / FILE), address, project_id).get(noun)
+    from cardbox_cli.home import default_home
+
+    made_id = _ids_of_project(_read(default_home() / FILE), address, project_id).get(noun)
     if made_id is None:
         raise NotFound(
             f"{LAST!r} is not set: your commands have not created a {noun} in project {project_id!r}",
@@ -169,21 +171,13 @@ def _read(file: "Path") -> list[dict[str, str]]:
     ]
 
 
-def _home() -> "Path":
-    import os
-
-    from cardbox_cli.home import default_home
-
-    return default_home(os.environ)
-
-
 @contextmanager
 def _locked_home() -> "Iterator[Path]":
     """Yield CBX_HOME, created if missing, under a lock against concurrent writers."""
     from cardbox_cli.files import file_lock
-    from cardbox_cli.home import make_home
+    from cardbox_cli.home import default_home, make_home
 
-    home = _home()
+    home = default_home()
     make_home(home)
     with file_lock(home):
         yield home

@@ -4,7 +4,7 @@ Owns the notes on the replica and its lag.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -93,8 +93,8 @@ def open_inbox() -> "Iterator[InboxViews]":
 
 def lag_note(database: "Database") -> list[str]:
     """Return a note on the lag of the replica; empty for the database itself."""
-    known = _describe_lag(database)
-    return [] if known is None else [f"note: read from a replica {known}"]
+    lag = _describe_lag(database)
+    return [] if lag is None else [f"note: read from a replica {lag}"]
 
 
 @contextmanager
@@ -103,17 +103,12 @@ def _lag_in_hints(database: "Database") -> Iterator[None]:
     try:
         yield
     except NotFound as exc:
-        if database.target.stands_for is not None and (known := _lag_or_none(database)) is not None:
-            asked = f"a replica {known} was asked"
-            exc.hint = f"{exc.hint}; {asked}" if exc.hint else asked
+        with suppress(CbxError):
+            if database.target.stands_for is not None and (lag := _describe_lag(database)) is not None:
+                exc.hint = (
+                    f"{exc.hint}; a replica {lag} was asked" if exc.hint else f"a replica {lag} was asked"
+                )
         raise
-
-
-def _lag_or_none(database: "Database") -> str | None:
-    try:
-        return _describe_lag(database)
-    except CbxError:
-        return None
 
 
 def _describe_lag(database: "Database") -> str | None:

@@ -110,6 +110,7 @@ class Session:
         return None if self.config is None else self.config.get(variable)
 
     def check_project(self) -> None:
+        """Raise UsageError unless the project's id is valid."""
         project = self.project_id
         if not project.strip() or len(project) > 255 or not project.isprintable():
             raise UsageError(

@@ -139,7 +139,8 @@ class LazyGroup(CommandBase, click.Group):
                 help=entry.line,
                 epilog=entry.epilog and f"\b\n{entry.epilog}",
             )
-        return _definition(module, cmd_name).command
+        values = vars(import_module(module)).values()
+        return next(each for each in values if isinstance(each, Definition) and each.name == cmd_name).command
 
     def verbs(self, *nouns: str) -> list[str]:
         """Return the verbs of these nouns, or of all, as "card list"."""
@@ -188,11 +189,6 @@ class LazyGroup(CommandBase, click.Group):
 def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
     within = next((name for name, verbs in noun.modules.items() if verb in verbs.split()), None)
     return module if within is None else f"{module}.{within}"
-
-
-def _definition(module: str, name: str) -> Definition:
-    values = vars(import_module(module)).values()
-    return next(each for each in values if isinstance(each, Definition) and each.name == name)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class Verb(CommandBase, typer.core.TyperCommand):
     def _refuse_format(self) -> None:
         """Raise UsageError for a format of lists. If it is only configured, use a table instead."""
         here = session()
-        if here.format.is_list_format and not self.lists:
+        if here.format.delimiter is not None and not self.lists:
             if "--output" in here.given:
                 raise UsageError(
                     f"-o {here.output} works only for lists, such as `cbx card list`", hint="use -o json"

@@ -1,6 +1,5 @@
 """`cbx config`: every setting, its value and its source. Needs no database."""
 
-import os
 from typing import Annotated, Any, NamedTuple
 
 from typer import Argument
@@ -117,7 +116,7 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
     if variable is settings.PROJECT:
         return session().project_id, variable.option if variable.option in session().given else source
     if variable is settings.HOME:
-        return str(default_home(os.environ)), source
+        return str(default_home()), source
     if variable is settings.CONFIG:
         return str(config_path()), source
     if variable is settings.NATS_URL and source != DEFAULT:

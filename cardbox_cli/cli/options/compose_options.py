@@ -182,6 +182,7 @@ class TokenBudget(NamedTuple):
 
 
 def token_budget(max_tokens: int | None, fit: str | None) -> TokenBudget | None:
+    """Return the budget of the options; None without them. Raises UsageError for --fit alone."""
     if max_tokens is None and fit is not None:
         raise UsageError("--fit requires --max-tokens", hint="add --max-tokens N, or remove --fit")
     return None if max_tokens is None else TokenBudget(max_tokens, cast("Strategy", fit or "oldest"))

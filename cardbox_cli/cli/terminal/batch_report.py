@@ -1,4 +1,4 @@
-"""Prints a batch, and waits for its end: a line per child on a terminal, an event per change in JSON lines."""
+"""Prints a batch, and waits for its end: lines on a terminal, an event per change in JSON lines."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -72,14 +72,10 @@ def print_plan(asked: "ForkJoin", batch: "Batch") -> None:
     output.emit(plan, table=table)
 
 
-def _field(key: str) -> Callable[[Any], str]:
-    return lambda task: flatten(str(task[key] or NOTHING))
-
-
 _PLANNED = (
     Column("#", lambda task: str(task["task_index"]), right=True),
-    Column("STRATEGY", _field("target_strategy")),
-    Column("REF", _field("target_ref")),
+    Column("STRATEGY", lambda task: flatten(task["target_strategy"] or NOTHING)),
+    Column("REF", lambda task: flatten(task["target_ref"] or NOTHING)),
     Column("CONTEXT", lambda task: short_or_nothing(task["context_box_id"]), spare=1),
     Column("INSTRUCTION", lambda task: flatten(task["instruction"])[:PREVIEW], overflow="cut"),
 )

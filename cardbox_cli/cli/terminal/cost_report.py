@@ -1,4 +1,4 @@
-"""Prints the answer of `cbx cost`: the steps, the costly parts, the first break of the cache, the findings."""
+"""Prints the answer of `cbx cost`: steps, costly parts, the first break of the cache, findings."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import layer_label
+from cardbox_cli.cli.terminal.list_columns import layer_label, short_or_nothing
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.answer import Break, Costs, Prices
@@ -87,33 +87,24 @@ def _print_picture(costed: "CostedSeries", found: Costs, page: Page) -> None:
     output.write(cost_page(picture), end="")
 
 
-_Pair = tuple[StepCost, StepCost | None]
-
-
-def _step_column(text: Callable[[StepCost], str]) -> Callable[[_Pair], str]:
-    return lambda pair: text(pair[0])
-
-
-def _grew(pair: _Pair) -> str:
+def _growth(pair: tuple[StepCost, StepCost | None]) -> str:
     step, before = pair
     return NOTHING if before is None else f"{step.tokens - before.tokens:+d}"
 
 
 # Items are pairs of a step and the one before.
 _STEP = (
-    Column("#", _step_column(lambda step: str(step.number)), right=True),
-    Column("STEP", _step_column(lambda step: short_id(step.step_id) if step.step_id else NOTHING), spare=2),
-    Column("MESSAGES", _step_column(lambda step: str(step.messages)), right=True, spare=3),
-    Column(
-        "TOKENS", _step_column(lambda step: format_tokens(step.tokens, exact=not step.estimated)), right=True
-    ),
-    Column("GREW", _grew, right=True, spare=1),
-    Column("KEPT", _step_column(lambda step: str(step.kept)), right=True),
-    Column("NEW", _step_column(lambda step: str(step.new)), right=True),
-    Column("CACHE", _step_column(lambda step: "broken" if step.breaks else NOTHING)),
+    Column("#", lambda pair: str(pair[0].number), right=True),
+    Column("STEP", lambda pair: short_or_nothing(pair[0].step_id), spare=2),
+    Column("MESSAGES", lambda pair: str(pair[0].messages), right=True, spare=3),
+    Column("TOKENS", lambda pair: format_tokens(pair[0].tokens, exact=not pair[0].estimated), right=True),
+    Column("GREW", _growth, right=True, spare=1),
+    Column("KEPT", lambda pair: str(pair[0].kept), right=True),
+    Column("NEW", lambda pair: str(pair[0].new), right=True),
+    Column("CACHE", lambda pair: "broken" if pair[0].breaks else NOTHING),
 )
 _CARD = (
-    Column("CARD", lambda card: short_id(card.card_id) if card.card_id else NOTHING),
+    Column("CARD", lambda card: short_or_nothing(card.card_id)),
     Column("TYPE", lambda card: card.type),
     Column("TOOL", lambda card: flatten(card.tool), spare=2),
     Column("TOKENS", lambda card: format_tokens(card.tokens, exact=card.tokens_exact), right=True),
@@ -145,14 +136,12 @@ def _print_break(broken: Break, exact: bool) -> None:
     output.print_text(
         flatten(
             f"the cache breaks first from step {broken.a_step} to {broken.b_step}, at {place}{character}: "
-            f"{format_tokens(broken.lost, exact=exact)} tokens are read anew"
+            f"{format_tokens(broken.lost, exact=exact)} tokens are read again"
         )
     )
     for sign, text in (("-", broken.a), ("+", broken.b)):
         side = (
-            "(a text that is known by its hash alone, or nothing)"
-            if text is None
-            else f"{broken.before}⟨{text}⟩"
+            f"{broken.before}⟨{text}⟩" if text is not None else "(nothing, or a text known only by its hash)"
         )
         output.print_text(f"{sign} {excerpt(side, 160)}")
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, print_table
+from cardbox_cli.cli.terminal.list_columns import short_or_nothing
+from cardbox_cli.cli.terminal.table_layout import Column, print_below, print_table, text_or_nothing
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id, unique
@@ -39,7 +40,10 @@ def announce_findings(findings: "list[LintFinding]") -> None:
 
 def _line(found: "LintFinding") -> str:
     remedy = f" ({found.remedy})" if found.remedy else ""
-    return f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}"
+    card = (
+        f" at card {short_id(found.card_id)}, position {found.position}" if found.card_id is not None else ""
+    )
+    return f"{found.severity}: {found.rule}{card}: {found.message}{remedy}"
 
 
 class Gate:
@@ -62,7 +66,10 @@ class Gate:
 
 
 def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
-    """Return the gate of --check and --force; None without --check. `verb` is for example "packs"."""
+    """Return the gate of --check and --force; None without --check. Raises UsageError for --force alone.
+
+    `verb` is the guarded action, for example "packs".
+    """
     if force and not check:
         raise UsageError("--force requires --check", hint="add --check, or remove --force")
     return Gate(verb, force=force) if check else None
@@ -78,12 +85,6 @@ def _numbers(errors: int, warnings: int) -> str:
     return ", ".join(
         format_count(number, word) for number, word in ((errors, "error"), (warnings, "warning")) if number
     )
-
-
-def _place(found: "LintFinding") -> str:
-    if found.card_id is None:
-        return ""
-    return f" at card {short_id(found.card_id)}, position {found.position}"
 
 
 def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> None:
@@ -102,9 +103,9 @@ def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> No
 
 
 _FINDING = (
-    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
-    Column("CARD", lambda found: short_id(found.card_id) if found.card_id else NOTHING),
-    Column("BOX", lambda found: short_id(found.box_id) if found.box_id else NOTHING, spare=1),
+    Column("#", lambda found: text_or_nothing(found.position), right=True),
+    Column("CARD", lambda found: short_or_nothing(found.card_id)),
+    Column("BOX", lambda found: short_or_nothing(found.box_id), spare=1),
     Column("SEVERITY", lambda found: found.severity),
     Column("RULE", lambda found: found.rule),
     Column("MESSAGE", lambda found: found.message),

@@ -116,14 +116,9 @@ def _line(listing: Listing, item: Any) -> str:
 
 def _cut(listing: Listing, number: int, last: Any) -> "FurtherCount | None":
     """Return the items after the limit; None if there are none, or if a program set the limit."""
-    if not listing.limit or number < listing.limit or not (session().format.kind == "text" or _is_default()):
-        return None
-    return listing.further(last)
-
-
-def _is_default() -> bool:
     source = click.get_current_context().get_parameter_source("limit")
-    return source is click.core.ParameterSource.DEFAULT
+    is_noted = session().format.kind == "text" or source is click.core.ParameterSource.DEFAULT
+    return listing.further(last) if is_noted and 0 < listing.limit <= number else None
 
 
 def _print_cut(listing: Listing, further: "FurtherCount | None") -> None:

@@ -154,6 +154,7 @@ def write_id(text: str) -> None:
 
 
 def require_one_line(text: str) -> str:
+    """Return the id. Raises InvalidInput if it contains a line break."""
     if breaks_line(text):
         hint = "use -o json, or -o id -0, which ends each id with NUL"
         raise InvalidInput(f"the id {text[:80]!r} contains a line break", hint=hint)
@@ -211,10 +212,9 @@ def pretty_pieces(members: Members) -> Iterator[str]:
     lead = "{"
     for name, value in members:
         yield f"{lead}\n  {compact(name)}: "
-        if isinstance(value, Iterator):
-            yield from map(deeper, _pretty_list(value))
-        else:
-            yield deeper(pretty(value))
+        yield from map(
+            deeper, _list_pieces(value, _formatted) if isinstance(value, Iterator) else [pretty(value)]
+        )
         lead = ","
     yield "{}" if lead == "{" else "\n}"
 
@@ -223,10 +223,7 @@ def compact_pieces(members: Members) -> Iterator[str]:
     lead = "{"
     for name, value in members:
         yield f"{lead}{compact(name)}:"
-        if isinstance(value, Iterator):
-            yield from _compact_list(value)
-        else:
-            yield compact(value)
+        yield from _list_pieces(value, bytes.decode) if isinstance(value, Iterator) else [compact(value)]
         lead = ","
     yield "{}" if lead == "{" else "}"
 
@@ -235,20 +232,13 @@ def whole(members: Members) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in members}
 
 
-def _pretty_list(items: Iterator[Any]) -> Iterator[str]:
-    lead = "["
-    for chunk in _chunks(items):
-        yield lead + _formatted(chunk)[1:-2]
+def _list_pieces(items: Iterator[Any], text: Callable[[bytes], str]) -> Iterator[str]:
+    lead, end = "[", "[]"
+    for chunk in map(text, _chunks(items)):
+        end = "\n]" if chunk.endswith("\n]") else "]"
+        yield lead + chunk[1:].removesuffix(end)
         lead = ","
-    yield "[]" if lead == "[" else "\n]"
-
-
-def _compact_list(items: Iterator[Any]) -> Iterator[str]:
-    lead = "["
-    for chunk in _chunks(items):
-        yield lead + chunk.decode()[1:-1]
-        lead = ","
-    yield "[]" if lead == "[" else "]"
+    yield end
 
 
 def _chunks(items: Iterator[Any]) -> Iterator[bytes]:

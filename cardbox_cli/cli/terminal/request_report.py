@@ -1,12 +1,12 @@
 """Reports on LLM requests: where one comes from and what it takes, how two differ, and a page of one."""
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import layer_label, short_rule
+from cardbox_cli.cli.terminal.list_columns import layer_label, short_or_nothing, short_rule
 from cardbox_cli.cli.terminal.output import compared
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside, text_or_nothing
 from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_name
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.request import Request
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # --- --explain and --stats
 
-# Cells of a bar that stands for the whole request, where there is room for so many.
-_WHOLE = 40
+# Cells of a bar for the whole request, if there is room.
+_MAX_BAR = 40
 
 
 def print_explained(shown: "InspectedRequest") -> None:
@@ -68,10 +68,6 @@ def _print_explanation(request: Request, explained: Explanation) -> None:
     print_below(_LAYER_LEFT_OUT, explained.layers_left_out)
 
 
-def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
-    return lambda numbered: text(numbered[1])
-
-
 def _cards(line: MessageLine) -> str:
     """Return the card of a message, or the first card of its layer and the number of further ones."""
     ids = [line.card_id] if line.card_id else line.made_of
@@ -80,22 +76,18 @@ def _cards(line: MessageLine) -> str:
     return short_id(ids[0]) + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
 
 
-def _known(number: int | None) -> str:
-    return NOTHING if number is None else str(number)
-
-
 # Items are pairs of a number and a message.
 _MESSAGE = (
-    Column("#", lambda numbered: str(numbered[0]), right=True),
-    Column("ROLE", _message(lambda line: line.role), spare=2),
-    Column("LAYER", _message(lambda line: layer_label(line.layer))),
-    Column("CARD", _message(_cards)),
-    Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING), spare=3),
-    Column("AT", _message(lambda line: _known(line.position)), right=True, spare=4),
-    Column("CHARS", _message(lambda line: str(line.characters)), right=True, spare=5),
-    Column("TOKENS", _message(lambda line: format_tokens(line.tokens, exact=line.tokens_exact)), right=True),
-    Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING)), spare=1),
-    Column("PREVIEW", _message(lambda line: excerpt(line.preview, 60)), overflow="cut"),
+    Column("#", lambda pair: str(pair[0]), right=True),
+    Column("ROLE", lambda pair: pair[1].role, spare=2),
+    Column("LAYER", lambda pair: layer_label(pair[1].layer)),
+    Column("CARD", lambda pair: _cards(pair[1])),
+    Column("BOX", lambda pair: short_or_nothing(pair[1].box_id), spare=3),
+    Column("AT", lambda pair: text_or_nothing(pair[1].position), right=True, spare=4),
+    Column("CHARS", lambda pair: str(pair[1].characters), right=True, spare=5),
+    Column("TOKENS", lambda pair: format_tokens(pair[1].tokens, exact=pair[1].tokens_exact), right=True),
+    Column("RULE", lambda pair: short_rule(pair[1].rule or NOTHING), spare=1),
+    Column("PREVIEW", lambda pair: excerpt(pair[1].preview, 60), overflow="cut"),
 )
 _LEFT_OUT = (
     Column("LEFT OUT", lambda left: short_id(left.card_id)),
@@ -128,7 +120,7 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
     if not found:
         return
     mark = "#" if TERM.text() == "dumb" else "▇"
-    whole = min(_WHOLE, room_beside(_SHARE, found))
+    whole = min(_MAX_BAR, room_beside(_SHARE, found))
     bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
     print_below([*_SHARE, bar], found)
 
@@ -136,14 +128,14 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
 # --- --diff and --verify: where two requests part, and whether the cards still make one
 
 
-# Characters of a piece that has nothing beside it to be compared with.
+# Characters of a piece that is not compared with another one.
 _MAX_SHOWN = 200
-# Characters of a hash that tell two texts apart.
+# Characters of a hash that distinguish two texts.
 _HASH = 12
-# What is printed of a step that nothing tells from what its cards make, by what was compared.
+# The answer for a step whose cards make its request, by what was compared.
 _SAME = {
     "sha256": "the cards make the same request, to the byte",
-    "rest_sha256": "the cards make the same request but for layers that lived for the call, to the byte",
+    "rest_sha256": "the cards make the same request, except for layers of that call alone, to the byte",
     "messages": "nothing differs from its request box, which does not prove what was sent",
 }
 
@@ -172,7 +164,7 @@ def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
 
 
 def print_verified(turn_id: str, step: Step, verified: "Verification") -> None:
-    """Print whether the cards still make the request of a step. Raises Findings if they do not."""
+    """Print whether the cards still make a step's request; else raise Findings. -o id: the request box."""
     found = verified.difference
     answer: dict[str, Any] = {
         "agent_turn_id": turn_id,
@@ -221,7 +213,7 @@ def _print_parting(a: "InspectedRequest", b: "InspectedRequest", found: RequestD
 def _print_new(a: str, b: str, found: RequestDiff) -> None:
     output.facts(
         ("kept", f"{_extent(found.kept)}: all of {a}"),
-        ("new", f"{_extent(found.b_after)}: {b} goes on where that ends"),
+        ("new", f"{_extent(found.b_after)}: {b} continues where that ends"),
     )
     for piece in found.new:
         output.print_painted([("bold", flatten(f"+++ {_place(piece)}"))])
@@ -265,12 +257,13 @@ def _print_difference(a: str, b: str, found: RequestDiff) -> None:
     output.print_painted([("bold", flatten(f"--- {a}  {_place(one)}"))])
     output.print_painted([("bold", flatten(f"+++ {b}  {_place(other)}"))])
     if one is not None and other is not None and one.sha256 is None and other.sha256 is None:
-        output.print_painted(compared(_told_apart(one), _told_apart(other)))
+        output.print_painted(compared(_text_or_difference(one), _text_or_difference(other)))
     elif _beginning(one) or _beginning(other):
         output.print_painted(compared(_beginning(one), _beginning(other)))
 
 
-def _told_apart(piece: Piece) -> str:
+def _text_or_difference(piece: Piece) -> str:
+    # Pieces with the same text differ in something else.
     return piece.text if piece.differing is None else exact_json.encode(piece.differing).decode()
 
 

@@ -18,6 +18,12 @@ from cardbox_cli.text.escaping import escape_line
 
 NOTHING = "-"
 
+
+def text_or_nothing(value: object) -> str:
+    """Return the text of a value, or a dash for None."""
+    return NOTHING if value is None else str(value)
+
+
 # Spaces between columns, and the minimum width of a text that is cut or folded.
 _GAP = 2
 _MIN_TEXT = 12
@@ -145,11 +151,7 @@ def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
     names = [column.name for column in columns]
-    widths = list(map(cell_width, names))
-    for cells in rows:
-        for place, text in enumerate(cells):
-            widths[place] = max(widths[place], cell_width(text))
-    return widths
+    return [max(map(cell_width, texts)) for texts in zip(names, *rows, strict=True)]
 
 
 def _room(widths: Sequence[int]) -> int:
@@ -172,7 +174,7 @@ def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int
         for cell, width in zip(cells[:-1], widths[:-1], strict=True)
     ]
     for texts in zip_longest(*before, beside, fillvalue=""):
-        aligned = map(_aligned, columns, texts, widths)
+        aligned = map(_align, columns, texts, widths)
         yield (" " * _GAP).join(aligned).rstrip()
     for text in below:
         yield " " * 2 * _GAP + text
@@ -192,7 +194,7 @@ def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
     return (fold_text(text, room), []) if room >= _MIN_FOLD else ([""], fold_text(text, _width() - 2 * _GAP))
 
 
-def _aligned(column: Column, text: str, width: int) -> str:
+def _align(column: Column, text: str, width: int) -> str:
     around = " " * (width - cell_width(text))
     shown = column.paint(text) if column.paint else text
     return around + shown if column.right else shown + around
@@ -244,8 +246,10 @@ class Shown(NamedTuple):
     def arranged(self, items: Iterable[Any]) -> Iterable[Any]:
         return items if self.order is None else self.order.sorted(items)
 
-    def replaced(self, **texts: Callable[[Any], str]) -> "Shown":
-        return self._replace(columns=replace_texts(self.columns, **texts))
+    def replace_texts(self, **texts: Callable[[Any], str]) -> "Shown":
+        return self._replace(
+            columns=[column._replace(text=texts.get(column.name, column.text)) for column in self.columns]
+        )
 
 
 def choose_columns(columns: Columns, given: str | None) -> Shown:
@@ -261,20 +265,17 @@ def choose_columns(columns: Columns, given: str | None) -> Shown:
 
 def _wanted(columns: Columns, given: str | None) -> Columns:
     if given is not None:
-        return [_always_shown(_find_column(columns, name, "--columns")) for name in given.split(",")]
-    configured = session().configured_columns()
+        return _find_columns(columns, given, "--columns")
     if session().format.shows_all:
         return columns
-    if configured is not None:
-        return [
-            _always_shown(_find_column(columns, name, configured.place))
-            for name in configured.value.split(",")
-        ]
+    if (configured := session().configured_columns()) is not None:
+        return _find_columns(columns, configured.value, configured.place)
     return [column for column in columns if not column.extra]
 
 
-def _always_shown(column: Column) -> Column:
-    return column._replace(spare=0)
+def _find_columns(columns: Columns, names: str, place: str) -> Columns:
+    # Columns that are requested are never dropped.
+    return [_find_column(columns, name, place)._replace(spare=0) for name in names.split(",")]
 
 
 def _order(columns: Columns, given: str | None) -> Order | None:
@@ -302,11 +303,6 @@ def _find_column(columns: Columns, given: str, place: str) -> Column:
 def pick_columns(columns: Columns, *names: str) -> Columns:
     known = {column.name: column for column in columns}
     return [known[name] for name in names]
-
-
-def replace_texts(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
-    """Return these columns, some with a new text, named with `_` for a space."""
-    return [column._replace(text=texts.get(column.name.replace(" ", "_"), column.text)) for column in columns]
 
 
 def _plain(name: str) -> str:

@@ -124,7 +124,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
     poll = select.poll()
     poll.register(resized, select.POLLIN)
-    # Asked for nothing, it still tells when the reader is gone.
+    # Registered for no event, poll still reports that the reader is gone.
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
@@ -136,7 +136,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     try:
         yield resized_within
     finally:
-        # Of a handler that is not Python's we know nothing.
+        # Python returns None for a handler that another program installed.
         signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
         os.close(resized)
         os.close(resize)

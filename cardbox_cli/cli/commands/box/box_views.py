@@ -84,7 +84,7 @@ def list_boxes(
     shown = choose_columns(BOX_COLUMNS, columns)
     with open_stores() as (_, boxes):
         if not boxes.database.keeps_box_info:
-            shown = shown.replaced(TITLE=lambda _: "unknown")
+            shown = shown.replace_texts(TITLE=lambda _: "unknown")
         views = BoxViews(boxes.database, boxes.project_id)
         reading = filter_readers(views.newest, views.further, where)
         empty = empty_note("boxes", narrowed=bool(since or until or kinds))
