@@ -86,8 +86,12 @@ def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, copy)
 
 
-def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
-    """Return the files of these paths, and those in folders that end in `suffixes`, sorted by name.
+# The suffixes of conversation files in a folder.
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
+
+
+def conversation_files(paths: Sequence[str]) -> list[str]:
+    """Return the files of these paths, and the conversation files in folders, sorted by name.
 
     A folder of events counts as one file; other files next to it are ignored.
 
@@ -100,17 +104,17 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
         if path == "-" or not os.path.isdir(path) or packed_files.is_event_folder(path):
             found.append(path)
             continue
-        within = list(_within(path, suffixes))
+        within = list(_files_in_folder(path))
         if not within:
             raise InvalidInput(
-                f"the folder {path!r} has no file that ends in {', '.join(suffixes)}",
+                f"the folder {path!r} has no file that ends in {', '.join(_SUFFIXES)}",
                 hint="pass the files themselves",
             )
         found += within
     return found
 
 
-def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
+def _files_in_folder(path: str) -> Iterator[str]:
     # Unreadable and deleted files are skipped.
     from cardbox_cli.conversations.containers import packed_files
 
@@ -129,17 +133,13 @@ def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
                 hint="pass the subfolder with the conversations",
             )
         for each in (Path(folder, name) for name in sorted(names)):
-            if not _is_wanted(each, suffixes):
+            plain = each.name.removesuffix(".gz").removesuffix(".zst")
+            if not plain.endswith(_SUFFIXES) or not os.path.isfile(each):
                 continue
             if _leads_out(each, path):
                 announce(f"{source_name(str(each))} is skipped: it is a link to a file outside the folder")
             else:
                 yield str(each)
-
-
-def _is_wanted(path: Path, suffixes: Sequence[str]) -> bool:
-    plain = path.name.removesuffix(".gz").removesuffix(".zst")
-    return plain.endswith(tuple(suffixes)) and os.path.isfile(path)
 
 
 def _leads_out(path: Path, folder: str) -> bool:
@@ -184,8 +184,6 @@ def end_of_lines(file: BinaryIO) -> int:
 
 # --- the files of a command line, each with its own outcome
 
-# The suffixes of conversation files in a folder.
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
 # Errors of one file, after which the others can still be read.
 _FILE_ERRORS = (InvalidInput, NotFound, Conflict)
 
@@ -195,16 +193,8 @@ class Refused(NamedTuple):
     error: CbxError
 
     @property
-    def as_json(self) -> dict[str, str]:
+    def error_fields(self) -> dict[str, str]:
         return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
-
-
-def conversation_files(paths: Sequence[str]) -> list[str]:
-    """Return the files of these paths, and the conversation files in folders.
-
-    Raises InvalidInput for a folder without any.
-    """
-    return files_in(paths, _SUFFIXES)
 
 
 def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:

@@ -44,7 +44,7 @@ def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> It
 
     command = _editor()
     handle, path = tempfile.mkstemp(prefix=f"cbx-{_ODD.sub('_', name)}-", suffix=suffix)
-    written = _closed(text)
+    written = text + "\n" if text and not text.endswith("\n") else text
     with os.fdopen(handle, "wb") as file:
         file.write(written.encode())
     try:
@@ -52,11 +52,11 @@ def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> It
         yield Edited(read_edited(path, text) if _differs(path, written) else text, path)
     except BaseException:
         if _differs(path, written):
-            announce(f"your text is saved in {path}; {_again([*remedy, path])}")
+            announce(f"your text is saved in {path}; {_continuation([*remedy, path])}")
         else:
-            _remove(path)
+            Path(path).unlink(missing_ok=True)
         raise
-    _remove(path)
+    Path(path).unlink(missing_ok=True)
 
 
 def read_edited(path: str, text: str) -> str:
@@ -68,7 +68,7 @@ def read_edited(path: str, text: str) -> str:
     return new if text.endswith("\n") else new.removesuffix("\n")
 
 
-def _again(words: Sequence[str]) -> str:
+def _continuation(words: Sequence[str]) -> str:
     from cardbox_cli.store.connection.target import has_password, hide_password
 
     project, url = session().project_id, session().database_url
@@ -81,12 +81,8 @@ def _again(words: Sequence[str]) -> str:
     return f"continue with `{line}`{note}"
 
 
-# What has no place in the name of a file.
+# Characters that are replaced in the name of a file.
 _ODD = re.compile(r"[^\w.-]")
-
-
-def _closed(text: str) -> str:
-    return text + "\n" if text and not text.endswith("\n") else text
 
 
 def _editor() -> str:
@@ -108,7 +104,7 @@ def _run(command: str, path: str) -> None:
     ours = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with _terminal() as streams:
-            # A shell takes it apart: people write options, quotes and variables into EDITOR.
+            # By a shell: people write options, quotes and variables into EDITOR.
             code = subprocess.call(["sh", "-c", f'{command} "$@"', command, path], **streams)
     finally:
         for number, handler in ours.items():
@@ -154,13 +150,9 @@ _STDERR = 2
 
 
 def _differs(path: str, written: str) -> bool:
-    with suppress(OSError):  # a file that is gone, or shut, holds nothing that could be kept
+    with suppress(OSError):  # a file that is missing or unreadable has no text to save
         return Path(path).read_bytes() != written.encode()
     return False
-
-
-def _remove(path: str) -> None:
-    Path(path).unlink(missing_ok=True)
 
 
 def box_change_notes(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:

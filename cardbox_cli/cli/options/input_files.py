@@ -119,6 +119,20 @@ def parse_json(text: str, option: str) -> Any:
         raise InvalidInput(f"{option}: {exc}") from exc
 
 
+def read_mapping(path: str, *, items: str, hint: str, option: str | None = None) -> dict[str, Any]:
+    """Return the mapping of a YAML file, which `items` names. Raises InvalidInput naming the file."""
+    from cardbox_cli.model.handwritten.documents import document_error
+    from cardbox_cli.model.handwritten.yaml_files import read_yaml
+
+    document = read_yaml(read_text(path), source_name(path))
+    if document.problems:
+        raise document_error(InvalidInput, document.source, document.problems)
+    if not isinstance(document.value, dict):
+        place = f"{option}: {document.source}" if option else document.source
+        raise InvalidInput(f"{place} must be a mapping of {items}", hint=hint)
+    return document.value
+
+
 def combine_failures(failures: Sequence[CbxError]) -> CbxError:
     """Return one error with all messages: invalid input if any is, else not found."""
     worst = next((each for each in failures if isinstance(each, InvalidInput)), failures[0])

@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.options.input_files import read_text, source_name
+from cardbox_cli.cli.options.input_files import read_mapping
 from cardbox_cli.cli.options.value_types import FILE, REQUEST_FORMAT, OneOf, Seconds
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.worker_program import INHERITED_VARIABLES, command_environment
@@ -178,16 +178,15 @@ def make_program(
     return program
 
 
-def environment_of(names: Iterable[str], target: "Target") -> dict[str, str]:
+def environment_of(names: Sequence[str], target: "Target") -> dict[str, str]:
     """Return the environment of all commands: the usual variables and those in `names`.
 
     The database's address and home are those of this process. Raises UsageError for an unset variable.
     """
-    named = list(names)
     environ = {**os.environ, **_places(target)}
-    for name in named:
+    for name in names:
         _check_named("--env", name, environ)
-    return command_environment(named, environ)
+    return command_environment(names, environ)
 
 
 def _places(target: "Target") -> dict[str, str]:
@@ -216,19 +215,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 def read_tool_commands(path: str, target: "Target") -> "dict[str, ToolCommand]":
     """Return the commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
     environ = {**os.environ, **_places(target)}
-    return {name: _command(name, entry, environ) for name, entry in _entries(path).items()}
-
-
-def _entries(path: str) -> dict[str, Any]:
-    from cardbox_cli.model.handwritten.documents import document_error
-    from cardbox_cli.model.handwritten.yaml_files import read_yaml
-
-    document = read_yaml(read_text(path), source_name(path))
-    if document.problems:
-        raise document_error(InvalidInput, document.source, document.problems)
-    if not isinstance(document.value, dict):
-        raise InvalidInput(f"--tools: {document.source} must be a mapping of tools", hint=_EXAMPLE)
-    return document.value
+    entries = read_mapping(path, items="tools", hint=_EXAMPLE, option="--tools")
+    return {name: _command(name, entry, environ) for name, entry in entries.items()}
 
 
 def _command(name: str, entry: Any, environ: dict[str, str]) -> "ToolCommand":

@@ -9,14 +9,14 @@ from typer import Option
 from cardbox_cli.cli.last_ids import LAST, resolved_or_given
 from cardbox_cli.cli.options.input_files import (
     parse_json,
-    read_text,
+    read_mapping,
     source_name,
     standard_input,
     text_or_file,
 )
 from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
+from cardbox_cli.errors import InvalidRecipe, UsageError
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
@@ -80,7 +80,7 @@ def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe"
     """
     arguments: dict[str, Any] = {}
     for path in files:
-        arguments.update(_read_mapping(path))
+        arguments |= read_mapping(path, items="arguments", hint="write one KEY: VALUE per line")
     lists: dict[str, list[Any]] = {}
     for option in given:
         key, value = _parse_argument(option, recipe.box_arguments)
@@ -116,17 +116,3 @@ def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
         return key, parse_json(value, f"--arg {key}")
     is_last_box = value == LAST and key in of_boxes
     return key, value if is_last_box else text_or_file(value)
-
-
-def _read_mapping(path: str) -> dict[str, Any]:
-    from cardbox_cli.model.handwritten.documents import document_error
-    from cardbox_cli.model.handwritten.yaml_files import read_yaml
-
-    document = read_yaml(read_text(path), source_name(path))
-    if document.problems:
-        raise document_error(InvalidInput, document.source, document.problems)
-    if not isinstance(document.value, dict):
-        raise InvalidInput(
-            f"{document.source} must be a mapping of arguments", hint="write one KEY: VALUE per line"
-        )
-    return document.value

@@ -73,13 +73,13 @@ class OneOf(Completed):
 def _typed_name(param: click.Parameter, ctx: click.Context | None) -> str:
     """Return the name of a parameter: for an option, the one that was typed."""
     words = ctx.meta.get(WORDS, ()) if ctx is not None and isinstance(param, click.Option) else ()
-    typed = [name for word in words for name in param.opts if _begins_with(word, name)]
+    typed = [
+        name
+        for word in words
+        for name in param.opts
+        if word.partition("=")[0] == name or (len(name) == 2 and word.startswith(name))
+    ]
     return typed[-1] if typed else param.opts[0]
-
-
-def _begins_with(word: str, name: str) -> bool:
-    """Return whether a word is an option of this name, with or without its value."""
-    return word.partition("=")[0] == name or (len(name) == 2 and word.startswith(name))
 
 
 def _plural(noun: str) -> str:

@@ -90,16 +90,15 @@ def _numbers(errors: int, warnings: int) -> str:
 def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> None:
     if files_read == 0:
         return
-    where = None if files_read is None else f"in the {format_count(files_read, 'file')} that could be read"
+    where = "" if files_read is None else f" in the {format_count(files_read, 'file')} that could be read"
     if not findings:
-        announce(" ".join(filter(None, ["nothing found", where])))
+        announce(f"nothing found{where}")
         return
     print_table(_FINDING, findings)
     remedies = {found.rule: found.remedy for found in findings if found.remedy}
     print_below(_REMEDY, list(remedies.items()))
     if not any(found.severity == "error" for found in findings):
-        checked = f"no errors {where}" if where else "no errors"
-        announce(f"{_numbers(0, len(findings))}, {checked}: a provider would accept this")
+        announce(f"{_numbers(0, len(findings))}, no errors{where}: a provider would accept this")
 
 
 _FINDING = (

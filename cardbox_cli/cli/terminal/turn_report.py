@@ -92,9 +92,9 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
     with turns.database.snapshot():
         stored = turns.read_all(turn_id)
         seen = view_turn(stored)
-        wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
-        cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
-    output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=wanted)
+        ids = [seen.deliverable_card_id] if seen.deliverable_card_id else []
+        cards = CardStore(turns.database, turns.project_id).get_many(ids).cards
+    output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=ids)
     require_success(seen, stored.record.error if stored.record else None)
 
 

@@ -289,7 +289,7 @@ class _CardImport:
 
 def _emit_imported(boxes: "Sequence[ImportedBox]", refused: Sequence[Refused] = ()) -> None:
     output.emit(
-        {"boxes": boxes, "failed": [each.as_json for each in refused]},
+        {"boxes": boxes, "failed": [each.error_fields for each in refused]},
         table=lambda: print_table(_IMPORTED_COLUMNS, boxes),
         ids=unique(box.box_id for box in boxes),
     )

@@ -109,7 +109,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOpti
     kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
     raise kind(
         f"{len(unread)} of {format_count(total, 'file')} could not be read and were not checked",
-        details={"failed": [each.as_json for each in unread]},
+        details={"failed": [each.error_fields for each in unread]},
     )
 
 
