@@ -68,17 +68,17 @@ def dispatched_state(result: "DispatchResult") -> str:
 
 
 _HINTS = {
-    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` makes one",
-    "agent_busy": "leave --no-queue out to wait behind it; `cbx why --agent` explains a turn that hangs",
-    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` makes one",
+    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` creates one",
+    "agent_busy": "leave --no-queue out to wait behind it, or explain its turn with `cbx why --agent AGENT`",
+    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` creates one",
     "invalid_source_actor": "`cbx agent list` shows the agents; a person's name begins with sys.",
     "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
     "parent_turn_not_found": "`cbx turn list` shows the turns",
     "profile_mismatch": "name that profile in the arguments, or another agent",
-    "profile_not_found": "`cbx profile import` it again, then `cbx agent provision --update`",
-    "project_archived": "`cbx project update --status active` opens it again",
+    "profile_not_found": "run `cbx profile import FILE`, then `cbx agent provision AGENT --profile P --update`",
+    "project_archived": "`cbx project update --status active` reopens it",
     "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
-    "worker_target_missing": "`cbx agent provision AGENT --worker-target T --update` sets one",
+    "worker_target_missing": "`cbx agent provision AGENT --profile P --worker-target T --update` sets one",
 }
 
 

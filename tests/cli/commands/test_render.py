@@ -397,7 +397,9 @@ class TestDiff:
         assert (result.code, result.err) == (0, "")
         kept, new, *messages = result.out.splitlines()
         assert re.fullmatch(rf"kept  2 messages, ~?\d+ tokens: all of {ran}, step_\w+", kept)
-        assert re.fullmatch(rf"new   2 messages, ~?\d+ tokens: {ran}, step_\w+ continues where that ends", new)
+        assert re.fullmatch(
+            rf"new   2 messages, ~?\d+ tokens: {ran}, step_\w+ continues where that ends", new
+        )
         assert [re.sub(r"card \w+$", "card", line) for line in messages[::2]] == [
             "+++ message 3, assistant, checkpoint_messages, card",
             "+++ message 4, tool, checkpoint_messages, card",
