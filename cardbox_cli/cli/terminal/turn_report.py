@@ -75,7 +75,7 @@ _HINTS = {
     "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
     "parent_turn_not_found": "`cbx turn list` shows the turns",
     "profile_mismatch": "name that profile in the arguments, or another agent",
-    "profile_not_found": "run `cbx profile import FILE`, then `cbx agent provision AGENT --profile P --update`",
+    "profile_not_found": "`cbx profile import FILE`, then `cbx agent provision AGENT --profile P --update`",
     "project_archived": "`cbx project update --status active` reopens it",
     "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
     "worker_target_missing": "`cbx agent provision AGENT --profile P --worker-target T --update` sets one",
