@@ -53,10 +53,10 @@ def _orders() -> _Orders | None:
 
 
 def _parse(fault: str) -> tuple[signal.Signals, str]:
-    found = re.fullmatch(_FAULT, fault)
-    if found is None or found["sign"] not in signal.Signals.__members__:
+    match = re.fullmatch(_FAULT, fault)
+    if match is None or match["sign"] not in signal.Signals.__members__:
         raise UsageError(
             f"{TEST_FAULT.name} is {fault!r}; it must be SIGNAL:POINT:COUNT, for example 'SIGKILL:commit:1'",
             hint=f"run `unset {TEST_FAULT.name}`: it is for the tests of cbx",
         )
-    return signal.Signals[found["sign"]], found["at"]
+    return signal.Signals[match["sign"]], match["at"]

@@ -39,23 +39,23 @@ def check_home(home: Path) -> None:
     Root may use the folder of another account.
     """
     try:
-        found = home.lstat()
+        status = home.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return
-    fault = _fault(found)
+    fault = _fault(status)
     if fault is not None:
         raise fault
 
 
-def _fault(found: os.stat_result) -> OSError | None:
-    if stat.S_ISLNK(found.st_mode):
+def _fault(status: os.stat_result) -> OSError | None:
+    if stat.S_ISLNK(status.st_mode):
         return OSError(errno.ELOOP, "it is a symbolic link; set CBX_HOME to the folder it points to")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return NotADirectoryError(errno.ENOTDIR, "it is not a folder")
-    if os.geteuid() not in (0, found.st_uid):
-        return PermissionError(errno.EPERM, f"it belongs to uid {found.st_uid}, not to you")
-    if found.st_mode & 0o066:
-        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    if os.geteuid() not in (0, status.st_uid):
+        return PermissionError(errno.EPERM, f"it belongs to uid {status.st_uid}, not to you")
+    if status.st_mode & 0o066:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
         return PermissionError(errno.EPERM, f"other users can access it (mode {mode}); run `chmod 700` on it")
     return None
 

@@ -85,12 +85,12 @@ def own_turn() -> dict[str, str]:
     from cardbox_cli.model.chats import CHAT_AGENT
 
     if TURN_ID.text():
-        named = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
+        metadata = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
     elif CHAT_RUN.text():
-        named = {"agent_turn_id": CHAT_RUN.text(), "step_id": STEP.text(), "author_id": CHAT_AGENT}
+        metadata = {"agent_turn_id": CHAT_RUN.text(), "step_id": STEP.text(), "author_id": CHAT_AGENT}
     else:
         return {}
-    return {name: value for name, value in named.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 def own_context() -> str | None:

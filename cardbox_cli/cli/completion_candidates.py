@@ -34,8 +34,8 @@ def answer(shell: str) -> int:
     try:
         session = Session(process=_TimeLimitedProcess())
         session.configure(root().verbs)
-        found = offers(_words_after_command(os.environ[LINE]), session)
-        rows = [_row(shell, found.prefix, item) for item in found.items]
+        completions = offers(_words_after_command(os.environ[LINE]), session)
+        rows = [_row(shell, completions.prefix, item) for item in completions.items]
         sys.stdout.buffer.write("".join(rows).encode("utf-8", "replace"))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt):
@@ -73,8 +73,9 @@ class Offers:
 def offers(words: Sequence[str], session: Session) -> Offers:
     """Return the completions of the last of `words`. Their common options change `session`."""
     *complete, given = words
-    found = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
-    items = [item for item in found if _can_be_typed(str(item.value), given)]
+    shell = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING)
+    candidates = shell.get_completions(list(complete), given)
+    items = [item for item in candidates if _can_be_typed(str(item.value), given)]
     option, equals, _ = given.partition("=")
     return Offers(option + equals if equals and option.startswith("--") else "", items)
 

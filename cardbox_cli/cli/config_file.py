@@ -39,8 +39,8 @@ class ConfigFile:
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return CBX_CONFIG, else cbx/config.toml in XDG_CONFIG_HOME, else in ~/.config."""
-    if named := CONFIG.text(environ):
-        return Path(os.path.abspath(named))
+    if text := CONFIG.text(environ):
+        return Path(os.path.abspath(text))
     shared = CONFIG_HOME.text(environ)
     if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
         shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")

@@ -128,8 +128,8 @@ class Shell(ProcessContext):
         words = words_of(text)
         is_prefixed = len(words) > 1 and words[0] in ("cbx", "help")
         # A copy, because the project and database of a line do not affect later lines.
-        found = offers(words[1:] if is_prefixed else words, replace(self.settings))
-        return [*_shell_words(words), *_quoted(found, words[-1])]
+        completions = offers(words[1:] if is_prefixed else words, replace(self.settings))
+        return [*_shell_words(words), *_quoted(completions, words[-1])]
 
     # --- the context of a command
 
@@ -141,11 +141,11 @@ class Shell(ProcessContext):
         """Run the program as a child with the terminal, and return its exit code."""
         sys.stdout.flush()
         # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.
-        ours = signal.signal(signal.SIGINT, lambda *_: None)
+        handler = signal.signal(signal.SIGINT, lambda *_: None)
         try:
             code = subprocess.call([program, *arguments], env=environment, stdin=sys.stdin, close_fds=False)
         finally:
-            signal.signal(signal.SIGINT, ours)
+            signal.signal(signal.SIGINT, handler)
         return code if code >= 0 else 128 - code
 
 
@@ -172,10 +172,10 @@ def split(line: str) -> list[str]:
 
 def _refuse_redirection(word: str, line: str) -> None:
     bare = _QUOTED.sub("", word)
-    found = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
-    if found is not None:
+    refused = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
+    if refused is not None:
         raise UsageError(
-            f"cbx shell does not support {found!r}: run one command per line",
+            f"cbx shell does not support {refused!r}: run one command per line",
             hint=f"quote it, or use your own shell: cbx {line.strip().removeprefix('cbx ')}",
         )
 
@@ -303,18 +303,18 @@ class _Editor:
             self._matches = []
             # readline ignores exceptions, so leave no partial result.
             text = self._readline.get_line_buffer()[: self._readline.get_endidx()]
-            found = self._partner.matches(text)
-            self._descriptions = {value: item.help or "" for value, item in found}
-            self._matches = [value for value, _ in found]
+            matches = self._partner.matches(text)
+            self._descriptions = {value: item.help or "" for value, item in matches}
+            self._matches = [value for value, _ in matches]
         return self._matches[state] if state < len(self._matches) else None
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:
         """Print the matches with their descriptions, then the prompt and the line again."""
-        listed = [match for match in self._matches if match in matches]  # readline has sorted them
-        width = max(len(match.rstrip()) for match in listed)
+        shown = [match for match in self._matches if match in matches]  # readline has sorted them
+        width = max(len(match.rstrip()) for match in shown)
         columns = os.get_terminal_size().columns if sys.stdout.isatty() else 80
         print()
-        for match in listed:
+        for match in shown:
             description = self._descriptions[match]
             text = excerpt(description, max(10, columns - width - 3))
             print(f"{match.rstrip().ljust(width)}  {text}".rstrip())
@@ -350,12 +350,12 @@ def _shell_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
     ]
 
 
-def _quoted(found: Offers, given: str) -> Iterator[tuple[str, CompletionItem]]:
+def _quoted(completions: Offers, typed: str) -> Iterator[tuple[str, CompletionItem]]:
     """Yield the text to insert for each item, quoted and followed by a space."""
-    for item in found.items:
+    for item in completions.items:
         if item.type == FILES:
-            value = given.removeprefix(found.prefix)
+            value = typed.removeprefix(completions.prefix)
             for path in filter(is_visible, sorted(glob(escape(os.path.expanduser(value)) + "*"))):
-                yield found.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
+                yield completions.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
         else:
-            yield f"{found.prefix}{shlex.quote(str(item.value))} ", item
+            yield f"{completions.prefix}{shlex.quote(str(item.value))} ", item

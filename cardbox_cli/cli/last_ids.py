@@ -114,8 +114,8 @@ def _accepting_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
 # --- the file
 
 
-def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
-    """Store the last id of each noun in `made`; those of other nouns stay."""
+def remember(address: str, project_id: str, made_ids: Mapping[str, str]) -> None:
+    """Store the last id of each noun in `made_ids`; those of other nouns stay."""
     import json
 
     from cardbox_cli.files import atomic_write, remove_leftover_files
@@ -125,7 +125,7 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
         entries = _read(home / FILE)
         known = _ids_of_project(entries, address, project_id)
         others = [entry for entry in entries if not _is_of(entry, address, project_id)]
-        ids = {**known, **made}
+        ids = {**known, **made_ids}
         newest = {**ids, "database": address, "project": project_id}
         remove_leftover_files(home / FILE)
         with atomic_write(home / FILE) as stream:

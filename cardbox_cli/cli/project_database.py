@@ -114,11 +114,11 @@ def _lag_in_hints(database: "Database") -> Iterator[None]:
 def _describe_lag(database: "Database") -> str | None:
     from cardbox_cli.store.views.database_status import replica_lag
 
-    found = replica_lag(database)
-    if found is None:
+    lag = replica_lag(database)
+    if lag is None:
         return None
-    if found.behind is None:
+    if lag.behind is None:
         return "that cannot say how far it is behind"
-    if found.behind <= timedelta():
+    if lag.behind <= timedelta():
         return "that has all it received"
-    return f"that is {format_duration(found.behind)} behind"
+    return f"that is {format_duration(lag.behind)} behind"

@@ -34,11 +34,11 @@ class CommandBase(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = ctx.meta[WORDS] = list(args)
+        words = ctx.meta[WORDS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as exc:
-            missing = self._missing(ctx, given)
+            missing = self._missing(ctx, words)
             if len(missing) > 1:
                 raise click.UsageError(f"Missing {', '.join(missing)}.", ctx) from exc
             exc.ctx = exc.ctx or ctx
@@ -187,8 +187,8 @@ class LazyGroup(CommandBase, click.Group):
 
 
 def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
-    within = next((name for name, verbs in noun.modules.items() if verb in verbs.split()), None)
-    return module if within is None else f"{module}.{within}"
+    submodule = next((name for name, verbs in noun.modules.items() if verb in verbs.split()), None)
+    return module if submodule is None else f"{module}.{submodule}"
 
 
 @contextmanager

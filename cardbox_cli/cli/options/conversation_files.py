@@ -99,35 +99,35 @@ def conversation_files(paths: Sequence[str]) -> list[str]:
     """
     from cardbox_cli.conversations.containers import packed_files
 
-    found: list[str] = []
+    files: list[str] = []
     for path in paths:
         if path == "-" or not os.path.isdir(path) or packed_files.is_event_folder(path):
-            found.append(path)
+            files.append(path)
             continue
-        within = list(_files_in_folder(path))
-        if not within:
+        inside = list(_files_in_folder(path))
+        if not inside:
             raise InvalidInput(
                 f"the folder {path!r} has no file that ends in {', '.join(_SUFFIXES)}",
                 hint="pass the files themselves",
             )
-        found += within
-    return found
+        files += inside
+    return files
 
 
 def _files_in_folder(path: str) -> Iterator[str]:
     # Unreadable and deleted files are skipped.
     from cardbox_cli.conversations.containers import packed_files
 
-    seen = 0
-    for folder, below, names in os.walk(path):
-        below.sort()
+    count = 0
+    for folder, subfolders, names in os.walk(path):
+        subfolders.sort()
         events = Path(folder, packed_files.EVENTS)
         if packed_files.is_event_folder(events) and not events.is_symlink():
-            below.clear()
+            subfolders.clear()
             yield str(events)
             continue
-        seen += len(names)
-        if seen > FOLDER_FILES.value:
+        count += len(names)
+        if count > FOLDER_FILES.value:
             raise InvalidInput(
                 f"the folder {path!r} contains more than {FOLDER_FILES}",
                 hint="pass the subfolder with the conversations",
@@ -153,10 +153,10 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 def _write(pieces: Iterable[bytes], copy: IO[bytes], name: str) -> None:
     """Copy a pipe or a compressed file. Raises InvalidInput if it is too large."""
-    left = PIPE_SIZE.value << 20
+    remaining = PIPE_SIZE.value << 20
     for piece in pieces:
-        left -= len(piece)
-        if left < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             hint = "write it to a file, and pass the path"
             raise InvalidInput(f"{name} is larger than {PIPE_SIZE}", hint=hint)
         copy.write(piece)
@@ -175,9 +175,9 @@ def end_of_lines(file: BinaryIO) -> int:
     end = os.fstat(file.fileno()).st_size
     while end > 0:
         begin = max(0, end - _BLOCK)
-        found = os.pread(file.fileno(), end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        place = os.pread(file.fileno(), end - begin, begin).rfind(b"\n")
+        if place >= 0:
+            return begin + place + 1
         end = begin
     return 0
 
@@ -199,14 +199,14 @@ class Refused(NamedTuple):
 
 def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:
     """Return the files of these paths, and the folders that `conversation_files` refuses."""
-    found: list[str] = []
+    files: list[str] = []
     refused: list[Refused] = []
     for path in paths:
         try:
-            found += conversation_files([path])
+            files += conversation_files([path])
         except InvalidInput as exc:
             refused.append(Refused(path, exc))
-    return found, refused
+    return files, refused
 
 
 def one_by_one(

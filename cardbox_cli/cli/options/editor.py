@@ -101,13 +101,13 @@ def _run(command: str, path: str) -> None:
 
     sys.stdout.flush()
     # Ctrl-C and Ctrl-\ are for the editor. Not SIG_IGN, which it would inherit.
-    ours = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with _terminal() as streams:
             # By a shell: people write options, quotes and variables into EDITOR.
             code = subprocess.call(["sh", "-c", f'{command} "$@"', command, path], **streams)
     finally:
-        for number, handler in ours.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     if code:
         raise InvalidInput(

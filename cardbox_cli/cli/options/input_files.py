@@ -27,12 +27,12 @@ def text_or_file(given: str) -> str:
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
-    most = INPUT_SIZE.value << 20
+    limit = INPUT_SIZE.value << 20
     try:
-        data = file.read(most + 1)
+        data = file.read(limit + 1)
     except OSError as exc:
         raise InvalidInput(f"cannot read {name!r}: {exc.strerror}") from exc
-    if len(data) > most:
+    if len(data) > limit:
         raise InvalidInput(f"{name} is larger than {INPUT_SIZE}", hint="split the file")
     return data
 

@@ -200,8 +200,8 @@ def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
         hint = "pass only the name: the value comes from the environment, where `ps` does not show it"
         key, equals, _ = name.partition("=")
         # The value may be a secret.
-        shown = key[:80] + ("=…" if equals else "")
-        raise UsageError(f"{option}: {invalid_message('variable name', shown)}", hint=hint)
+        visible = key[:80] + ("=…" if equals else "")
+        raise UsageError(f"{option}: {invalid_message('variable name', visible)}", hint=hint)
     if name not in environ:
         raise UsageError(f"{option}: {name} is not set", hint="export the variable, or remove the option")
 

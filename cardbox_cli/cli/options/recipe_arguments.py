@@ -105,13 +105,13 @@ def resolve_boxes(arguments: dict[str, Any], recipe: "Recipe", boxes: "BoxStore"
 
 
 def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
-    found = _ARGUMENT.fullmatch(option)
-    if found is None:
+    match = _ARGUMENT.fullmatch(option)
+    if match is None:
         raise UsageError(
             f"--arg {option[:60]!r} is not KEY=VALUE",
             hint="pass KEY=text, KEY=@file or KEY:=json, for example --arg limit:=3",
         )
-    key, kind, value = found["key"], found["kind"], found["value"]
+    key, kind, value = match["key"], match["kind"], match["value"]
     if kind == ":=":
         return key, parse_json(value, f"--arg {key}")
     is_last_box = value == LAST and key in of_boxes

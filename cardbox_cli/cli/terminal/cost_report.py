@@ -31,18 +31,18 @@ class Page(NamedTuple):
 
 def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
     """Print the costs of a series of requests. With -o id: the most expensive cards."""
-    found = costed.costs(account, page.prices)
-    for model in [] if found.money is None else found.money.unpriced:
+    costs = costed.costs(account, page.prices)
+    for model in [] if costs.money is None else costs.money.unpriced:
         announce(
             f"warning: the price of model {model!r} is unknown, so its requests are not in the money total "
             "(add it with --prices, or name another model with --model)"
         )
     if page.is_picture:
-        _print_picture(costed, found, page)
+        _print_picture(costed, costs, page)
         return
-    named = [card.card_id for card in found.cards[: page.top] if card.card_id]
-    answer = costed.answer(found, top=page.top, project_option=session().project_option)
-    output.emit(answer, table=lambda: _print_text(costed, found, page), ids=named)
+    card_ids = [card.card_id for card in costs.cards[: page.top] if card.card_id]
+    answer = costed.answer(costs, top=page.top, project_option=session().project_option)
+    output.emit(answer, table=lambda: _print_text(costed, costs, page), ids=card_ids)
 
 
 def _line(mend: Mend | None) -> str | None:
@@ -52,37 +52,37 @@ def _line(mend: Mend | None) -> str | None:
 # --- for people
 
 
-def _print_text(costed: "CostedSeries", found: Costs, page: Page) -> None:
+def _print_text(costed: "CostedSeries", costs: Costs, page: Page) -> None:
     from cardbox_cli.inspect.costs import cost_facts
 
-    account, steps = found.account, found.account.steps
+    account, steps = costs.account, costs.account.steps
     exact = account.exact
-    output.facts((costed.kind, costed.id), *cost_facts(found, format_tokens).items())
-    shown = steps[-page.top :]
-    print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in shown])
-    if len(shown) < len(steps):
-        announce(f"{len(steps) - len(shown)} earlier steps; --top {len(steps)} shows all")
+    output.facts((costed.kind, costed.id), *cost_facts(costs, format_tokens).items())
+    visible = steps[-page.top :]
+    print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in visible])
+    if len(visible) < len(steps):
+        announce(f"{len(steps) - len(visible)} earlier steps; --top {len(steps)} shows all")
     if page.by == "card":
-        print_below(_CARD, found.cards[: page.top])
+        print_below(_CARD, costs.cards[: page.top])
     else:
         print_below(_share_columns(page.by, exact), account.by[page.by][: page.top])
-    if found.broken is not None:
-        _print_break(found.broken, exact)
-    _print_findings(found.findings[: page.top], exact)
-    if len(found.findings) > page.top:
-        announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
+    if costs.broken is not None:
+        _print_break(costs.broken, exact)
+    _print_findings(costs.findings[: page.top], exact)
+    if len(costs.findings) > page.top:
+        announce(f"{len(costs.findings) - page.top} more findings; --top {len(costs.findings)} shows all")
 
 
-def _print_picture(costed: "CostedSeries", found: Costs, page: Page) -> None:
+def _print_picture(costed: "CostedSeries", costs: Costs, page: Page) -> None:
     from cardbox_cli.inspect.costs import cost_facts
     from cardbox_cli.pictures.cost_picture import CostPicture, cost_page
     from cardbox_cli.pictures.request_picture import token_label
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",
-        facts=cost_facts(found, token_label),
-        account=found.account,
-        findings=[(each, _line(each.mend)) for each in found.findings[: page.top]],
+        facts=cost_facts(costs, token_label),
+        account=costs.account,
+        findings=[(each, _line(each.mend)) for each in costs.findings[: page.top]],
     )
     output.write(cost_page(picture), end="")
 

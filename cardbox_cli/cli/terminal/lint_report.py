@@ -25,7 +25,7 @@ def print_findings(findings: "Sequence[LintFinding]") -> None:
 def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) -> None:
     """Print the findings. `files_read` counts the readable files, if some were not readable."""
     output.emit_items(
-        findings, table=lambda: _print_text(findings, files_read), item_id=lambda found: found.card_id or ""
+        findings, table=lambda: _print_text(findings, files_read), item_id=lambda each: each.card_id or ""
     )
 
 
@@ -38,12 +38,11 @@ def announce_findings(findings: "list[LintFinding]") -> None:
         announce(line)
 
 
-def _line(found: "LintFinding") -> str:
-    remedy = f" ({found.remedy})" if found.remedy else ""
-    card = (
-        f" at card {short_id(found.card_id)}, position {found.position}" if found.card_id is not None else ""
-    )
-    return f"{found.severity}: {found.rule}{card}: {found.message}{remedy}"
+def _line(finding: "LintFinding") -> str:
+    remedy = f" ({finding.remedy})" if finding.remedy else ""
+    card_id = finding.card_id
+    place = "" if card_id is None else f" at card {short_id(card_id)}, position {finding.position}"
+    return f"{finding.severity}: {finding.rule}{place}: {finding.message}{remedy}"
 
 
 class Gate:
@@ -60,7 +59,7 @@ class Gate:
     def __call__(self, findings: "list[LintFinding]") -> None:
         announce_findings(findings)
         if self._force:
-            self.overruled = sorted({found.rule for found in findings if found.severity == "error"})
+            self.overruled = sorted({finding.rule for finding in findings if finding.severity == "error"})
         else:
             refuse(findings, hint=f"nothing was written; --force {self._verb} it anyway")
 
@@ -76,7 +75,7 @@ def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
 
 
 def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:
-    errors = sum(found.severity == "error" for found in findings)
+    errors = sum(finding.severity == "error" for finding in findings)
     if errors:
         raise Findings(f"the lint found {_numbers(errors, len(findings) - errors)}", hint=hint)
 
@@ -95,18 +94,18 @@ def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> No
         announce(f"nothing found{where}")
         return
     print_table(_FINDING, findings)
-    remedies = {found.rule: found.remedy for found in findings if found.remedy}
+    remedies = {finding.rule: finding.remedy for finding in findings if finding.remedy}
     print_below(_REMEDY, list(remedies.items()))
-    if not any(found.severity == "error" for found in findings):
+    if not any(finding.severity == "error" for finding in findings):
         announce(f"{_numbers(0, len(findings))}, no errors{where}: a provider would accept this")
 
 
 _FINDING = (
-    Column("#", lambda found: text_or_nothing(found.position), right=True),
-    Column("CARD", lambda found: short_or_nothing(found.card_id)),
-    Column("BOX", lambda found: short_or_nothing(found.box_id), spare=1),
-    Column("SEVERITY", lambda found: found.severity),
-    Column("RULE", lambda found: found.rule),
-    Column("MESSAGE", lambda found: found.message),
+    Column("#", lambda each: text_or_nothing(each.position), right=True),
+    Column("CARD", lambda each: short_or_nothing(each.card_id)),
+    Column("BOX", lambda each: short_or_nothing(each.box_id), spare=1),
+    Column("SEVERITY", lambda each: each.severity),
+    Column("RULE", lambda each: each.rule),
+    Column("MESSAGE", lambda each: each.message),
 )
 _REMEDY = (Column("RULE", lambda pair: pair[0]), Column("REMEDY", lambda pair: pair[1]))

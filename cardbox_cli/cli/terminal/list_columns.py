@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
 def _ids(name: str, *, extra: bool = False) -> Columns:
     full_id = attrgetter(name)
-    return Column("ID", lambda item: short_id(full_id(item)), extra=extra), Column(
-        "FULL ID", full_id, extra=True
-    )
+    short = Column("ID", lambda item: short_id(full_id(item)), extra=extra)
+    return short, Column("FULL ID", full_id, extra=True)
 
 
 def _time(name: str, *, extra: bool = True, spare: int = 0) -> Column:
@@ -151,8 +150,8 @@ _NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
 
 
 def _who(entry: AuditEntry) -> str:
-    named = _NAMED.match(entry.actor)
-    return flatten(named[1] if named else entry.actor)
+    match = _NAMED.match(entry.actor)
+    return flatten(match[1] if match else entry.actor)
 
 
 def _detail(entry: AuditEntry) -> str:
@@ -276,17 +275,17 @@ BOX_COLUMNS: Columns = (
 )
 
 
-def _turns(found: Reference) -> str:
-    return ", ".join(f"{turn.use} of {short_id(turn.agent_turn_id)}" for turn in found.turns) or NOTHING
+def _turns(reference: Reference) -> str:
+    return ", ".join(f"{turn.use} of {short_id(turn.agent_turn_id)}" for turn in reference.turns) or NOTHING
 
 
 REFERENCE_COLUMNS: Columns = (
     *_ids("box_id"),
-    Column("CARDS", lambda found: str(found.cards), right=True, spare=3),
+    Column("CARDS", lambda reference: str(reference.cards), right=True, spare=3),
     *_times("updated_at"),
-    Column("POSITIONS", lambda found: ", ".join(map(str, found.positions)), spare=1),
+    Column("POSITIONS", lambda reference: ", ".join(map(str, reference.positions)), spare=1),
     Column("TURNS", _turns),
-    Column("TITLE", lambda found: flatten(found.title or "")),
+    Column("TITLE", lambda reference: flatten(reference.title or "")),
 )
 
 

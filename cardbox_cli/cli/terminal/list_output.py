@@ -79,9 +79,9 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
             items = list(listing.read(listing.limit or None))
             return items, _cut(listing, len(items), items[-1] if items else None)
 
-    def show(seen: "tuple[list[Any], FurtherCount | None]") -> None:
-        _emit(listing, seen[0])
-        _print_cut(listing, seen[1])
+    def show(page: "tuple[list[Any], FurtherCount | None]") -> None:
+        _emit(listing, page[0])
+        _print_cut(listing, page[1])
 
     def oldest_first() -> list[str]:
         return [_line(listing, item) for item in reversed(look()[0])]

@@ -179,15 +179,15 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
     """Print pieces of text, each with its colour as for `paint`, without control characters."""
-    shown = "".join(paint(colour, escape_invisible(text)) for colour, text in pieces)
-    sys.stdout.write(shown + "\n")
+    text_line = "".join(paint(colour, escape_invisible(text)) for colour, text in pieces)
+    sys.stdout.write(text_line + "\n")
 
 
 def facts(*pairs: tuple[str, str | None]) -> None:
     """Print a line per name and value. Further lines of a value are indented; None is skipped."""
-    shown = [(flatten(name), value) for name, value in pairs if value is not None]
-    width = max((len(name) for name, _ in shown), default=0)
-    for name, value in shown:
+    present = [(flatten(name), value) for name, value in pairs if value is not None]
+    width = max((len(name) for name, _ in present), default=0)
+    for name, value in present:
         first, *others = value.rstrip("\n").split("\n")
         print_text(f"{name.ljust(width)}  {first}")
         for line in others:
@@ -243,16 +243,16 @@ def _list_pieces(items: Iterator[Any], text: Callable[[bytes], str]) -> Iterator
 
 def _chunks(items: Iterator[Any]) -> Iterator[bytes]:
     """Yield the items in JSON lists of about `_CHUNK_BYTES`."""
-    held: list[bytes] = []
+    encoded: list[bytes] = []
     size = 0
     for item in map(exact_json.encode, items):
-        held.append(item)
+        encoded.append(item)
         size += len(item)
         if size >= _CHUNK_BYTES:
-            yield b"[" + b",".join(held) + b"]"
-            held, size = [], 0
-    if held:
-        yield b"[" + b",".join(held) + b"]"
+            yield b"[" + b",".join(encoded) + b"]"
+            encoded, size = [], 0
+    if encoded:
+        yield b"[" + b",".join(encoded) + b"]"
 
 
 def _formatted(text: bytes) -> str:

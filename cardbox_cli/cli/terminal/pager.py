@@ -46,9 +46,9 @@ def page_output() -> Iterator[None]:
 
 def _command() -> str:
     """Return the pager's command line; empty if the person wants none, or if less is not installed."""
-    if found := PAGER.find():
-        named = found[1].strip()
-        return "" if named == "cat" else named
+    if setting := PAGER.find():
+        command = setting[1].strip()
+        return "" if command == "cat" else command
     return "less" if shutil.which("less") else ""
 
 

@@ -126,15 +126,18 @@ def _fitting(
     columns: Sequence[Column], body: list[list[str]]
 ) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
     widths = _widths(columns, body)
-    kept = list(range(len(columns)))
-    while kept and _room([widths[place] for place in kept[:-1]]) < min(widths[kept[-1]], _MIN_LAST_TEXT):
-        spared = max(kept, key=lambda place: columns[place].spare)
+    places = list(range(len(columns)))
+    while places:
+        *before, last = places
+        if _room([widths[place] for place in before]) >= min(widths[last], _MIN_LAST_TEXT):
+            break
+        spared = max(places, key=lambda place: columns[place].spare)
         if not columns[spared].spare:
             break
-        kept.remove(spared)
-    if len(kept) == len(columns):
+        places.remove(spared)
+    if len(places) == len(columns):
         return columns, body
-    return [columns[place] for place in kept], [[cells[place] for place in kept] for cells in body]
+    return [columns[place] for place in places], [[cells[place] for place in places] for cells in body]
 
 
 def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
@@ -195,9 +198,9 @@ def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
 
 
 def _align(column: Column, text: str, width: int) -> str:
-    around = " " * (width - cell_width(text))
-    shown = column.paint(text) if column.paint else text
-    return around + shown if column.right else shown + around
+    padding = " " * (width - cell_width(text))
+    painted = column.paint(text) if column.paint else text
+    return padding + painted if column.right else painted + padding
 
 
 # --- the order of --sort

@@ -91,43 +91,43 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
     wait_for_end(turns, turn_id, timeout=timeout)
     with turns.database.snapshot():
         stored = turns.read_all(turn_id)
-        seen = view_turn(stored)
-        ids = [seen.deliverable_card_id] if seen.deliverable_card_id else []
+        view = view_turn(stored)
+        ids = [view.deliverable_card_id] if view.deliverable_card_id else []
         cards = CardStore(turns.database, turns.project_id).get_many(ids).cards
-    output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=ids)
-    require_success(seen, stored.record.error if stored.record else None)
+    output.emit(view, table=lambda: _print_deliverable(view, cards), ids=ids)
+    require_success(view, stored.record.error if stored.record else None)
 
 
-def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
+def _print_deliverable(view: "TurnView", cards: "list[Card]") -> None:
     from cardbox_cli.model.pairing import full_text
 
-    if seen.end_status in ("success", "partial"):
+    if view.end_status in ("success", "partial"):
         for card in cards:
             output.print_text(full_text(card))
         if not cards:
-            announce(f"turn {seen.agent_turn_id} left no deliverable that can be read")
+            announce(f"turn {view.agent_turn_id} left no deliverable that can be read")
 
 
-def require_success(seen: "TurnView", error: str | None) -> None:
+def require_success(view: "TurnView", error: str | None) -> None:
     """Raise Findings unless a turn is a success. Announces the end of its command's stderr first."""
-    if seen.end_status != "success":
-        for line in end_of_stderr(seen):
+    if view.end_status != "success":
+        for line in end_of_stderr(view):
             announce(line)
-        turn = quote_argument(seen.agent_turn_id)
-        logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if seen.logs else ""
+        turn = quote_argument(view.agent_turn_id)
+        logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if view.logs else ""
         raise Findings(
-            f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
+            f"turn {view.agent_turn_id} ended: {view.end_status}" + (f": {error}" if error else ""),
             hint=f"{logs}`cbx turn show {turn}` shows the details",
-            details={"agent_turn_id": seen.agent_turn_id, "end_status": seen.end_status},
+            details={"agent_turn_id": view.agent_turn_id, "end_status": view.end_status},
         )
 
 
-def end_of_stderr(seen: "TurnView") -> list[str]:
+def end_of_stderr(view: "TurnView") -> list[str]:
     """Return the last lines of stderr of the command that made a turn fail; empty without one."""
     from cardbox_cli.model.execution.turns import find_failure_log, last_lines
 
-    last_step = seen.steps[-1].step_id if seen.steps else None
-    log = find_failure_log(seen.logs, last_step) if seen.end_status not in (None, "success") else None
+    last_step = view.steps[-1].step_id if view.steps else None
+    log = find_failure_log(view.logs, last_step) if view.end_status not in (None, "success") else None
     if log is None or not log.stderr_tail.strip():
         return []
     return [

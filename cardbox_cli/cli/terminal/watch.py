@@ -73,10 +73,10 @@ def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
 
 def printed_by(write: Callable[[], None]) -> str:
     """Return what `write` prints to this standard output, for `keep_showing` to compare."""
-    held = _Canvas() if sys.stdout.isatty() else StringIO()
-    with redirect_stdout(held):
+    canvas = _Canvas() if sys.stdout.isatty() else StringIO()
+    with redirect_stdout(canvas):
         write()
-    return held.getvalue()
+    return canvas.getvalue()
 
 
 @contextmanager
@@ -104,8 +104,8 @@ def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
     lines = canvas.getvalue().splitlines()
     room = max(1, rows - 1)
     fitting = lines[-room:] if end else lines[:room]
-    drawn = "".join(f"{_ERASE_LINE}{clip_line(line, columns)}\n" for line in fitting)
-    sys.stdout.write(_HOME + drawn + _ERASE_BELOW)
+    drawing = "".join(f"{_ERASE_LINE}{clip_line(line, columns)}\n" for line in fitting)
+    sys.stdout.write(_HOME + drawing + _ERASE_BELOW)
     sys.stdout.flush()
 
 
@@ -121,7 +121,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     """Yield a function that waits N seconds, or returns True early if the terminal changes its size."""
     resized, resize = os.pipe()
     os.set_blocking(resize, False)
-    ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
+    handler = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
     poll = select.poll()
     poll.register(resized, select.POLLIN)
     # Registered for no event, poll still reports that the reader is gone.
@@ -137,6 +137,6 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
         yield resized_within
     finally:
         # Python returns None for a handler that another program installed.
-        signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
+        signal.signal(signal.SIGWINCH, handler or signal.SIG_DFL)
         os.close(resized)
         os.close(resize)
