@@ -51,8 +51,8 @@ class Variable(NamedTuple):
         return None
 
     def text(self, environ: Mapping[str, str] = os.environ) -> str:
-        found = self.find(environ)
-        return found[1] if found else ""
+        _, text = self.find(environ) or ("", "")
+        return text
 
     def value(self, environ: Mapping[str, str] = os.environ) -> Any:
         """Return the value: a number for numeric types, or the default. Raises UsageError."""
@@ -256,19 +256,8 @@ EXECUTION_SETTINGS = {
     variable.name.removeprefix("CBX_").lower(): variable for variable in _EXECUTION_VARIABLES
 }
 LOCATION_SETTINGS = (
-    *(
-        PROJECT,
-        DATABASE_URL,
-        READ_URL,
-        LISTEN_URL,
-        NATS_URL,
-        HOME,
-        DATA_HOME,
-        CONFIG,
-        CONFIG_HOME,
-        RUNTIME_DIR,
-    ),
-    *(SERVER_USER, HANDOVERS, PRICES, MODELS, OWNER),
+    *(PROJECT, DATABASE_URL, READ_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME),
+    *(CONFIG, CONFIG_HOME, RUNTIME_DIR, SERVER_USER, HANDOVERS, PRICES, MODELS, OWNER),
 )
 TERMINAL_SETTINGS = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*LOCATION_SETTINGS, *EXECUTION_SETTINGS.values(), *TERMINAL_SETTINGS)

@@ -46,7 +46,7 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
         hint = "check the encoding of your terminal"
         return _report(UsageError(f"the text {exc.object[:40]!r} is not UTF-8", hint=hint), argv, session)
     except Exception as exc:
-        return _report(_write_error(exc) or _bug(exc), argv, session)
+        return _report(_describe_exception(exc), argv, session)
 
 
 @contextmanager
@@ -90,17 +90,20 @@ def _usage_error(exc: click.ClickException) -> UsageError:
     return UsageError(exc.format_message(), hint=f"`{path} --help` shows the options and examples")
 
 
-def _write_error(exc: Exception) -> CbxError | None:
-    """Return the error for an answer that cannot be written, or for a failing disk; None for others."""
+def _describe_exception(exc: Exception) -> CbxError:
+    """Return the error for an answer that cannot be written, for a failing disk, or for a bug."""
     if isinstance(exc, OSError) and exc.errno == errno.EIO:
         what = "a file" if exc.filename is None else repr(exc.filename)
         return InvalidInput(
             f"cannot read or write {what}: {exc.strerror}",
             hint="check the disk, file system or terminal; the system log may have details",
         )
-    if not isinstance(exc, OSError) or exc.errno not in _WRITE_HINTS:
-        return None
-    return InvalidInput(f"cannot write the answer: {exc.strerror}", hint=_WRITE_HINTS[exc.errno])
+    if isinstance(exc, OSError) and exc.errno in _WRITE_HINTS:
+        return InvalidInput(f"cannot write the answer: {exc.strerror}", hint=_WRITE_HINTS[exc.errno])
+    return CbxError(
+        f"unexpected {type(exc).__name__}: {exc}",
+        hint="this is a bug in cbx: please report it with the output of the same command with --debug",
+    )
 
 
 _FREE_SPACE = "free some space, or redirect the output"
@@ -110,13 +113,6 @@ _WRITE_HINTS = {
     errno.EFBIG: _FREE_SPACE,
     errno.EBADF: "standard output is closed or read-only: redirect it",
 }
-
-
-def _bug(exc: Exception) -> CbxError:
-    return CbxError(
-        f"unexpected {type(exc).__name__}: {exc}",
-        hint="this is a bug in cbx: please report it with the output of the same command with --debug",
-    )
 
 
 def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:

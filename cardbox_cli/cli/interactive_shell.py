@@ -105,11 +105,8 @@ class Shell(ProcessContext):
 
     def run_words(self, words: list[str]) -> int:
         own = replace(self.settings)
-
-        def run_words() -> object:
-            return self._commands.main(words, prog_name="cbx", standalone_mode=False, obj=own)
-
-        return boundary.run(run_words, words, own)
+        run = partial(self._commands.main, words, prog_name="cbx", standalone_mode=False, obj=own)
+        return boundary.run(run, words, own)
 
     def _use(self, words: list[str]) -> None:
         if len(words) != 1:
@@ -341,12 +338,10 @@ def _shell_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
         USE: "Switch to another project.",
         **dict.fromkeys(LEAVE, "Leave the shell."),
     }
-    if len(words) > 1:
-        return []
     return [
         (f"{word} ", CompletionItem(word, help=description))
         for word, description in known.items()
-        if word.startswith(words[0])
+        if len(words) == 1 and word.startswith(words[0])
     ]
 
 

@@ -52,11 +52,11 @@ class CommandBase(click.Command):
         common = {"help", *(option.name for option in common_options())}
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = _strip_bounds(parameter.get_help_record(ctx))
+            record = parameter.get_help_record(ctx)
             if record is not None and parameter.name not in common:
                 usual = "Arguments" if isinstance(parameter, click.Argument) else "Options"
                 panel = getattr(parameter, "rich_help_panel", None) or usual
-                panels.setdefault(panel, []).append(record)
+                panels.setdefault(panel, []).append((record[0], _BOUNDS.sub("", record[1])))
         for panel, records in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(records)
@@ -72,11 +72,7 @@ class CommandBase(click.Command):
         ]
 
 
-def _strip_bounds(record: tuple[str, str] | None) -> tuple[str, str] | None:
-    """Return a help record without bounds such as [0<=x<=100], which are mostly artificial."""
-    return record and (record[0], _BOUNDS.sub("", record[1]))
-
-
+# Bounds such as [0<=x<=100], which the help leaves out because most are artificial.
 _BOUNDS = re.compile(r"; [^;\[\]]*\bx[<>]=?[^;\]]*|  \[[^;\[\]]*\bx[<>]=?[^;\]]*\]")
 
 

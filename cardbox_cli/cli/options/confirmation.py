@@ -6,6 +6,7 @@ from typing import Annotated, NoReturn
 import click
 from typer import Option
 
+from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import UsageError
 from cardbox_cli.text.escaping import escape_invisible
@@ -25,8 +26,4 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def decline(reason: str) -> NoReturn:
     announce(reason)
-    raise click.exceptions.Exit(DECLINED)
-
-
-# The exit code after a person declined.
-DECLINED = 130
+    raise click.exceptions.Exit(INTERRUPTED)
