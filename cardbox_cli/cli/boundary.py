@@ -50,7 +50,7 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
 
 
 @contextmanager
-def ended_by_interrupt() -> Iterator[None]:
+def end_at_interrupt() -> Iterator[None]:
     """End the process at SIGINT at once, even if threads wait. For commands that only read."""
     import signal
 

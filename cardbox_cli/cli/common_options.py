@@ -41,7 +41,7 @@ FORMATS = {
 }
 
 
-def known_format(place: str, name: str) -> str:
+def require_format(place: str, name: str) -> str:
     """Return `name`, the value of a variable or file `place`. Raises UsageError for an unknown format."""
     if name not in FORMATS:
         from cardbox_cli.text.error_messages import unknown_message

@@ -20,7 +20,7 @@ from cardbox_cli.settings import CONFIG, CONFIG_FILE_SETTINGS, CONFIG_HOME, Vari
 COLUMNS = "columns"
 
 
-class Configured(NamedTuple):
+class ConfiguredValue(NamedTuple):
     value: str
     place: str
 
@@ -30,10 +30,10 @@ class ConfigFile:
     """The content of the config file: settings by variable name, columns by command ("card list")."""
 
     path: Path
-    settings: Mapping[str, Configured] = field(default_factory=dict)
-    columns: Mapping[str, Configured] = field(default_factory=dict)
+    settings: Mapping[str, ConfiguredValue] = field(default_factory=dict)
+    columns: Mapping[str, ConfiguredValue] = field(default_factory=dict)
 
-    def get(self, variable: Variable) -> Configured | None:
+    def get(self, variable: Variable) -> ConfiguredValue | None:
         return self.settings.get(variable.name)
 
 
@@ -103,18 +103,18 @@ class _Reader:
             {command: self._columns(command, value) for command, value in columns.items()},
         )
 
-    def _setting(self, key: str, value: Any) -> Configured:
+    def _setting(self, key: str, value: Any) -> ConfiguredValue:
         if not isinstance(value, str) or not value.strip():
             self._refuse(key, "must be a string that is not empty")
-        return Configured(value, self._place(key))
+        return ConfiguredValue(value, self._place(key))
 
-    def _columns(self, command: str, value: Any) -> Configured:
+    def _columns(self, command: str, value: Any) -> ConfiguredValue:
         if command not in self._commands(command.partition(" ")[0]):
             self._refuse_key("list", command, self._commands())
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             self._refuse(command, 'must name columns, such as "id,created,preview" or a list of such names')
-        return Configured(",".join(names), self._place(command))
+        return ConfiguredValue(",".join(names), self._place(command))
 
     def _refuse_key(self, what: str, key: str, known: Iterable[str]) -> NoReturn:
         from cardbox_cli.text.error_messages import unknown_message

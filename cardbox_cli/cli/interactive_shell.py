@@ -23,7 +23,7 @@ from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.command_table import root
-from cardbox_cli.cli.completion_candidates import Offers, offers, words_of
+from cardbox_cli.cli.completion_candidates import Completions, complete_words, split_unfinished
 from cardbox_cli.cli.options.input_files import read_text, standard_input
 from cardbox_cli.cli.options.value_types import FILES
 from cardbox_cli.cli.session import ProcessContext, Session
@@ -122,11 +122,11 @@ class Shell(ProcessContext):
 
     def matches(self, text: str) -> "Matches":
         """Return commands, options and values, as in other shells, and the words of this shell."""
-        words = words_of(text)
+        words = split_unfinished(text)
         is_prefixed = len(words) > 1 and words[0] in ("cbx", "help")
         # A copy, because the project and database of a line do not affect later lines.
-        completions = offers(words[1:] if is_prefixed else words, replace(self.settings))
-        return [*_shell_words(words), *_quoted(completions, words[-1])]
+        completions = complete_words(words[1:] if is_prefixed else words, replace(self.settings))
+        return [*_shell_words(words), *_quote_values(completions, words[-1])]
 
     # --- the context of a command
 
@@ -192,12 +192,12 @@ def open_script(path: str) -> Iterator[Iterable[str]]:
     with open(os.devnull) as nothing:
         sys.stdin = nothing
         try:
-            yield _decoded_lines(iter(partial(lines.readline, _MAX_LINE + 1), b""))
+            yield _decode_lines(iter(partial(lines.readline, _MAX_LINE + 1), b""))
         finally:
             sys.stdin = source
 
 
-def _decoded_lines(lines: Iterable[bytes]) -> Iterator[str]:
+def _decode_lines(lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if len(line) > _MAX_LINE:
             raise InvalidInput(f"standard input:{number}: the line is longer than {VALUE_SIZE}")
@@ -345,7 +345,7 @@ def _shell_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
     ]
 
 
-def _quoted(completions: Offers, typed: str) -> Iterator[tuple[str, CompletionItem]]:
+def _quote_values(completions: Completions, typed: str) -> Iterator[tuple[str, CompletionItem]]:
     """Yield the text to insert for each item, quoted and followed by a space."""
     for item in completions.items:
         if item.type == FILES:

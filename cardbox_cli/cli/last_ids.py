@@ -45,10 +45,10 @@ def remember_made(
     given = {"card": card_id, "box": box_id, "turn": turn_id, "batch": batch_id}
     here.made_ids.update({noun: made_id for noun, made_id in given.items() if made_id is not None})
     if here.opened is not None and here.opened.idle:
-        keep_made(here.opened)
+        store_made_ids(here.opened)
 
 
-def keep_made(database: "Database") -> None:
+def store_made_ids(database: "Database") -> None:
     """Store the ids of this run, all of which are committed."""
     here = session()
     if here.made_ids:
@@ -62,25 +62,25 @@ def keep_made(database: "Database") -> None:
 def resolving_cards(database: "Database", project_id: str) -> "CardStore":
     from cardbox_cli.store.cards import CardStore
 
-    return _accepting_last(CardStore, "card")(database, project_id)
+    return _accept_last(CardStore, "card")(database, project_id)
 
 
 def resolving_boxes(database: "Database", project_id: str) -> "BoxStore":
     from cardbox_cli.store.boxes import BoxStore
 
-    return _accepting_last(BoxStore, "box")(database, project_id)
+    return _accept_last(BoxStore, "box")(database, project_id)
 
 
 def resolving_turns(database: "Database", project_id: str) -> "TurnViews":
     from cardbox_cli.store.views.turn_views import TurnViews
 
-    return _accepting_last(TurnViews, "turn")(database, project_id)
+    return _accept_last(TurnViews, "turn")(database, project_id)
 
 
 def resolving_batches(database: "Database", project_id: str) -> "BatchViews":
     from cardbox_cli.store.views.batch_views import BatchViews
 
-    return _accepting_last(BatchViews, "batch")(database, project_id)
+    return _accept_last(BatchViews, "batch")(database, project_id)
 
 
 def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
@@ -93,7 +93,7 @@ def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
         return given
 
 
-class _TakesLast:
+class _LastIdStore:
     """A store of rows that resolves `@last`, even if that row no longer exists."""
 
     noun: RowNoun
@@ -107,8 +107,8 @@ class _TakesLast:
         return full_id
 
 
-def _accepting_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
-    return type(store.__name__, (_TakesLast, store), {"noun": noun})
+def _accept_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
+    return type(store.__name__, (_LastIdStore, store), {"noun": noun})
 
 
 # --- the file

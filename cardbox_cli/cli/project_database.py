@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.last_ids import keep_made, resolving_boxes, resolving_cards, resolving_turns
+from cardbox_cli.cli.last_ids import resolving_boxes, resolving_cards, resolving_turns, store_made_ids
 from cardbox_cli.cli.session import Session, session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import CbxError, NotFound
@@ -62,7 +62,7 @@ def open_database() -> "Iterator[Database]":
         finally:
             here.opened = before
             here.committed = here.committed or database.commits > commits
-        keep_made(database)
+        store_made_ids(database)
 
 
 @contextmanager

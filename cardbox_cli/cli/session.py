@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from cardbox_cli.cli.common_options import FORMATS, OutputFormat, known_format
+from cardbox_cli.cli.common_options import FORMATS, OutputFormat, require_format
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import OUTPUT, PROJECT, Variable
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.config_file import ConfigFile, Configured
+    from cardbox_cli.cli.config_file import ConfigFile, ConfiguredValue
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.connection.target import Target
 
@@ -100,13 +100,13 @@ class Session:
         if output is None and (configured := self.config.get(OUTPUT)) is not None:
             output = configured.place, configured.value
         if output is not None and "--output" not in self.given:
-            self.output = known_format(*output)
+            self.output = require_format(*output)
 
-    def configured_columns(self) -> "Configured | None":
+    def configured_columns(self) -> "ConfiguredValue | None":
         command = click.get_current_context().command_path.partition(" ")[2]
         return None if self.config is None else self.config.columns.get(command)
 
-    def configured(self, variable: Variable) -> "Configured | None":
+    def configured(self, variable: Variable) -> "ConfiguredValue | None":
         return None if self.config is None else self.config.get(variable)
 
     def check_project(self) -> None:

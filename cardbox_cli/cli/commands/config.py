@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 from typer import Argument
 
 from cardbox_cli import settings
-from cardbox_cli.cli.config_file import Configured, config_path
+from cardbox_cli.cli.config_file import ConfiguredValue, config_path
 from cardbox_cli.cli.options.value_types import SETTING
 from cardbox_cli.cli.project_database import database_target, replica_target
 from cardbox_cli.cli.session import session
@@ -97,7 +97,7 @@ def _columns() -> list[EffectiveSetting]:
     ]
 
 
-def _configured(variable: settings.Variable) -> Configured | None:
+def _configured(variable: settings.Variable) -> ConfiguredValue | None:
     config = session().config
     return None if config is None else config.get(variable)
 

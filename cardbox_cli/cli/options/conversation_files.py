@@ -41,12 +41,12 @@ def open_file(path: str) -> Iterator[BinaryIO]:
         return
     with open_input(path) as file:
         if _is_regular(file):
-            with _unpacked(file, source_name(path)) as plain:
+            with _unpack(file, source_name(path)) as plain:
                 yield plain
             return
         with TemporaryFile() as copy:
             _write(_pieces(file), copy, source_name(path))
-            with _unpacked(copy, source_name(path)) as plain:
+            with _unpack(copy, source_name(path)) as plain:
                 yield plain
 
 
@@ -59,7 +59,7 @@ def is_packed(file: BinaryIO | IO[bytes]) -> bool:
 
 
 @contextmanager
-def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
+def _unpack(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
     import gzip
     from tempfile import TemporaryFile
 
@@ -188,7 +188,7 @@ def end_of_lines(file: BinaryIO) -> int:
 _FILE_ERRORS = (InvalidInput, NotFound, Conflict)
 
 
-class Refused(NamedTuple):
+class RefusedFile(NamedTuple):
     file: str
     error: CbxError
 
@@ -197,31 +197,31 @@ class Refused(NamedTuple):
         return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
 
 
-def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:
+def split_files(paths: Sequence[str]) -> tuple[list[str], list[RefusedFile]]:
     """Return the files of these paths, and the folders that `conversation_files` refuses."""
     files: list[str] = []
-    refused: list[Refused] = []
+    refused: list[RefusedFile] = []
     for path in paths:
         try:
             files += conversation_files([path])
         except InvalidInput as exc:
-            refused.append(Refused(path, exc))
+            refused.append(RefusedFile(path, exc))
     return files, refused
 
 
-def one_by_one(
-    files: Sequence[str], take: Callable[[str, str], None], *, refuse: Callable[[Refused], bool]
-) -> list[Refused]:
+def take_each(
+    files: Sequence[str], take: Callable[[str, str], None], *, refuse: Callable[[RefusedFile], bool]
+) -> list[RefusedFile]:
     """Call `take` with each file and its place, for example "2/7"; return the refused files.
 
     `refuse` is called with each refused file, and returns whether to continue.
     """
-    refused: list[Refused] = []
+    refused: list[RefusedFile] = []
     for number, file in enumerate(files, 1):
         try:
             take(file, f"{number}/{len(files)}")
         except _FILE_ERRORS as exc:
-            refused.append(Refused(file, exc))
+            refused.append(RefusedFile(file, exc))
             if not refuse(refused[-1]):
                 break
     return refused

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
 
 
-class Edited(NamedTuple):
+class EditedText(NamedTuple):
     """An edited text, and the name of its source in messages."""
 
     text: str
@@ -33,7 +33,7 @@ class Edited(NamedTuple):
 
 
 @contextmanager
-def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[Edited]:
+def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[EditedText]:
     """Yield the text that a person makes of `text`, in a file of this name and suffix.
 
     If the block or the editor fails, a changed file stays, and its path is printed. `remedy` are the words of
@@ -49,7 +49,7 @@ def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> It
         file.write(written.encode())
     try:
         _run(command, path)
-        yield Edited(read_edited(path, text) if _differs(path, written) else text, path)
+        yield EditedText(read_edited(path, text) if _differs(path, written) else text, path)
     except BaseException:
         if _differs(path, written):
             announce(f"your text is saved in {path}; {_continuation([*remedy, path])}")

@@ -18,7 +18,7 @@ from cardbox_cli.text.escaping import escape_line
 def read_text(path: str) -> str:
     """Return the text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
     with open_input(path) as file:
-        return _decoded(_bounded(file, source_name(path)), source_name(path))
+        return _decode(_read_bounded(file, source_name(path)), source_name(path))
 
 
 def text_or_file(given: str) -> str:
@@ -26,7 +26,7 @@ def text_or_file(given: str) -> str:
     return read_text(given[1:]) if given.startswith("@") else given
 
 
-def _bounded(file: BinaryIO, name: str) -> bytes:
+def _read_bounded(file: BinaryIO, name: str) -> bytes:
     limit = INPUT_SIZE.value << 20
     try:
         data = file.read(limit + 1)
@@ -66,7 +66,7 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:

@@ -23,7 +23,7 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Pairs = Iterable[tuple[str, str]]
 
 
-class Completed(click.ParamType[str]):
+class CompletedType(click.ParamType[str]):
     """A string with completion. `name` is its metavar; `offer` returns values with descriptions."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Completed(click.ParamType[str]):
         return [*items, CompletionItem("", type=FILES)] if self._files else items
 
 
-class OneOf(Completed):
+class OneOf(CompletedType):
     """One of some values. `what` names one in errors; None if other values are valid, too."""
 
     def __init__(self, words: Callable[[], Iterable[str]], *, what: str | None) -> None:
@@ -175,28 +175,28 @@ def _execution_pairs() -> Iterable[str]:
 
 
 AFTER = OneOf(_execution_pairs, what="value")
-AGENT = Completed("AGENT", _agents)
-BATCH = Completed("BATCH", _complete_query("recent_batches", short=True))
-BOX = Completed("BOX", _boxes)
-BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
-CHAT = Completed("KEY", _complete_query("chat_keys", narrowed=True))
-CARD = Completed("CARD", _complete_query("recent_cards", short=True))
-CARD_TYPE = Completed("TYPE", _card_types)
-FILE = Completed("FILE", files=True)
-FOLDER = Completed("DIR", files=True)
-HANDLER = Completed("HANDLER", _handlers)
-INBOX_ROW = Completed("INBOX", _complete_query("recent_inbox", short=True))
-PROFILE = Completed("PROFILE", _profiles)
+AGENT = CompletedType("AGENT", _agents)
+BATCH = CompletedType("BATCH", _complete_query("recent_batches", short=True))
+BOX = CompletedType("BOX", _boxes)
+BOX_OR_TURN = CompletedType("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
+CHAT = CompletedType("KEY", _complete_query("chat_keys", narrowed=True))
+CARD = CompletedType("CARD", _complete_query("recent_cards", short=True))
+CARD_TYPE = CompletedType("TYPE", _card_types)
+FILE = CompletedType("FILE", files=True)
+FOLDER = CompletedType("DIR", files=True)
+HANDLER = CompletedType("HANDLER", _handlers)
+INBOX_ROW = CompletedType("INBOX", _complete_query("recent_inbox", short=True))
+PROFILE = CompletedType("PROFILE", _profiles)
 PROVIDER = OneOf(_providers, what="provider")
-RECIPE = Completed("FILE|NAME", _recipes, files=True)
+RECIPE = CompletedType("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
 HTML = "html"
 RENDERED_FORMAT = OneOf(lambda: [*_request_formats(), HTML], what="format")
-SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
-STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
-TARGET = Completed(
+SETTING = CompletedType("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
+STEP = CompletedType("STEP", lambda *_: [("next", "the step that has not begun")])
+TARGET = CompletedType(
     "PROFILE|AGENT", lambda session, given: [*_profiles(session, given), *_agents(session, given)]
 )
 STRATEGY = OneOf(_strategies, what="strategy")
-TOOL = Completed("TOOL", _complete_query("tool_names"))
-TURN = Completed("TURN", _turns)
+TOOL = CompletedType("TOOL", _complete_query("tool_names"))
+TURN = CompletedType("TURN", _turns)

@@ -118,7 +118,7 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
 def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
     from cardbox_cli.orchestration.batch_progress import poll_batch
 
-    with ExitStack() as stack, _shown_live() as show:
+    with ExitStack() as stack, _live_display() as show:
         entered: list[Callable[[float], None]] = []
 
         def pause(seconds: float) -> None:
@@ -131,7 +131,7 @@ def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
 
 
 @contextmanager
-def _shown_live() -> Iterator[Callable[["Progress"], None]]:
+def _live_display() -> Iterator[Callable[["Progress"], None]]:
     """Yield what shows each poll: events in JSON lines, else lines on stderr if that is a terminal."""
     if session().output == "jsonl":
         yield _Events().write_news
@@ -141,12 +141,12 @@ def _shown_live() -> Iterator[Callable[["Progress"], None]]:
         from rich.text import Text
 
         with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-            yield lambda seen: live.update(Text("\n".join(lines_of(seen)), no_wrap=True), refresh=True)
+            yield lambda seen: live.update(Text("\n".join(progress_lines(seen)), no_wrap=True), refresh=True)
     else:
         yield lambda _: None
 
 
-def lines_of(progress: "Progress") -> list[str]:
+def progress_lines(progress: "Progress") -> list[str]:
     batch, tasks, now = progress.batch, progress.tasks, progress.now
     done = sum(task.ended_at is not None for task in tasks)
     state = f"{done} of {len(tasks)} ended, {format_age(batch.created_at, now)}"

@@ -45,7 +45,7 @@ def _line(finding: "LintFinding") -> str:
     return f"{finding.severity}: {finding.rule}{place}: {finding.message}{remedy}"
 
 
-class Gate:
+class LintGate:
     """The check of --check: prints the findings, and raises Findings if one is an error.
 
     With --force it raises nothing, and stores the rules of the errors in `overruled`.
@@ -64,14 +64,14 @@ class Gate:
             refuse(findings, hint=f"nothing was written; --force {self._verb} it anyway")
 
 
-def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
+def gate(verb: str, *, check: bool, force: bool) -> LintGate | None:
     """Return the gate of --check and --force; None without --check. Raises UsageError for --force alone.
 
     `verb` is the guarded action, for example "packs".
     """
     if force and not check:
         raise UsageError("--force requires --check", hint="add --check, or remove --force")
-    return Gate(verb, force=force) if check else None
+    return LintGate(verb, force=force) if check else None
 
 
 def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:

@@ -69,7 +69,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
     """Print a list from one snapshot; with an `interval` in seconds, print it repeatedly."""
     if interval is None:
         with database.snapshot():
-            passing = _Passing(listing.read(listing.limit or None))
+            passing = _CountedItems(listing.read(listing.limit or None))
             _emit(listing, passing)
             _print_cut(listing, _cut(listing, passing.number, passing.last))
         return
@@ -92,7 +92,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
         keep_showing(look, show, interval=interval)
 
 
-class _Passing:
+class _CountedItems:
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = items
         self.number = 0

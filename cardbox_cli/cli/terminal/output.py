@@ -20,9 +20,9 @@ from cardbox_cli.cli.terminal.table_layout import (
     Column,
     Columns,
     Shown,
-    coloured,
     paint,
     print_table,
+    uses_colours,
 )
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
@@ -135,7 +135,7 @@ def emit_members(members: Members) -> None:
 def _write_array(items: Iterable[Any]) -> None:
     lead = "["
     for item in items:
-        write(lead + "\n  " + deeper(pretty(item)), end="")
+        write(lead + "\n  " + _indent_once(pretty(item)), end="")
         lead = ","
     write("[]" if lead == "[" else "\n]")
 
@@ -201,7 +201,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def pretty(value: Any) -> str:
-    return _formatted(exact_json.encode(value))
+    return _format_json(exact_json.encode(value))
 
 
 def compact(value: Any) -> str:
@@ -213,7 +213,8 @@ def pretty_pieces(members: Members) -> Iterator[str]:
     for name, value in members:
         yield f"{lead}\n  {compact(name)}: "
         yield from map(
-            deeper, _list_pieces(value, _formatted) if isinstance(value, Iterator) else [pretty(value)]
+            _indent_once,
+            _list_pieces(value, _format_json) if isinstance(value, Iterator) else [pretty(value)],
         )
         lead = ","
     yield "{}" if lead == "{" else "\n}"
@@ -255,11 +256,11 @@ def _chunks(items: Iterator[Any]) -> Iterator[bytes]:
         yield b"[" + b",".join(encoded) + b"]"
 
 
-def _formatted(text: bytes) -> str:
+def _format_json(text: bytes) -> str:
     return msgspec.json.format(text, indent=2).decode()
 
 
-def deeper(text: str) -> str:
+def _indent_once(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
@@ -295,23 +296,23 @@ def _yaml(value: Any) -> str:
 INDENT = "    "
 
 
-def compared(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
+def compare_texts(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
     """Return the differences of two texts, for `print_painted`; `full` keeps the text far from any change."""
     from cardbox_cli.model.diff import abridge, text_diff
 
     pieces = text_diff(before, after)
-    return [("", INDENT), *(_painted(piece) for piece in (pieces if full else abridge(pieces)))]
+    return [("", INDENT), *(_paint_part(piece) for piece in (pieces if full else abridge(pieces)))]
 
 
-def indented(text: str) -> str:
+def indent_below(text: str) -> str:
     return INDENT + text.replace("\n", f"\n{INDENT}")
 
 
-def _painted(piece: "TextPart") -> tuple[str, str]:
-    text = indented(piece.text)[len(INDENT) :]
+def _paint_part(piece: "TextPart") -> tuple[str, str]:
+    text = indent_below(piece.text)[len(INDENT) :]
     if piece.kind == "same":
         return "", text
     removed = piece.kind == "removed"
-    if coloured():
+    if uses_colours():
         return ("red" if removed else "green"), text
     return "", f"[-{text}-]" if removed else f"{{+{text}+}}"

@@ -38,7 +38,7 @@ def page_output() -> Iterator[None]:
             if sys.stderr.isatty():
                 stack.enter_context(redirect_stderr(_Stream(pager, sys.stderr)))
             yield
-    except _Left:
+    except _PagerLeft:
         pass
     finally:
         pager.finish()
@@ -52,7 +52,7 @@ def _command() -> str:
     return "less" if shutil.which("less") else ""
 
 
-class _Left(Exception):
+class _PagerLeft(Exception):
     """The person has left the pager."""
 
 
@@ -66,7 +66,7 @@ class _Pager:
         self._is_open = True
 
     def write(self, text: str, terminal: TextIO) -> None:
-        """Show a text that was meant for `terminal`. Raises _Left after the person has left."""
+        """Show a text that was meant for `terminal`. Raises _PagerLeft after the person has left."""
         if self._process is None and self._is_open and text:
             self._start()
         if self._process is None:
@@ -76,13 +76,13 @@ class _Pager:
         try:
             self._process.stdin.write(text.encode(terminal.encoding, "backslashreplace"))
         except BrokenPipeError:
-            raise _Left from None
+            raise _PagerLeft from None
 
     def flush(self, terminal: TextIO) -> None:
         try:
             (terminal if self._process is None else self._process.stdin or terminal).flush()
         except BrokenPipeError:
-            raise _Left from None
+            raise _PagerLeft from None
 
     def finish(self) -> None:
         """Wait for the person to leave the pager. Warns if it failed, because it may have shown nothing."""

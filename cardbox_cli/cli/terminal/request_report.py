@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import layer_label, short_or_nothing, short_rule
-from cardbox_cli.cli.terminal.output import compared
+from cardbox_cli.cli.terminal.output import compare_texts
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside, text_or_nothing
 from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_name
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, shares
@@ -216,7 +216,7 @@ def _print_new(a: str, b: str, comparison: RequestDiff) -> None:
     for piece in comparison.new:
         output.print_painted([("bold", flatten(f"+++ {_place(piece)}"))])
         if _beginning(piece):
-            output.print_painted(compared("", _beginning(piece)))
+            output.print_painted(compare_texts("", _beginning(piece)))
 
 
 def _print_lost(inspected: "InspectedRequest", lost: Container[str]) -> None:
@@ -255,9 +255,9 @@ def _print_difference(a: str, b: str, comparison: RequestDiff) -> None:
     output.print_painted([("bold", flatten(f"--- {a}  {_place(one)}"))])
     output.print_painted([("bold", flatten(f"+++ {b}  {_place(other)}"))])
     if one is not None and other is not None and one.sha256 is None and other.sha256 is None:
-        output.print_painted(compared(_text_or_difference(one), _text_or_difference(other)))
+        output.print_painted(compare_texts(_text_or_difference(one), _text_or_difference(other)))
     elif _beginning(one) or _beginning(other):
-        output.print_painted(compared(_beginning(one), _beginning(other)))
+        output.print_painted(compare_texts(_beginning(one), _beginning(other)))
 
 
 def _text_or_difference(piece: Piece) -> str:
@@ -304,7 +304,7 @@ def _extent(extent: Extent) -> str:
 _MAX_STEPS = 100
 
 
-def picture_of(
+def draw_request(
     requests: "Requests", inspected: "InspectedRequest", turn: "RecordedRequests | None"
 ) -> "RequestPicture":
     """Return the picture of a request; for a turn's request, with those that were sent before it."""

@@ -69,8 +69,8 @@ def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
 
 def print_rows(rows: Rows) -> None:
     """Print a table: complete in a pipe and with `-o wide`, else fitted to the terminal's width."""
-    columns, body = _fitting(*rows)
-    widths = _narrowed(columns, body)
+    columns, body = _drop_columns(*rows)
+    widths = _narrow_columns(columns, body)
     if (here := session_or_none()) is None or not here.no_header:
         names = [column.name for column in columns]
         plain = [column._replace(paint=None) for column in columns]
@@ -122,7 +122,7 @@ def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
     return [[escape_line(column.text(item)) for column in columns] for item in items]
 
 
-def _fitting(
+def _drop_columns(
     columns: Sequence[Column], body: list[list[str]]
 ) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
     widths = _widths(columns, body)
@@ -140,7 +140,7 @@ def _fitting(
     return [columns[place] for place in places], [[cells[place] for place in places] for cells in body]
 
 
-def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
+def _narrow_columns(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
     """Return the widths of the columns. Some are narrowed if those before the last do not fit."""
     widths = _widths(columns, body)
     for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
@@ -263,10 +263,10 @@ def choose_columns(columns: Columns, given: str | None) -> Shown:
             conflict_message("--columns", f"-o {here.output}"),
             hint="select keys of -o json with jq, or print only ids with -o id",
         )
-    return Shown(_wanted(columns, given), _order(columns, here.sort))
+    return Shown(_choose(columns, given), _order(columns, here.sort))
 
 
-def _wanted(columns: Columns, given: str | None) -> Columns:
+def _choose(columns: Columns, given: str | None) -> Columns:
     if given is not None:
         return _find_columns(columns, given, "--columns")
     if session().format.shows_all:
@@ -317,7 +317,7 @@ def _plain(name: str) -> str:
 _CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 
-def coloured() -> bool:
+def uses_colours() -> bool:
     """Return whether to use colours: as --color says, else on terminals that have them."""
     here = session_or_none()
     if here is not None and here.color != "auto":
@@ -327,7 +327,7 @@ def coloured() -> bool:
 
 def paint(colour: str, text: str) -> str:
     """Return `text` in a colour (red, green, cyan, bold, or "" for none) if colours are used."""
-    if not colour or not coloured():
+    if not colour or not uses_colours():
         return text
     # Line by line: pagers reset the colour at the end of a line.
     return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
