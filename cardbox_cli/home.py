@@ -34,9 +34,9 @@ def make_home(home: Path) -> None:
 
 
 def check_home(home: Path) -> None:
-    """Raise OSError unless CBX_HOME is missing, or private to the caller, whose programs and ids it decides.
+    """Raise OSError unless CBX_HOME is missing, or a folder of the caller that no other account can access.
 
-    Root may use the folder of another account.
+    Its files decide which programs run and what ids mean. Root may use the folder of another account.
     """
     try:
         status = home.lstat()

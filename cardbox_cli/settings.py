@@ -43,7 +43,7 @@ class Variable(NamedTuple):
         return self.kind == "address"
 
     def find(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
-        """Return the name and text of the variable that is set. An empty one or a blank command is not."""
+        """Return the name and text of the first variable that is set: not empty, and not a blank command."""
         for name in (self.name, *self.instead):
             text = environ.get(name)
             if text is not None and (self.empty_counts or (text.strip() if self.kind == "command" else text)):

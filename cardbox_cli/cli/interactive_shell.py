@@ -117,7 +117,6 @@ class Shell(ProcessContext):
 
     @property
     def prompt(self) -> str:
-        """The prompt of the next line; it names the project."""
         return f"cbx {excerpt(self.settings.project_id, 30)}> "
 
     def matches(self, text: str) -> "Matches":

@@ -6,7 +6,6 @@ from typing import Annotated, NoReturn
 import click
 from typer import Option
 
-from cardbox_cli.cli.boundary import INTERRUPTED
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import UsageError
 from cardbox_cli.text.escaping import escape_invisible
@@ -26,4 +25,4 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def decline(reason: str) -> NoReturn:
     announce(reason)
-    raise click.exceptions.Exit(INTERRUPTED)
+    raise click.exceptions.Exit(130)  # as after Ctrl-C
