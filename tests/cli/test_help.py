@@ -267,7 +267,7 @@ class TestWhatItCosts:
         assert self.imported(shell, *command) == set()
 
     @pytest.mark.parametrize("command", [("--version",), ("--help",), ("box", "--help")], ids=" ".join)
-    def test_what_lists_commands_loads_none(self, command: tuple[str, ...], shell: Shell) -> None:
+    def test_lists_of_commands_load_no_command(self, command: tuple[str, ...], shell: Shell) -> None:
         code = (
             "import contextlib, io, sys\n"
             "from cardbox_cli.entry import main\n"
