@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def script() -> NoReturn:
-    """Run the console script."""
     gc.set_threshold(_GC_THRESHOLD)
     try:
         code = _run_process()

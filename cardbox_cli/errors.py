@@ -108,9 +108,7 @@ class NotAccepted(CbxError, code="not-accepted", exit_code=6):
 
 
 class ChatBusy(CbxError, code="busy", exit_code=6):
-    """A chat that another run has, and a caller that does not wait; `details` has the chat, the run and its
-    owner.
-    """
+    """A chat that another run has; `details` has the chat, the run and its owner."""
 
 
 class DatabaseUnavailable(CbxError, code="database-unavailable", exit_code=7):

@@ -19,16 +19,14 @@ _FAULT = r"(?P<sign>\w+):(?P<at>[^:]+:[1-9]\d*)"
 
 
 def fault_point(point: str) -> None:
-    """Mark that this process has reached `point`, and do what a test has ordered for it."""
+    """Mark that this process has reached `point`, and execute the orders of a test for it."""
     orders = _orders()
     if orders is not None:
         orders.carry_out(point)
 
 
 class _Orders(NamedTuple):
-    """Orders of a test: send `sign` at the point `at`, such as "commit:2", and append every point to the file
-    `log`.
-    """
+    """Orders of a test: send `sign` at the point `at`, such as "commit:2", and append each point to `log`."""
 
     sign: signal.Signals | None
     at: str | None
@@ -55,10 +53,10 @@ def _orders() -> _Orders | None:
 
 
 def _parse(fault: str) -> tuple[signal.Signals, str]:
-    found = re.fullmatch(_FAULT, fault)
-    if found is None or found["sign"] not in signal.Signals.__members__:
+    match = re.fullmatch(_FAULT, fault)
+    if match is None or match["sign"] not in signal.Signals.__members__:
         raise UsageError(
             f"{TEST_FAULT.name} is {fault!r}; it must be SIGNAL:POINT:COUNT, for example 'SIGKILL:commit:1'",
             hint=f"run `unset {TEST_FAULT.name}`: it is for the tests of cbx",
         )
-    return signal.Signals[found["sign"]], found["at"]
+    return signal.Signals[match["sign"]], match["at"]

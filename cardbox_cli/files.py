@@ -25,9 +25,7 @@ _INHERITED_DESCRIPTOR = re.compile(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+
 
 
 def open_to_read(path: str | Path) -> BinaryIO:
-    """Open a file for reading. Raises OSError, also for devices and named pipes, which may never end or
-    begin.
-    """
+    """Open a file for reading. Raises OSError, also for devices and named pipes, which may never end."""
     mode = os.stat(path).st_mode
     is_file = stat.S_ISREG(mode) or stat.S_ISDIR(mode)
     if not (is_file or str(path) == os.devnull or _INHERITED_DESCRIPTOR.fullmatch(str(path))):
@@ -59,11 +57,10 @@ def _open_regular(path: str, flags: int) -> int:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[TextIO]:
-    """Yield a stream whose text becomes the file `path` when it is complete; until then readers see the old
-    one.
+    """Yield a stream whose text becomes the file `path` when it is complete.
 
     Only the owner can read a new file, independent of the umask. A killed process leaves `.<name>.new-…` next
-    to `path`; writers that hold a lock may remove it with `sweep_files`.
+    to `path`; writers that hold a lock may remove it with `remove_leftover_files`.
     """
     unfinished = path.with_name(f"{_temporary_prefix(path)}{os.urandom(8).hex()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -77,7 +74,6 @@ def atomic_write(path: Path) -> Iterator[TextIO]:
 
 
 def remove_leftover_files(path: Path) -> None:
-    """Remove what killed writers of the file `path` have left."""
     for name in os.listdir(path.parent):
         if name.startswith(_temporary_prefix(path)):
             path.with_name(name).unlink(missing_ok=True)
@@ -91,7 +87,7 @@ def _temporary_prefix(path: Path) -> str:
 def atomic_directory(folder: Path) -> Iterator[Path]:
     """Yield a new private folder that becomes `folder` on success, and is removed on failure.
 
-    A killed process leaves `<name>.new-…` next to `folder`; `sweep` removes it.
+    A killed process leaves `<name>.new-…` next to `folder`; `remove_leftover_folders` removes it.
     """
     import shutil
     import tempfile
@@ -106,7 +102,6 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
 
 
 def remove_leftover_folders(folder: Path) -> None:
-    """Remove what killed builders of `folder` have left."""
     import shutil
     from glob import escape
 

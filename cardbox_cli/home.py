@@ -9,10 +9,7 @@ from pathlib import Path
 from cardbox_cli.settings import DATA_HOME, HOME
 
 
-def default_home(environ: Mapping[str, str]) -> Path:
-    """Return CBX_HOME, otherwise XDG_DATA_HOME/cbx, otherwise ~/.local/share/cbx. An empty variable counts as
-    unset.
-    """
+def default_home(environ: Mapping[str, str] = os.environ) -> Path:
     if home := HOME.text(environ):
         return Path(os.path.abspath(home))
     shared = DATA_HOME.text(environ)
@@ -37,38 +34,34 @@ def make_home(home: Path) -> None:
 
 
 def check_home(home: Path) -> None:
-    """Raise OSError unless CBX_HOME is missing, or a folder of the caller that no other account can read or
-    write.
+    """Raise OSError unless CBX_HOME is missing, or a folder of the caller that no other account can access.
 
-    Root may use the folder of another account. Files in it decide which programs run and what commands refer
-    to.
+    Its files decide which programs run and what ids mean. Root may use the folder of another account.
     """
     try:
-        found = home.lstat()
+        status = home.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return
-    fault = _fault(found)
+    fault = _fault(status)
     if fault is not None:
         raise fault
 
 
-def _fault(found: os.stat_result) -> OSError | None:
-    if stat.S_ISLNK(found.st_mode):
+def _fault(status: os.stat_result) -> OSError | None:
+    if stat.S_ISLNK(status.st_mode):
         return OSError(errno.ELOOP, "it is a symbolic link; set CBX_HOME to the folder it points to")
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         return NotADirectoryError(errno.ENOTDIR, "it is not a folder")
-    if os.geteuid() not in (0, found.st_uid):
-        return PermissionError(errno.EPERM, f"it belongs to uid {found.st_uid}, not to you")
-    if found.st_mode & 0o066:
-        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+    if os.geteuid() not in (0, status.st_uid):
+        return PermissionError(errno.EPERM, f"it belongs to uid {status.st_uid}, not to you")
+    if status.st_mode & 0o066:
+        mode = f"{stat.S_IMODE(status.st_mode):04o}"
         return PermissionError(errno.EPERM, f"other users can access it (mode {mode}); run `chmod 700` on it")
     return None
 
 
 def _make_parents(folder: Path, mode: int) -> None:
-    """Create the missing parents of a folder, none of them more accessible than the mode, independent of the
-    umask.
-    """
+    """Create the missing parents of a folder, none of them more accessible than the mode."""
     if not folder.exists():
         _make_parents(folder.parent, mode)
         folder.mkdir(mode, exist_ok=True)

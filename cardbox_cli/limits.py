@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """A limit that no setting changes and that a user may reach."""
-
     value: int
     unit: str
     help: str
@@ -40,14 +38,10 @@ PIPE_SIZE = Limit(
 TURN_LOGS = Limit(1, "MiB", "Stored stderr of all commands of a turn; cbx drops the oldest first.")
 LOG_AGE = Limit(30, "days", "Age at which `cbx db gc` purges the stderr of a turn's commands.")
 MAX_BOXES_SEARCHED = Limit(
-    10_000,
-    "boxes",
-    "Most recently changed boxes that `card refs` and `db gc` search; `--latest` sets it.",
+    10_000, "boxes", "Most recently changed boxes that `card refs` and `db gc` search; `--latest` sets it."
 )
 NUMBER_GROWTH = Limit(
-    1_000_000,
-    "digits",
-    "Growth of a value's numbers when they are stored, for example `1e999` written out.",
+    1_000_000, "digits", "Growth of a value's numbers when they are stored, for example `1e999` written out."
 )
 FOLDER_FILES = Limit(200_000, "files", "Files in a folder of conversations, including its subfolders.")
 YAML_SIZE = Limit(1, "MiB", "Recipe, profile, or another file that people write.")
@@ -63,14 +57,6 @@ LATEST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 LIMITS = (
     *(ANSWER_PARTS, CALLED_NAME, CALL_SIZE, QUOTED_SIZE, SEARCH_TEXT_SIZE),
     *(COMMAND_OUTPUT, RESULT_SIZE, INPUT_SIZE, VALUE_SIZE, PIPE_SIZE, TURN_LOGS, LOG_AGE),
-    *(
-        FOLDER_FILES,
-        MAX_BOXES_SEARCHED,
-        NUMBER_GROWTH,
-        YAML_SIZE,
-        RECURSION_DEPTH,
-        POISON,
-        LOCK_HELD,
-        FOREIGN_SILENCE,
-    ),
+    *(FOLDER_FILES, MAX_BOXES_SEARCHED, NUMBER_GROWTH, YAML_SIZE),
+    *(RECURSION_DEPTH, POISON, LOCK_HELD, FOREIGN_SILENCE),
 )

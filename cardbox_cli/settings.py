@@ -36,18 +36,14 @@ class Variable(NamedTuple):
 
     @property
     def unit(self) -> str | None:
-        """Return the unit of a number if it has one."""
         return "s" if self.kind == "seconds" else None
 
     @property
     def secret(self) -> bool:
-        """Return whether the text may contain a password."""
         return self.kind == "address"
 
     def find(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
-        """Return the name and text of the variable that sets the value. An empty one does not, nor a blank
-        command.
-        """
+        """Return the name and text of the first variable that is set: not empty, and not a blank command."""
         for name in (self.name, *self.instead):
             text = environ.get(name)
             if text is not None and (self.empty_counts or (text.strip() if self.kind == "command" else text)):
@@ -55,9 +51,8 @@ class Variable(NamedTuple):
         return None
 
     def text(self, environ: Mapping[str, str] = os.environ) -> str:
-        """Return the text that sets the value, or ""."""
-        found = self.find(environ)
-        return found[1] if found else ""
+        _, text = self.find(environ) or ("", "")
+        return text
 
     def value(self, environ: Mapping[str, str] = os.environ) -> Any:
         """Return the value: a number for numeric types, or the default. Raises UsageError."""
@@ -67,9 +62,7 @@ class Variable(NamedTuple):
         return self._number(*found) if self.kind in ("seconds", "count") else found[1]
 
     def check(self, value: Any, place: str) -> None:
-        """Raise UsageError, which names the place, unless a number has the right type and is within the
-        bounds.
-        """
+        """Raise UsageError naming the place, unless a number has the right type and is within the bounds."""
         kind = int if self.kind == "count" else (int, float)
         if not (isinstance(value, kind) and self.lower <= value <= self.upper):
             self._refuse(value, place)
@@ -144,11 +137,7 @@ SERVER_USER = Variable(
 )
 HANDOVERS = Variable("CBX_HANDOVERS", "folder", None, "A folder of recipes, searched after ./handovers.")
 PRICES = Variable(
-    "CBX_PRICES",
-    "file",
-    None,
-    "A YAML file with the prices of tokens, for `cbx cost`.",
-    option="--prices",
+    "CBX_PRICES", "file", None, "A YAML file with the prices of tokens, for `cbx cost`.", option="--prices"
 )
 MODELS = Variable("CBX_MODELS", "file", None, "TOML with facts about models: it adds to what cbx knows.")
 OWNER = Variable(
@@ -175,12 +164,7 @@ BACKOFF = Variable(
 )
 BACKOFF_CAP = Variable("CBX_BACKOFF_CAP", "seconds", 60, "The longest wait between attempts.", 0.01, 7 * _DAY)
 TOOL_WAIT = Variable(
-    "CBX_TOOL_WAIT",
-    "seconds",
-    300,
-    "How long a turn waits for a tool that has no timeout.",
-    0.1,
-    365 * _DAY,
+    "CBX_TOOL_WAIT", "seconds", 300, "How long a turn waits for a tool that has no timeout.", 0.1, 365 * _DAY
 )
 BATCH_DEADLINE = Variable(
     "CBX_BATCH_DEADLINE",
@@ -272,19 +256,8 @@ EXECUTION_SETTINGS = {
     variable.name.removeprefix("CBX_").lower(): variable for variable in _EXECUTION_VARIABLES
 }
 LOCATION_SETTINGS = (
-    *(
-        PROJECT,
-        DATABASE_URL,
-        READ_URL,
-        LISTEN_URL,
-        NATS_URL,
-        HOME,
-        DATA_HOME,
-        CONFIG,
-        CONFIG_HOME,
-        RUNTIME_DIR,
-    ),
-    *(SERVER_USER, HANDOVERS, PRICES, MODELS, OWNER),
+    *(PROJECT, DATABASE_URL, READ_URL, LISTEN_URL, NATS_URL, HOME, DATA_HOME),
+    *(CONFIG, CONFIG_HOME, RUNTIME_DIR, SERVER_USER, HANDOVERS, PRICES, MODELS, OWNER),
 )
 TERMINAL_SETTINGS = (OUTPUT, PAGER, EDITOR, NO_COLOR, TERM)
 SETTINGS = (*LOCATION_SETTINGS, *EXECUTION_SETTINGS.values(), *TERMINAL_SETTINGS)
@@ -297,9 +270,7 @@ TEST_VARIABLES = (TEST_FAULT, TEST_FAULT_LOG, TEST_CITUS_URL)
 
 
 class SettingRule(NamedTuple):
-    """Two settings that depend on each other: `less` times `factor` must be at most `more`, or `otherwise`
-    happens.
-    """
+    """Two dependent settings: if `less` times `factor` exceeds `more`, `otherwise` happens."""
 
     less: Variable
     factor: int
@@ -308,11 +279,9 @@ class SettingRule(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """Return the rule as a sentence."""
         return f"{self.less.name} is at most {'half of ' if self.factor == 2 else ''}{self.more.name}"
 
     def check(self, values: Mapping[Variable, float], places: Mapping[Variable, str]) -> None:
-        """Raise UsageError, which names both places, unless the values follow the rule."""
         less, more = values[self.less], values[self.more]
         if less * self.factor > more:
             one, other = (_describe(each, values[each], places[each]) for each in (self.less, self.more))
@@ -360,28 +329,22 @@ class Settings:
 
     @property
     def lease_time(self) -> timedelta:
-        """Return how long a claim lasts without a heartbeat."""
         return timedelta(seconds=self.lease)
 
     @property
     def unclaimed_time(self) -> timedelta:
-        """Return how long work may be due before its wakeup counts as lost."""
         return timedelta(seconds=self.unclaimed)
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return each field as messages name it: its variable and the current value, such as "CBX_LEASE (60
-        s)".
-        """
+        """Return each field as messages name it, with its value, such as "CBX_LEASE (60 s)"."""
         return {
             field: f"{variable.name} ({variable.format_value(getattr(self, field))})"
             for field, variable in EXECUTION_SETTINGS.items()
         }
 
     def delay(self, attempts: int, jitter: float) -> timedelta:
-        """Return the wait before the next attempt after `attempts`; `jitter` from 0 to 1 spreads it by a
-        quarter.
-        """
+        """Return the wait after N failed attempts; `jitter` from 0 to 1 spreads it by a quarter."""
         grown = self.backoff * 2.0 ** min(attempts, 30)
         return timedelta(seconds=min(grown, self.backoff_cap) * (0.75 + 0.25 * jitter))
 

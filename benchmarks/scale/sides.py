@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.scale import cards
 from benchmarks.scale.cards import PROJECT, MarkedBox
 from benchmarks.scale.telling import tell, timed
-from cardbox_cli.cli.completion_candidates import offers
+from cardbox_cli.cli.completion_candidates import complete_words
 from cardbox_cli.cli.interactive_shell import Shell
 from cardbox_cli.cli.session import ProcessContext, Session
 from cardbox_cli.store.connection.database import Database
@@ -42,7 +42,7 @@ class Side:
         session = Session(project_id=PROJECT, database_url=self.target.conninfo, process=_Patient())
         # It warns of the password in its address, which is this server's.
         with redirect_stderr(io.StringIO()):
-            found = offers([*words.split(), ""], session)
+            found = complete_words([*words.split(), ""], session)
         if not found.items:
             raise RuntimeError(f"nothing completes {words!r}")
 

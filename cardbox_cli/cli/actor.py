@@ -25,7 +25,6 @@ def audit(database: "Database", action: str, **detail: Any) -> None:
 
 
 def audit_in(database: "Database", project_id: str, action: str, **detail: Any) -> None:
-    """Write an audit row of the named project."""
     from cardbox_cli.store.audit import AuditStore
 
     AuditStore(database, project_id).write(action, actor=actor(database), detail=detail)
@@ -41,7 +40,6 @@ def actor(database: "Database") -> str:
 
 
 def user_name() -> str | None:
-    """Return the name of the user of this process on this host, or None."""
     import pwd
 
     try:
@@ -51,7 +49,7 @@ def user_name() -> str | None:
 
 
 def force_argument(force: bool, database: "Database") -> "ForcedBy | None":
-    """Return the --force argument for stores that change cards: the actor; None without --force."""
+    """Return the actor for stores that change cards in use; None without --force."""
     from cardbox_cli.store.in_use import ForcedBy
 
     return ForcedBy(actor=actor(database)) if force else None
@@ -61,7 +59,6 @@ def force_argument(force: bool, database: "Database") -> "ForcedBy | None":
 
 
 def is_epoch(text: str) -> bool:
-    """Return whether a variable's text is an epoch."""
     return re.fullmatch("[0-9]{1,9}", text) is not None
 
 
@@ -88,16 +85,15 @@ def own_turn() -> dict[str, str]:
     from cardbox_cli.model.chats import CHAT_AGENT
 
     if TURN_ID.text():
-        named = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
+        metadata = {"agent_turn_id": TURN_ID.text(), "step_id": STEP.text(), "author_id": AGENT.text()}
     elif CHAT_RUN.text():
-        named = {"agent_turn_id": CHAT_RUN.text(), "step_id": STEP.text(), "author_id": CHAT_AGENT}
+        metadata = {"agent_turn_id": CHAT_RUN.text(), "step_id": STEP.text(), "author_id": CHAT_AGENT}
     else:
         return {}
-    return {name: value for name, value in named.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 def own_context() -> str | None:
-    """Return the context box of the turn that this process works for, or None."""
     return canonical_box_id(CONTEXT_BOX.text())
 
 

@@ -16,8 +16,6 @@ from cardbox_cli.text.escaping import escape_invisible, indent_margin, redact_cr
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
-_COMMITTED = "work done before the interrupt is committed"
-
 
 def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> int:
     """Call `command`, print its failure on stderr, and return the exit code."""
@@ -35,7 +33,9 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
     except click.ClickException as exc:
         return _report(_usage_error(exc), argv, session)
     except (KeyboardInterrupt, click.Abort) as exc:
-        notes = [str(each) for each in exc.args] or [_COMMITTED] * session.committed
+        notes = [str(each) for each in exc.args] or [
+            "work done before the interrupt is committed"
+        ] * session.committed
         _print_error("\n" + ": ".join(["interrupted", *notes]))
         return INTERRUPTED
     except BrokenPipeError:
@@ -43,13 +43,14 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
         _flush(sys.stderr)
         return PIPE_CLOSED
     except UnicodeEncodeError as exc:
-        return _report(_not_text(exc), argv, session)
+        hint = "check the encoding of your terminal"
+        return _report(UsageError(f"the text {exc.object[:40]!r} is not UTF-8", hint=hint), argv, session)
     except Exception as exc:
-        return _report(_write_error(exc) or _bug(exc), argv, session)
+        return _report(_describe_exception(exc), argv, session)
 
 
 @contextmanager
-def ended_by_interrupt() -> Iterator[None]:
+def end_at_interrupt() -> Iterator[None]:
     """End the process at SIGINT at once, even if threads wait. For commands that only read."""
     import signal
 
@@ -89,23 +90,22 @@ def _usage_error(exc: click.ClickException) -> UsageError:
     return UsageError(exc.format_message(), hint=f"`{path} --help` shows the options and examples")
 
 
-def _not_text(exc: UnicodeEncodeError) -> UsageError:
-    return UsageError(
-        f"the text {exc.object[:40]!r} is not UTF-8", hint="check the encoding of your terminal"
+def _describe_exception(exc: Exception) -> CbxError:
+    """Return the error for an answer that cannot be written, for a failing disk, or for a bug."""
+    if isinstance(exc, OSError) and exc.errno == errno.EIO:
+        what = "a file" if exc.filename is None else repr(exc.filename)
+        return InvalidInput(
+            f"cannot read or write {what}: {exc.strerror}",
+            hint="check the disk, file system or terminal; the system log may have details",
+        )
+    if isinstance(exc, OSError) and exc.errno in _WRITE_HINTS:
+        return InvalidInput(f"cannot write the answer: {exc.strerror}", hint=_WRITE_HINTS[exc.errno])
+    return CbxError(
+        f"unexpected {type(exc).__name__}: {exc}",
+        hint="this is a bug in cbx: please report it with the output of the same command with --debug",
     )
 
 
-def _write_error(exc: Exception) -> CbxError | None:
-    """Return the error for an answer that cannot be written, or for a failing disk; None for others."""
-    if isinstance(exc, OSError) and exc.errno == errno.EIO:
-        what = "a file" if exc.filename is None else repr(exc.filename)
-        return InvalidInput(f"cannot read or write {what}: {exc.strerror}", hint=_BROKEN)
-    if not isinstance(exc, OSError) or exc.errno not in _WRITE_HINTS:
-        return None
-    return InvalidInput(f"cannot write the answer: {exc.strerror}", hint=_WRITE_HINTS[exc.errno])
-
-
-_BROKEN = "check the disk, file system or terminal; the system log may have details"
 _FREE_SPACE = "free some space, or redirect the output"
 _WRITE_HINTS = {
     errno.ENOSPC: _FREE_SPACE,
@@ -113,13 +113,6 @@ _WRITE_HINTS = {
     errno.EFBIG: _FREE_SPACE,
     errno.EBADF: "standard output is closed or read-only: redirect it",
 }
-
-
-def _bug(exc: Exception) -> CbxError:
-    return CbxError(
-        f"unexpected {type(exc).__name__}: {exc}",
-        hint="this is a bug in cbx: please report it with the output of the same command with --debug",
-    )
 
 
 def _report(error: CbxError, argv: Sequence[str], session: Session) -> int:

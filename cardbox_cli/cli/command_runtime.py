@@ -60,7 +60,7 @@ def make_runtime(database: "Database", project_id: str, settings: Settings, wake
     )
 
 
-def connecting(target: "Target") -> "Callable[[], Database]":
+def make_connector(target: "Target") -> "Callable[[], Database]":
     """Return a function that connects to a database. Only its first call starts an embedded server."""
     from cardbox_cli.store.connection.database import Database
 
@@ -75,7 +75,7 @@ def connecting(target: "Target") -> "Callable[[], Database]":
 
 
 @contextmanager
-def stopped_by_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
+def stop_at_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
     """Call `stop` at SIGTERM and SIGINT, for an orderly end. Yields the list of received signals."""
     received: list[int] = []
 

@@ -131,10 +131,7 @@ COMMANDS: dict[str, str | Noun] = {
     ),
     "worker": Noun(
         "Run turns with your model command.",
-        {
-            "run": "Run turns with your model command.",
-            "list": "List the workers that serve this project.",
-        },
+        {"run": "Run turns with your model command.", "list": "List the workers that serve this project."},
     ),
     "reap": "Run overdue housekeeping once, for example from cron.",
     "chat": Noun(
@@ -287,7 +284,6 @@ class Root(LazyGroup):
 
 
 def root() -> LazyGroup:
-    """Return the command tree."""
     return Root(
         COMMANDS,
         _module_of,

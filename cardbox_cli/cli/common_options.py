@@ -16,7 +16,7 @@ WORDS = "cardbox_cli.words"
 class OutputFormat(NamedTuple):
     """A value of `-o`. `kind` is text for people, one document at the end, or lines as items arrive.
 
-    `shows_all` formats print every column by default. `delimiter` separates the values of a row.
+    `shows_all` formats print every column by default. Those with a `delimiter` are only for lists.
     """
 
     name: str
@@ -24,11 +24,6 @@ class OutputFormat(NamedTuple):
     has_columns: bool = False
     shows_all: bool = False
     delimiter: str | None = None
-
-    @property
-    def is_list_format(self) -> bool:
-        """Return whether the format is only for lists, which have columns."""
-        return self.delimiter is not None
 
 
 FORMATS = {
@@ -46,21 +41,18 @@ FORMATS = {
 }
 
 
-def known_format(place: str, name: str) -> str:
+def require_format(place: str, name: str) -> str:
     """Return `name`, the value of a variable or file `place`. Raises UsageError for an unknown format."""
     if name not in FORMATS:
         from cardbox_cli.text.error_messages import unknown_message
 
         raise UsageError(
-            f"{place}: {unknown_message('format', name, FORMATS)}",
-            hint=f"formats are {', '.join(FORMATS)}",
+            f"{place}: {unknown_message('format', name, FORMATS)}", hint=f"formats are {', '.join(FORMATS)}"
         )
     return name
 
 
 class _Choice(click.Choice[str]):
-    """One of some values, with a suggestion for a misspelled one."""
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
             return super().convert(value, param, ctx)
@@ -71,14 +63,14 @@ class _Choice(click.Choice[str]):
             self.fail(f"{exc.message.removesuffix('.')}{guess or '.'}", param, ctx)
 
 
-def _session_option(name: str, *declarations: str, **attributes: Any) -> click.Option:
-    """Return an option whose value becomes the session's attribute `name`."""
+def _session_option(*declarations: str, **attributes: Any) -> click.Option:
+    """Return an option whose value becomes an attribute of the session."""
 
-    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+    def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
         if value not in (None, False):
-            obj = context.find_root().obj
-            setattr(obj, name, value)
-            obj.given |= {declarations[0]}
+            session = context.find_root().obj
+            setattr(session, "project_id" if option.name == "project" else str(option.name), value)
+            session.given |= {declarations[0]}
 
     return click.Option(declarations, expose_value=False, callback=keep, **attributes)
 
@@ -87,14 +79,9 @@ def list_options() -> list[click.Option]:
     """Return new copies of the options of every command with `--columns`."""
     return [
         _session_option(
-            "sort",
-            "--sort",
-            metavar="COLUMN[:desc]",
-            help="Sort the listed rows by a column; add :desc to reverse.",
+            "--sort", metavar="COLUMN[:desc]", help="Sort the listed rows by a column; add :desc to reverse."
         ),
-        _session_option(
-            "no_header", "--no-header", is_flag=True, help="Do not print the names of the columns."
-        ),
+        _session_option("--no-header", is_flag=True, help="Do not print the names of the columns."),
     ]
 
 
@@ -102,40 +89,33 @@ def common_options() -> list[click.Option]:
     """Return new copies of the options that every command takes."""
     return [
         _session_option(
-            "project_id",
             "--project",
             "-p",
             metavar="ID",
             help="Project (tenant). Default: CBX_PROJECT, the config file, else 'default'.",
         ),
         _session_option(
-            "database_url",
             "--database-url",
             metavar="URL",
             help="Database. Default: CBX_DATABASE_URL, libpq's variables, the config file, else "
             "the embedded server.",
         ),
         _session_option(
-            "read_url",
             "--read-url",
             metavar="URL",
             help="A replica for commands that only read. Default: CBX_READ_URL, the config file.",
         ),
         _session_option(
-            "output",
             "--output",
             "-o",
             type=_Choice(tuple(FORMATS)),
             help="Output format. Default: CBX_OUTPUT, the config file, else table.",
         ),
         _session_option(
-            "color",
             "--color",
             type=_Choice(("auto", "always", "never")),
             help="Colours in tables. Default: auto, only on terminals.",
         ),
-        _session_option(
-            "null", "--null", "-0", is_flag=True, help="With -o id: end each id with NUL, for xargs -0."
-        ),
-        _session_option("debug", "--debug", is_flag=True, help="Print a traceback with an error."),
+        _session_option("--null", "-0", is_flag=True, help="With -o id: end each id with NUL, for xargs -0."),
+        _session_option("--debug", is_flag=True, help="Print a traceback with an error."),
     ]

@@ -34,8 +34,8 @@ def answer(shell: str) -> int:
     try:
         session = Session(process=_TimeLimitedProcess())
         session.configure(root().verbs)
-        found = offers(_words_after_command(os.environ[LINE]), session)
-        rows = [_row(shell, found.prefix, item) for item in found.items]
+        completions = complete_words(_words_after_command(os.environ[LINE]), session)
+        rows = [_row(shell, completions.prefix, item) for item in completions.items]
         sys.stdout.buffer.write("".join(rows).encode("utf-8", "replace"))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt):
@@ -63,20 +63,21 @@ class _TimeLimitedProcess(ProcessContext):
 
 
 @dataclass(frozen=True)
-class Offers:
+class Completions:
     """The completions at the cursor. `prefix` is the part of the word before a value, as in `--box=`."""
 
     prefix: str
     items: Sequence[CompletionItem]
 
 
-def offers(words: Sequence[str], session: Session) -> Offers:
+def complete_words(words: Sequence[str], session: Session) -> Completions:
     """Return the completions of the last of `words`. Their common options change `session`."""
     *complete, given = words
-    found = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING).get_completions(list(complete), given)
-    items = [item for item in found if _can_be_typed(str(item.value), given)]
+    shell = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING)
+    candidates = shell.get_completions(list(complete), given)
+    items = [item for item in candidates if _can_be_typed(str(item.value), given)]
     option, equals, _ = given.partition("=")
-    return Offers(option + equals if equals and option.startswith("--") else "", items)
+    return Completions(option + equals if equals and option.startswith("--") else "", items)
 
 
 def _can_be_typed(value: str, given: str) -> bool:
@@ -84,7 +85,7 @@ def _can_be_typed(value: str, given: str) -> bool:
     return is_visible(value) and (given.startswith("-") or not value.startswith("-"))
 
 
-def words_of(line: str) -> list[str]:
+def split_unfinished(line: str) -> list[str]:
     """Return the words of an unfinished line. The last one is at its end, empty after a space."""
     # The mark shows whether the line ends within a word, and keeps a last backslash from being one.
     mark = "\0"
@@ -94,7 +95,7 @@ def words_of(line: str) -> list[str]:
 
 def _words_after_command(line: str) -> list[str]:
     """Return the words after `cbx` in a shell's line, which may begin with variables."""
-    words = words_of(line)
+    words = split_unfinished(line)
     while words and re.match(r"\w+=", words[0]):
         words.pop(0)
     return words[1:] or [""]

@@ -20,9 +20,7 @@ from cardbox_cli.settings import CONFIG, CONFIG_FILE_SETTINGS, CONFIG_HOME, Vari
 COLUMNS = "columns"
 
 
-class Configured(NamedTuple):
-    """A value of the config file, and its place: the file's path and the line."""
-
+class ConfiguredValue(NamedTuple):
     value: str
     place: str
 
@@ -32,18 +30,17 @@ class ConfigFile:
     """The content of the config file: settings by variable name, columns by command ("card list")."""
 
     path: Path
-    settings: Mapping[str, Configured] = field(default_factory=dict)
-    columns: Mapping[str, Configured] = field(default_factory=dict)
+    settings: Mapping[str, ConfiguredValue] = field(default_factory=dict)
+    columns: Mapping[str, ConfiguredValue] = field(default_factory=dict)
 
-    def get(self, variable: Variable) -> Configured | None:
-        """Return the value of a setting, or None."""
+    def get(self, variable: Variable) -> ConfiguredValue | None:
         return self.settings.get(variable.name)
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return CBX_CONFIG, else cbx/config.toml in XDG_CONFIG_HOME, else in ~/.config."""
-    if named := CONFIG.text(environ):
-        return Path(os.path.abspath(named))
+    if text := CONFIG.text(environ):
+        return Path(os.path.abspath(text))
     shared = CONFIG_HOME.text(environ)
     if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
         shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
@@ -74,8 +71,6 @@ def read_config(
 
 
 class _Reader:
-    """Parses a config file, and finds the line of each key."""
-
     def __init__(self, path: Path, data: bytes, commands: Callable[..., Collection[str]]) -> None:
         self._path = path
         self._commands = commands
@@ -108,18 +103,18 @@ class _Reader:
             {command: self._columns(command, value) for command, value in columns.items()},
         )
 
-    def _setting(self, key: str, value: Any) -> Configured:
+    def _setting(self, key: str, value: Any) -> ConfiguredValue:
         if not isinstance(value, str) or not value.strip():
             self._refuse(key, "must be a string that is not empty")
-        return Configured(value, self._place(key))
+        return ConfiguredValue(value, self._place(key))
 
-    def _columns(self, command: str, value: Any) -> Configured:
+    def _columns(self, command: str, value: Any) -> ConfiguredValue:
         if command not in self._commands(command.partition(" ")[0]):
             self._refuse_key("list", command, self._commands())
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             self._refuse(command, 'must name columns, such as "id,created,preview" or a list of such names')
-        return Configured(",".join(names), self._place(command))
+        return ConfiguredValue(",".join(names), self._place(command))
 
     def _refuse_key(self, what: str, key: str, known: Iterable[str]) -> NoReturn:
         from cardbox_cli.text.error_messages import unknown_message

@@ -10,7 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from click.shell_completion import CompletionItem
 
 from cardbox_cli.cli import boundary
 from cardbox_cli.cli.command_table import root
-from cardbox_cli.cli.completion_candidates import Offers, offers, words_of
+from cardbox_cli.cli.completion_candidates import Completions, complete_words, split_unfinished
 from cardbox_cli.cli.options.input_files import read_text, standard_input
 from cardbox_cli.cli.options.value_types import FILES
 from cardbox_cli.cli.session import ProcessContext, Session
@@ -47,6 +47,8 @@ _MAX_LINE = VALUE_SIZE.value << 20
 
 class Shell(ProcessContext):
     """The process of commands that share a connection. Each command starts with a copy of `settings`."""
+
+    history = "shell_history"
 
     def __init__(self, settings: Session) -> None:
         from cardbox_cli.store.connection.connection_pool import CachedDatabase
@@ -85,7 +87,8 @@ class Shell(ProcessContext):
         if len(words) == 1 and words[0] in LEAVE:
             self.left = True
             return 0
-        words = strip_prefix(words)
+        if words[:1] == ["cbx"]:
+            words = words[1:] or ["--help"]
         if not words:
             return 0
         if words[0] == USE:
@@ -94,24 +97,35 @@ class Shell(ProcessContext):
 
     def refuse(self, error: UsageError, words: Sequence[str]) -> int:
         """Report an invalid line and return the exit code."""
-        return boundary.run(_raising(error), words, replace(self.settings))
+
+        def fail() -> None:
+            raise error
+
+        return boundary.run(fail, words, replace(self.settings))
 
     def run_words(self, words: list[str]) -> int:
-        """Run the command of these words, report its failure, and return the exit code."""
         own = replace(self.settings)
-
-        def run_words() -> object:
-            return self._commands.main(words, prog_name="cbx", standalone_mode=False, obj=own)
-
-        return boundary.run(run_words, words, own)
+        run = partial(self._commands.main, words, prog_name="cbx", standalone_mode=False, obj=own)
+        return boundary.run(run, words, own)
 
     def _use(self, words: list[str]) -> None:
-        """Switch to another project. Raises UsageError."""
         if len(words) != 1:
             raise UsageError("`use` takes one project", hint="list the projects with `cbx project list`")
         chosen = replace(self.settings, project_id=words[0])
         chosen.check_project()
         self.settings = chosen
+
+    @property
+    def prompt(self) -> str:
+        return f"cbx {excerpt(self.settings.project_id, 30)}> "
+
+    def matches(self, text: str) -> "Matches":
+        """Return commands, options and values, as in other shells, and the words of this shell."""
+        words = split_unfinished(text)
+        is_prefixed = len(words) > 1 and words[0] in ("cbx", "help")
+        # A copy, because the project and database of a line do not affect later lines.
+        completions = complete_words(words[1:] if is_prefixed else words, replace(self.settings))
+        return [*_shell_words(words), *_quote_values(completions, words[-1])]
 
     # --- the context of a command
 
@@ -123,11 +137,11 @@ class Shell(ProcessContext):
         """Run the program as a child with the terminal, and return its exit code."""
         sys.stdout.flush()
         # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.
-        ours = signal.signal(signal.SIGINT, lambda *_: None)
+        handler = signal.signal(signal.SIGINT, lambda *_: None)
         try:
             code = subprocess.call([program, *arguments], env=environment, stdin=sys.stdin, close_fds=False)
         finally:
-            signal.signal(signal.SIGINT, ours)
+            signal.signal(signal.SIGINT, handler)
         return code if code >= 0 else 128 - code
 
 
@@ -153,12 +167,11 @@ def split(line: str) -> list[str]:
 
 
 def _refuse_redirection(word: str, line: str) -> None:
-    """Raise UsageError for a pipe, a redirection or a command separator."""
     bare = _QUOTED.sub("", word)
-    found = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
-    if found is not None:
+    refused = bare if bare in (";", "&", "&&") else next((mark for mark in "|<>" if mark in bare), None)
+    if refused is not None:
         raise UsageError(
-            f"cbx shell does not support {found!r}: run one command per line",
+            f"cbx shell does not support {refused!r}: run one command per line",
             hint=f"quote it, or use your own shell: cbx {line.strip().removeprefix('cbx ')}",
         )
 
@@ -166,18 +179,6 @@ def _refuse_redirection(word: str, line: str) -> None:
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _SPACE = " \t\r\n"
 _WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
-
-
-def strip_prefix(words: list[str]) -> list[str]:
-    """Return the words of the command without a leading `cbx`."""
-    return words[1:] or ["--help"] if words[:1] == ["cbx"] else words
-
-
-def _raising(exc: Exception) -> Callable[[], None]:
-    def fail() -> None:
-        raise exc
-
-    return fail
 
 
 @contextmanager
@@ -190,12 +191,12 @@ def open_script(path: str) -> Iterator[Iterable[str]]:
     with open(os.devnull) as nothing:
         sys.stdin = nothing
         try:
-            yield _decoded_lines(iter(partial(lines.readline, _MAX_LINE + 1), b""))
+            yield _decode_lines(iter(partial(lines.readline, _MAX_LINE + 1), b""))
         finally:
             sys.stdin = source
 
 
-def _decoded_lines(lines: Iterable[bytes]) -> Iterator[str]:
+def _decode_lines(lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         if len(line) > _MAX_LINE:
             raise InvalidInput(f"standard input:{number}: the line is longer than {VALUE_SIZE}")
@@ -220,17 +221,12 @@ class Repl(Protocol):
     """The reader of a prompt's lines. `history` is the name of its history file in CBX_HOME."""
 
     history: str
+    left: bool
 
     @property
-    def left(self) -> bool:
-        """Return whether the person has left."""
+    def prompt(self) -> str: ...
 
-    @property
-    def prompt(self) -> str:
-        """Return the prompt of the next line."""
-
-    def run(self, line: str) -> object:
-        """Run a line and report its failure."""
+    def run(self, line: str) -> object: ...
 
     def matches(self, text: str) -> Matches:
         """Return the completions of the last word before the cursor."""
@@ -303,18 +299,18 @@ class _Editor:
             self._matches = []
             # readline ignores exceptions, so leave no partial result.
             text = self._readline.get_line_buffer()[: self._readline.get_endidx()]
-            found = self._partner.matches(text)
-            self._descriptions = {value: item.help or "" for value, item in found}
-            self._matches = [value for value, _ in found]
+            matches = self._partner.matches(text)
+            self._descriptions = {value: item.help or "" for value, item in matches}
+            self._matches = [value for value, _ in matches]
         return self._matches[state] if state < len(self._matches) else None
 
     def _show(self, _: str, matches: Sequence[str], __: int) -> None:
         """Print the matches with their descriptions, then the prompt and the line again."""
-        listed = [match for match in self._matches if match in matches]  # readline has sorted them
-        width = max(len(match.rstrip()) for match in listed)
+        shown = [match for match in self._matches if match in matches]  # readline has sorted them
+        width = max(len(match.rstrip()) for match in shown)
         columns = os.get_terminal_size().columns if sys.stdout.isatty() else 80
         print()
-        for match in listed:
+        for match in shown:
             description = self._descriptions[match]
             text = excerpt(description, max(10, columns - width - 3))
             print(f"{match.rstrip().ljust(width)}  {text}".rstrip())
@@ -325,53 +321,14 @@ def _history_file(name: str) -> Path | None:
     """Return the history file, created if missing; None if that fails."""
     from cardbox_cli.home import default_home, make_home
 
-    home = default_home(os.environ)
+    file = default_home() / name
     try:
-        make_home(home)
-        descriptor = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        os.close(descriptor)
-        (home / name).chmod(0o600)
+        make_home(file.parent)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
+        file.chmod(0o600)
     except OSError:
         return None
-    return home / name
-
-
-# --- the prompt of `cbx shell`
-
-
-class TypedShell:
-    """A shell at a prompt."""
-
-    history = "shell_history"
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    @property
-    def left(self) -> bool:
-        """Return whether the person has left."""
-        return self._shell.left
-
-    @property
-    def prompt(self) -> str:
-        """Return the project as a prompt."""
-        return f"cbx {excerpt(self._shell.settings.project_id, 30)}> "
-
-    def run(self, line: str) -> None:
-        """Run a line."""
-        self._shell.run(line)
-
-    def matches(self, text: str) -> Matches:
-        """Return commands, options and values, as in other shells, and the words of this shell."""
-        words = words_of(text)
-        # A copy, because the project and database of a line do not affect later lines.
-        found = offers(_strip_prefix(words), replace(self._shell.settings))
-        return [*_shell_words(words), *_quoted(found, words[-1])]
-
-
-def _strip_prefix(words: list[str]) -> list[str]:
-    """Return the words without a complete leading `cbx` or `help`."""
-    return words[1:] if len(words) > 1 and words[0] in ("cbx", "help") else words
+    return file
 
 
 def _shell_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
@@ -380,21 +337,19 @@ def _shell_words(words: list[str]) -> list[tuple[str, CompletionItem]]:
         USE: "Switch to another project.",
         **dict.fromkeys(LEAVE, "Leave the shell."),
     }
-    if len(words) > 1:
-        return []
     return [
         (f"{word} ", CompletionItem(word, help=description))
         for word, description in known.items()
-        if word.startswith(words[0])
+        if len(words) == 1 and word.startswith(words[0])
     ]
 
 
-def _quoted(found: Offers, given: str) -> Iterator[tuple[str, CompletionItem]]:
+def _quote_values(completions: Completions, typed: str) -> Iterator[tuple[str, CompletionItem]]:
     """Yield the text to insert for each item, quoted and followed by a space."""
-    for item in found.items:
+    for item in completions.items:
         if item.type == FILES:
-            value = given.removeprefix(found.prefix)
+            value = typed.removeprefix(completions.prefix)
             for path in filter(is_visible, sorted(glob(escape(os.path.expanduser(value)) + "*"))):
-                yield found.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
+                yield completions.prefix + shlex.quote(path) + ("/" if os.path.isdir(path) else " "), item
         else:
-            yield f"{found.prefix}{shlex.quote(str(item.value))} ", item
+            yield f"{completions.prefix}{shlex.quote(str(item.value))} ", item

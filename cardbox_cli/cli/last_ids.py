@@ -45,10 +45,10 @@ def remember_made(
     given = {"card": card_id, "box": box_id, "turn": turn_id, "batch": batch_id}
     here.made_ids.update({noun: made_id for noun, made_id in given.items() if made_id is not None})
     if here.opened is not None and here.opened.idle:
-        keep_made(here.opened)
+        store_made_ids(here.opened)
 
 
-def keep_made(database: "Database") -> None:
+def store_made_ids(database: "Database") -> None:
     """Store the ids of this run, all of which are committed."""
     here = session()
     if here.made_ids:
@@ -60,31 +60,27 @@ def keep_made(database: "Database") -> None:
 
 
 def resolving_cards(database: "Database", project_id: str) -> "CardStore":
-    """Return a store of cards that resolves `@last`."""
     from cardbox_cli.store.cards import CardStore
 
-    return _accepting_last(CardStore, "card")(database, project_id)
+    return _accept_last(CardStore, "card")(database, project_id)
 
 
 def resolving_boxes(database: "Database", project_id: str) -> "BoxStore":
-    """Return a store of boxes that resolves `@last`."""
     from cardbox_cli.store.boxes import BoxStore
 
-    return _accepting_last(BoxStore, "box")(database, project_id)
+    return _accept_last(BoxStore, "box")(database, project_id)
 
 
 def resolving_turns(database: "Database", project_id: str) -> "TurnViews":
-    """Return views of turns that resolve `@last`."""
     from cardbox_cli.store.views.turn_views import TurnViews
 
-    return _accepting_last(TurnViews, "turn")(database, project_id)
+    return _accept_last(TurnViews, "turn")(database, project_id)
 
 
 def resolving_batches(database: "Database", project_id: str) -> "BatchViews":
-    """Return views of batches that resolve `@last`."""
     from cardbox_cli.store.views.batch_views import BatchViews
 
-    return _accepting_last(BatchViews, "batch")(database, project_id)
+    return _accept_last(BatchViews, "batch")(database, project_id)
 
 
 def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
@@ -97,7 +93,7 @@ def resolved_or_given(resolve: Callable[[str], str], given: str) -> str:
         return given
 
 
-class _TakesLast:
+class _LastIdStore:
     """A store of rows that resolves `@last`, even if that row no longer exists."""
 
     noun: RowNoun
@@ -105,22 +101,21 @@ class _TakesLast:
     project_id: str
 
     def resolve(self, given: str) -> str:
-        """Return the full id of `@last`, or of what the store resolves."""
         if given == LAST:
             return recall(self.database.address, self.project_id, self.noun)
         full_id: str = super().resolve(given)  # type: ignore[misc]
         return full_id
 
 
-def _accepting_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
-    return type(store.__name__, (_TakesLast, store), {"noun": noun})
+def _accept_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
+    return type(store.__name__, (_LastIdStore, store), {"noun": noun})
 
 
 # --- the file
 
 
-def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
-    """Store the last id of each noun in `made`; those of other nouns stay."""
+def remember(address: str, project_id: str, made_ids: Mapping[str, str]) -> None:
+    """Store the last id of each noun in `made_ids`; those of other nouns stay."""
     import json
 
     from cardbox_cli.files import atomic_write, remove_leftover_files
@@ -130,7 +125,7 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
         entries = _read(home / FILE)
         known = _ids_of_project(entries, address, project_id)
         others = [entry for entry in entries if not _is_of(entry, address, project_id)]
-        ids = {**known, **made}
+        ids = {**known, **made_ids}
         newest = {**ids, "database": address, "project": project_id}
         remove_leftover_files(home / FILE)
         with atomic_write(home / FILE) as stream:
@@ -138,8 +133,9 @@ def remember(address: str, project_id: str, made: Mapping[str, str]) -> None:
 
 
 def recall(address: str, project_id: str, noun: RowNoun) -> str:
-    """Return the full id of `@last`. Raises NotFound if there is none."""
-    made_id = _ids_of_project(_read(_home() / FILE), address, project_id).get(noun)
+    from cardbox_cli.home import default_home
+
+    made_id = _ids_of_project(_read(default_home() / FILE), address, project_id).get(noun)
     if made_id is None:
         raise NotFound(
             f"{LAST!r} is not set: your commands have not created a {noun} in project {project_id!r}",
@@ -157,7 +153,6 @@ def _is_of(entry: dict[str, str], address: str, project_id: str) -> bool:
 
 
 def _read(file: "Path") -> list[dict[str, str]]:
-    """Return the valid entries of the file."""
     import json
 
     from cardbox_cli.files import open_to_read
@@ -176,21 +171,13 @@ def _read(file: "Path") -> list[dict[str, str]]:
     ]
 
 
-def _home() -> "Path":
-    import os
-
-    from cardbox_cli.home import default_home
-
-    return default_home(os.environ)
-
-
 @contextmanager
 def _locked_home() -> "Iterator[Path]":
     """Yield CBX_HOME, created if missing, under a lock against concurrent writers."""
     from cardbox_cli.files import file_lock
-    from cardbox_cli.home import make_home
+    from cardbox_cli.home import default_home, make_home
 
-    home = _home()
+    home = default_home()
     make_home(home)
     with file_lock(home):
         yield home

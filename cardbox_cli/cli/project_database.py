@@ -4,11 +4,11 @@ Owns the notes on the replica and its lag.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from cardbox_cli.cli.last_ids import keep_made, resolving_boxes, resolving_cards, resolving_turns
+from cardbox_cli.cli.last_ids import resolving_boxes, resolving_cards, resolving_turns, store_made_ids
 from cardbox_cli.cli.session import Session, session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import CbxError, NotFound
@@ -62,33 +62,29 @@ def open_database() -> "Iterator[Database]":
         finally:
             here.opened = before
             here.committed = here.committed or database.commits > commits
-        keep_made(database)
+        store_made_ids(database)
 
 
 @contextmanager
 def open_stores() -> "Iterator[tuple[CardStore, BoxStore]]":
-    """Yield the cards and boxes of this run's project."""
     with open_database() as database:
         project_id = session().project_id
         yield resolving_cards(database, project_id), resolving_boxes(database, project_id)
 
 
 def named_stores(database: "Database") -> "tuple[BoxStore, TurnViews]":
-    """The boxes and turns of this run's project, which `@last` may name."""
     project_id = session().project_id
     return resolving_boxes(database, project_id), resolving_turns(database, project_id)
 
 
 @contextmanager
 def open_turns() -> "Iterator[TurnViews]":
-    """Yield the turns of this run's project, for reading."""
     with open_database() as database:
         yield resolving_turns(database, session().project_id)
 
 
 @contextmanager
 def open_inbox() -> "Iterator[InboxViews]":
-    """Yield the inbox rows of this run's project, for reading."""
     from cardbox_cli.store.views.inbox_views import InboxViews
 
     with open_database() as database:
@@ -97,8 +93,8 @@ def open_inbox() -> "Iterator[InboxViews]":
 
 def lag_note(database: "Database") -> list[str]:
     """Return a note on the lag of the replica; empty for the database itself."""
-    known = _describe_lag(database)
-    return [] if known is None else [f"note: read from a replica {known}"]
+    lag = _describe_lag(database)
+    return [] if lag is None else [f"note: read from a replica {lag}"]
 
 
 @contextmanager
@@ -107,27 +103,22 @@ def _lag_in_hints(database: "Database") -> Iterator[None]:
     try:
         yield
     except NotFound as exc:
-        if database.target.stands_for is not None and (known := _lag_or_none(database)) is not None:
-            asked = f"a replica {known} was asked"
-            exc.hint = f"{exc.hint}; {asked}" if exc.hint else asked
+        with suppress(CbxError):
+            if database.target.stands_for is not None and (lag := _describe_lag(database)) is not None:
+                exc.hint = (
+                    f"{exc.hint}; a replica {lag} was asked" if exc.hint else f"a replica {lag} was asked"
+                )
         raise
-
-
-def _lag_or_none(database: "Database") -> str | None:
-    try:
-        return _describe_lag(database)
-    except CbxError:
-        return None
 
 
 def _describe_lag(database: "Database") -> str | None:
     from cardbox_cli.store.views.database_status import replica_lag
 
-    found = replica_lag(database)
-    if found is None:
+    lag = replica_lag(database)
+    if lag is None:
         return None
-    if found.behind is None:
+    if lag.behind is None:
         return "that cannot say how far it is behind"
-    if found.behind <= timedelta():
+    if lag.behind <= timedelta():
         return "that has all it received"
-    return f"that is {format_duration(found.behind)} behind"
+    return f"that is {format_duration(lag.behind)} behind"

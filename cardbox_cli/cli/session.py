@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from cardbox_cli.cli.common_options import FORMATS, OutputFormat, known_format
+from cardbox_cli.cli.common_options import FORMATS, OutputFormat, require_format
 from cardbox_cli.errors import UsageError
 from cardbox_cli.settings import OUTPUT, PROJECT, Variable
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.config_file import ConfigFile, Configured
+    from cardbox_cli.cli.config_file import ConfigFile, ConfiguredValue
     from cardbox_cli.store.connection.database import Database
     from cardbox_cli.store.connection.target import Target
 
@@ -76,7 +76,6 @@ class Session:
 
     @property
     def format(self) -> OutputFormat:
-        """Return the output format."""
         return FORMATS[self.output]
 
     @property
@@ -101,15 +100,13 @@ class Session:
         if output is None and (configured := self.config.get(OUTPUT)) is not None:
             output = configured.place, configured.value
         if output is not None and "--output" not in self.given:
-            self.output = known_format(*output)
+            self.output = require_format(*output)
 
-    def configured_columns(self) -> "Configured | None":
-        """Return the columns of the config file for the current command."""
+    def configured_columns(self) -> "ConfiguredValue | None":
         command = click.get_current_context().command_path.partition(" ")[2]
         return None if self.config is None else self.config.columns.get(command)
 
-    def configured(self, variable: Variable) -> "Configured | None":
-        """Return the value of a setting in the config file, or None."""
+    def configured(self, variable: Variable) -> "ConfiguredValue | None":
         return None if self.config is None else self.config.get(variable)
 
     def check_project(self) -> None:
@@ -128,6 +125,5 @@ def session() -> Session:
 
 
 def session_or_none() -> Session | None:
-    """Return the session of the current command, or None."""
     context = click.get_current_context(silent=True)
     return None if context is None else cast("Session | None", context.find_root().obj)

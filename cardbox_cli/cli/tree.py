@@ -34,11 +34,11 @@ class CommandBase(click.Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = ctx.meta[WORDS] = list(args)
+        words = ctx.meta[WORDS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as exc:
-            missing = self._missing(ctx, given)
+            missing = self._missing(ctx, words)
             if len(missing) > 1:
                 raise click.UsageError(f"Missing {', '.join(missing)}.", ctx) from exc
             exc.ctx = exc.ctx or ctx
@@ -52,11 +52,11 @@ class CommandBase(click.Command):
         common = {"help", *(option.name for option in common_options())}
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = _strip_bounds(parameter.get_help_record(ctx))
+            record = parameter.get_help_record(ctx)
             if record is not None and parameter.name not in common:
                 usual = "Arguments" if isinstance(parameter, click.Argument) else "Options"
                 panel = getattr(parameter, "rich_help_panel", None) or usual
-                panels.setdefault(panel, []).append(record)
+                panels.setdefault(panel, []).append((record[0], _BOUNDS.sub("", record[1])))
         for panel, records in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(records)
@@ -64,7 +64,6 @@ class CommandBase(click.Command):
         formatter.write_text(_COMMON)
 
     def _missing(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return each required parameter that is not given, named as click names it."""
         values, _, _ = self.make_parser(ctx).parse_args(args)
         return [
             f"{parameter.param_type_name} {parameter.get_error_hint(ctx)}"
@@ -73,23 +72,16 @@ class CommandBase(click.Command):
         ]
 
 
-def _strip_bounds(record: tuple[str, str] | None) -> tuple[str, str] | None:
-    """Return a help record without bounds such as [0<=x<=100], which are mostly artificial."""
-    return record and (record[0], _BOUNDS.sub("", record[1]))
-
-
+# Bounds such as [0<=x<=100], which the help leaves out because most are artificial.
 _BOUNDS = re.compile(r"; [^;\[\]]*\bx[<>]=?[^;\]]*|  \[[^;\[\]]*\bx[<>]=?[^;\]]*\]")
 
 
 class Definition(ABC):
-    """The definition of a command in a module."""
-
     name: str
 
     @property
     @abstractmethod
-    def command(self) -> click.Command:
-        """Return the command, built at the first access."""
+    def command(self) -> click.Command: ...
 
 
 class Noun(NamedTuple):
@@ -128,11 +120,9 @@ class LazyGroup(CommandBase, click.Group):
         }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name; the first call imports its module and builds it."""
         entry = self.table.get(cmd_name)
         if entry is None:
             return None
@@ -145,7 +135,8 @@ class LazyGroup(CommandBase, click.Group):
                 help=entry.line,
                 epilog=entry.epilog and f"\b\n{entry.epilog}",
             )
-        return _definition(module, cmd_name).command
+        values = vars(import_module(module)).values()
+        return next(each for each in values if isinstance(each, Definition) and each.name == cmd_name).command
 
     def verbs(self, *nouns: str) -> list[str]:
         """Return the verbs of these nouns, or of all, as "card list"."""
@@ -153,7 +144,6 @@ class LazyGroup(CommandBase, click.Group):
         return [f"{name} {verb}" for name, noun in entries if isinstance(noun, Noun) for verb in noun.verbs]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the names of the table and the options that begin with `incomplete`."""
         names = [
             CompletionItem(name, help=line)
             for name, line in self.entries.items()
@@ -164,7 +154,6 @@ class LazyGroup(CommandBase, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a command as click does, with a suggestion for a misspelled name."""
         name = args[0] = self.aliases.get(args[0], args[0])
         if name not in self.entries and not name.startswith("-"):
             from cardbox_cli.text.error_messages import did_you_mean
@@ -173,12 +162,10 @@ class LazyGroup(CommandBase, click.Group):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Make the context as click does; `--help` prints here."""
         with _bypass_click_handlers():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Invoke the command as click does."""
         with _bypass_click_handlers():
             return super().invoke(ctx)
 
@@ -196,14 +183,8 @@ class LazyGroup(CommandBase, click.Group):
 
 
 def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
-    within = next((name for name, verbs in noun.modules.items() if verb in verbs.split()), None)
-    return module if within is None else f"{module}.{within}"
-
-
-def _definition(module: str, name: str) -> Definition:
-    """Return the definition of a command in a module."""
-    values = vars(import_module(module)).values()
-    return next(each for each in values if isinstance(each, Definition) and each.name == name)
+    submodule = next((name for name, verbs in noun.modules.items() if verb in verbs.split()), None)
+    return module if submodule is None else f"{module}.{submodule}"
 
 
 @contextmanager

@@ -29,7 +29,6 @@ class Verb(CommandBase, typer.core.TyperCommand):
     renamed: Mapping[str, str] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Replace earlier names of options with the current ones, then parse."""
         return super().parse_args(ctx, [self._current_name(word) for word in args])
 
     def _current_name(self, word: str) -> str:
@@ -38,7 +37,6 @@ class Verb(CommandBase, typer.core.TyperCommand):
 
     @property
     def lists(self) -> bool:
-        """Return whether the answer is a list with columns."""
         return any("--columns" in parameter.opts for parameter in self.params)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -53,11 +51,10 @@ class Verb(CommandBase, typer.core.TyperCommand):
     def _refuse_format(self) -> None:
         """Raise UsageError for a format of lists. If it is only configured, use a table instead."""
         here = session()
-        if here.format.is_list_format and not self.lists:
+        if here.format.delimiter is not None and not self.lists:
             if "--output" in here.given:
                 raise UsageError(
-                    f"-o {here.output} works only for lists, such as `cbx card list`",
-                    hint="use -o json",
+                    f"-o {here.output} works only for lists, such as `cbx card list`", hint="use -o json"
                 )
             here.output = "table"
         if here.null and here.output != "id":
@@ -66,8 +63,6 @@ class Verb(CommandBase, typer.core.TyperCommand):
 
 @dataclass
 class VerbDefinition(Definition):
-    """The function of a command, with the arguments of `verb`."""
-
     name: str
     examples: tuple[str, ...]
     function: Callable[..., Any]
@@ -78,7 +73,6 @@ class VerbDefinition(Definition):
 
     @cached_property
     def command(self) -> Verb:
-        """Return the command, with the options that all commands take."""
         lines = "".join(f"\n  {line}" for line in self.examples)
         info = CommandInfo(
             name=self.name,

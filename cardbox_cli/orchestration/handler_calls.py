@@ -56,7 +56,7 @@ def _refuse_forbidden(handler: Handler, caller: Caller) -> None:
     if handler.ends_turn:
         raise NotAllowed(
             f"only a worker can call the handler {handler.name!r}, because it ends the turn",
-            hint="end a waiting turn with `cbx turn report --after-execution terminate`",
+            hint="end a turn with `cbx turn report TURN --tool-call-id ID --after-execution terminate`",
         )
 
 

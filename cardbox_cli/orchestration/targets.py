@@ -134,7 +134,7 @@ class DelegationTargets:
         if profile is None:
             raise NotFound(
                 f"the profile box {agent.profile_box_id!r} of agent {agent.agent_id!r} has no profile",
-                hint="`cbx profile import` it again, then `cbx agent provision --update`",
+                hint="run `cbx profile import FILE`, then `cbx agent provision AGENT --profile P --update`",
             )
         return profile
 

@@ -79,12 +79,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def conflict_message(*options: str) -> str:
-    """Return "--full and --columns cannot be combined"."""
     return f"{' and '.join(options)} cannot be combined"
 
 
 def required_message(name: str) -> str:
-    """Return "--target is required"."""
     return f"{name} is required"
 
 

@@ -23,7 +23,6 @@ def is_visible(text: str) -> bool:
 
 
 def first_invisible(text: str) -> str | None:
-    """Return the first character of `text` that is invisible, or does not look like what it is."""
     return next((character for character in text if not is_visible(character)), None)
 
 
@@ -63,12 +62,10 @@ INDENT = "  "
 
 
 def breaks_line(text: str) -> bool:
-    """Return whether `text` has more than one line."""
     return _LINE_END.search(text) is not None
 
 
 def join_lines(text: str) -> str:
-    """Replace each line ending in `text` by a space."""
     return _LINE_END.sub(" ", text)
 
 

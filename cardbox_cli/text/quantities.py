@@ -15,7 +15,6 @@ def format_tokens(tokens: int, *, exact: bool) -> str:
 
 
 def format_size(text: str) -> str:
-    """Format the size of `text` in UTF-8, as `format_bytes` does."""
     return format_bytes(len(text.encode("utf-8", "surrogatepass")))
 
 

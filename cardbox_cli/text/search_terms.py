@@ -8,9 +8,9 @@ _CONTEXT_CHARACTERS = 24
 
 
 def search_words(query: str) -> list[str]:
-    """Return the words that a search looks for, without those that it excludes and without `or`."""
-    wanted = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
-    return [word for word in wanted.split() if word.casefold() != "or"]
+    """Return the words that a search looks for, without excluded ones and without `or`."""
+    included = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
+    return [word for word in included.split() if word.casefold() != "or"]
 
 
 def word_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
@@ -31,9 +31,9 @@ def _is_spaced(character: str) -> bool:
     return character.isalnum() and not "\u1100" <= character <= "\uffff"
 
 
-def skip_to_match(text: str, wanted: re.Pattern[str] | None) -> str:
+def skip_to_match(text: str, pattern: re.Pattern[str] | None) -> str:
     """Return the text from shortly before the first match; all of it if there is none."""
-    place = wanted.search(text) if wanted else None
+    place = pattern.search(text) if pattern else None
     if place is None or place.start() <= _CONTEXT_CHARACTERS:
         return text
     start = place.start() - _CONTEXT_CHARACTERS

@@ -25,7 +25,6 @@ def format_duration(length: timedelta) -> str:
 
 
 def format_infinity(moment: datetime) -> str | None:
-    """Return `infinity` or `-infinity` for an instant that represents it; otherwise None."""
     if moment >= LATEST:
         return "infinity"
     return "-infinity" if moment <= EARLIEST else None

@@ -75,7 +75,7 @@ class TestWhatIsOffered:
         assert list(offered(f"cbx box show {one[-8:-4]}")) == [one[-8:]]
         assert set(offered(f"cbx render --box {one[:6]}")) == {one, two}
 
-    def test_cards_by_short_id_with_what_they_say(self, offered: Offered, add: Callable[..., str]) -> None:
+    def test_cards_by_short_id_with_their_text(self, offered: Offered, add: Callable[..., str]) -> None:
         card = add("Find the cause")
         add("odd", "--id", "an odd id")
         assert offered("cbx card show ") == {

@@ -543,7 +543,7 @@ def subclasses(kind: type[CbxError]) -> set[type[CbxError]]:
     return found | {deeper for one in found for deeper in subclasses(one)}
 
 
-def test_the_codes_are_told_apart() -> None:
+def test_the_codes_are_distinct() -> None:
     kinds = {row.kind for row in TABLE}
     assert len({kind.code for kind in kinds}) == len(kinds)
 
@@ -598,7 +598,7 @@ class TestBeforeACommandIsKnown:
             ("card import f --from x", "--from: unknown format 'x'"),
         ],
     )
-    def test_an_unknown_word_is_told_with_the_option_that_was_typed_and_a_near_word(
+    def test_an_unknown_value_is_reported_with_the_typed_option_and_a_near_value(
         self, command: str, told: str, cbx: Cbx
     ) -> None:
         result = cbx(*command.split())

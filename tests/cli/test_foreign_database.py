@@ -70,7 +70,7 @@ class TestReadingItAsItIs:
         [finding] = cbx("box", "verify", BOX, "-o", "json").json()["findings"]
         assert (finding["position"], finding["kind"]) == (4, "dangling")
 
-    def test_what_it_cannot_tell_it_calls_unknown(self, cbx: Cbx) -> None:
+    def test_missing_facts_are_called_unknown(self, cbx: Cbx) -> None:
         assert "title    unknown" in lines(cbx("box", "show", BOX))
         assert lines(cbx("box", "list"))[1].endswith("  unknown")
         rows = lines(cbx("box", "show", BOX, "--why"))[-5:]
@@ -87,7 +87,7 @@ class TestReadingItAsItIs:
         assert request.json()["messages"][2]["content"] == '{"refunded":1.10}'
         assert request.err == f"warning: dangling card 018f-lost at position 4 of box {BOX}\n"
 
-    def test_the_status_says_what_is_there(self, cbx: Cbx) -> None:
+    def test_the_status_lists_the_tables(self, cbx: Cbx) -> None:
         status = cbx("db", "status", "-o", "json").json()
         assert status["schema_version"] is None
         assert status["tables"] == ["public.card_boxes", "public.cards"]
@@ -131,7 +131,7 @@ class TestWritingIntoItAsItIs:
         ],
         ids=" ".join,
     )
-    def test_what_needs_profiles_is_exit_7_and_names_the_remedy(
+    def test_commands_that_need_profiles_exit_with_7_and_name_the_remedy(
         self, command: tuple[str, ...], cbx: Cbx
     ) -> None:
         result = cbx(*command)
@@ -175,7 +175,7 @@ class TestEditingInItAsItIs:
         assert [row.split()[-1] for row in refs] == ["unknown", "unknown"]
         assert lines(cbx("card", "refs", "018f-lost", "-o", "id")) == [made, BOX]
 
-    def test_what_holds_no_content_cannot_be_edited(self, cbx: Cbx) -> None:
+    def test_a_card_without_content_cannot_be_edited(self, cbx: Cbx) -> None:
         result = cbx("card", "edit", "018f-bare", "--text", "something")
         assert (result.code, result.out) == (4, "")
         assert result.err.startswith("error: card '018f-bare' holds no content, which cbx cannot write\n")
@@ -211,7 +211,7 @@ class TestOneResultPerToolCall:
         result = importing(cbx, feed, conversation("a", "call_0"))
         assert "tool call 'call_0' already has a result: card '018f-done', not '" in result.err
 
-    def test_so_does_a_repetition_within_one_conversation(self, cbx: Cbx, feed: Feed) -> None:
+    def test_a_repetition_within_one_conversation_is_refused(self, cbx: Cbx, feed: Feed) -> None:
         repeated = conversation("a", "call_1", "call_1")
         refused = importing(cbx, feed, repeated)
         assert refused.code == 5
@@ -235,7 +235,9 @@ class TestOneResultPerToolCall:
 
 
 class TestInit:
-    def test_it_prints_what_it_would_add_and_alters_nothing(self, cbx: Cbx, connection: Connection) -> None:
+    def test_without_yes_it_prints_the_statements_and_alters_nothing(
+        self, cbx: Cbx, connection: Connection
+    ) -> None:
         before = definitions(connection)
         table = cbx("db", "init")
         for name in OURS:
@@ -258,7 +260,7 @@ class TestInit:
         assert succeed(cbx("db", "init", "--yes")) == "nothing is missing\n"
         assert definitions(connection) == after
 
-    def test_what_it_prints_is_what_it_does(
+    def test_it_executes_the_statements_that_it_prints(
         self, cbx: Cbx, connection: Connection, databases: Databases
     ) -> None:
         by_hand = databases.make("template1")
@@ -284,7 +286,7 @@ class TestInit:
         status = cbx("db", "status", "-o", "json").json()
         assert (status["schema_version"], status["one_result_per_tool_call"]) == (newest(), True)
 
-    def test_profiles_that_are_there_are_used_and_left_as_they_are(
+    def test_existing_profiles_are_used_and_stay_unchanged(
         self, cbx: Cbx, connection: Connection, feed: Feed
     ) -> None:
         connection.execute(

@@ -17,15 +17,15 @@ class TestHelp:
     def test_is_a_command_too(self, words: tuple[str, ...], offline: Cbx) -> None:
         assert succeed(offline("help", *words)) == succeed(offline(*words, "--help"))
 
-    def test_of_what_is_not_there(self, offline: Cbx) -> None:
+    def test_the_help_of_an_unknown_command_is_an_error(self, offline: Cbx) -> None:
         refused = offline("help", "bx")
         assert (refused.code, refused.out) == (2, "")
         assert refused.err.startswith("error: `cbx` has no command 'bx'; did you mean 'box'?\n")
 
-    def test_a_short_option_tells_the_version(self, offline: Cbx) -> None:
+    def test_a_short_option_prints_the_version(self, offline: Cbx) -> None:
         assert succeed(offline("-V")) == succeed(offline("--version"))
 
-    def test_aliases_are_told_and_lead_to_the_verb(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_an_alias_is_in_the_help_and_runs_its_verb(self, cbx: Cbx, add: Callable[..., str]) -> None:
         assert "\nAlso: ls for list, rm for delete, get for show.\n" in succeed(cbx("card", "--help"))
         assert "\nAlso: ls for list, rm for remove, get for show.\n" in succeed(cbx("tool", "--help"))
         assert "Also" not in succeed(cbx("db", "--help"))
@@ -38,7 +38,7 @@ class TestHelp:
         refused = cbx("todo", "rm", "x")
         assert (refused.code, refused.err.splitlines()[0]) == (2, "error: `cbx todo` has no command 'rm'")
 
-    def test_all_that_is_missing_is_told_at_once(self, offline: Cbx) -> None:
+    def test_an_error_names_every_missing_parameter(self, offline: Cbx) -> None:
         for command, missing in (
             (("turn", "fail"), "argument 'TURN', option '--expect-epoch', option '--reason'"),
             (("turn", "fail", "x", "--reason", "r"), "option '--expect-epoch'"),
@@ -57,7 +57,7 @@ class TestLists:
         box_of(*ids, "gone", title='a, "b"')
         return ids
 
-    def test_are_sorted_by_what_a_column_is_about(self, cbx: Cbx, shelf: list[str]) -> None:
+    def test_lists_are_sorted_by_the_values_of_a_column(self, cbx: Cbx, shelf: list[str]) -> None:
         by_size = [shelf[0], shelf[3], shelf[2], shelf[1]]
         for sort, ids in (
             ("size", by_size),
@@ -78,7 +78,7 @@ class TestLists:
         refused = cbx("card", "list", "--sort", "size:down")
         assert (refused.code, refused.err.splitlines()[0]) == (2, "error: --sort: invalid order 'down'")
 
-    def test_so_are_the_places_of_a_box(self, cbx: Cbx, shelf: list[str]) -> None:
+    def test_the_places_of_a_box_are_sorted(self, cbx: Cbx, shelf: list[str]) -> None:
         shown = ("box", "show", "@last", "--columns", "#,full-id")
         rows = [row.split() for row in lines(cbx(*shown, "--sort", "size:desc", "--no-header"))[-5:]]
         assert rows == [["1", shelf[1]], ["2", shelf[2]], ["3", shelf[3]], ["0", shelf[0]], ["4", "gone"]]
@@ -159,7 +159,7 @@ class TestWhatASearchShows:
 
 
 class TestKindsOfBoxes:
-    def test_those_that_cbx_makes_by_itself_are_left_out_and_counted(
+    def test_boxes_that_cbx_makes_automatically_are_left_out_and_counted(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], shell: Shell
     ) -> None:
         (shell.folder / "clerk.yaml").write_text(
@@ -195,7 +195,7 @@ class TestKindsOfBoxes:
 
 
 class TestShownIds:
-    def test_their_beginnings_are_enough(
+    def test_the_beginning_of_a_shown_id_is_enough(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], shell: Shell
     ) -> None:
         (shell.folder / "clerk.yaml").write_text("name: clerk\n")
@@ -307,7 +307,7 @@ class TestNarrowTerminals:
         [(_, wide)] = shell.all_on_terminal([("turn", "list", "-o", "wide")], columns=80)
         assert turn in wide
 
-    def test_what_a_list_is_for_stays(
+    def test_the_main_column_of_a_list_is_never_dropped(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], shell: Shell
     ) -> None:
         box = box_of(add("many words " * 30))

@@ -4,7 +4,7 @@ import copy
 import json
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -13,11 +13,14 @@ import pytest
 from cardbox_cli.cli.command_table import COMMANDS, root
 from cardbox_cli.cli.command_table import GROUPS as GROUPS_OF_ROOT
 from cardbox_cli.cli.help_topics import TOPICS
+from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.session import Session
 from cardbox_cli.cli.tree import LazyGroup
+from cardbox_cli.errors import CbxError
 from cardbox_cli.packing.recipe_files import read_recipe
 from tests.cli.conftest import Shell, succeed
 from tests.conftest import Cbx
+from tests.style.sources import PLACEHOLDER, literals
 
 Path = tuple[str, ...]
 
@@ -71,12 +74,12 @@ def parse(words: list[str]) -> tuple[Path, dict[str, Any], Session]:
     return path, given, session
 
 
-def fillers(command: click.Command) -> list[str]:
-    """Words for the arguments and options that a command cannot do without."""
+def fillers(command: click.Command, parameters: Iterable[click.Parameter] | None = None) -> list[str]:
+    """Words for parameters: by default, for the arguments and options that a command cannot do without."""
+    required = (parameter for parameter in command.params if parameter.required)
     words: list[str] = []
-    for parameter in command.params:
-        if parameter.required:
-            words += [parameter.opts[0], "1"] if isinstance(parameter, click.Option) else ["x"]
+    for parameter in required if parameters is None else parameters:
+        words += [parameter.opts[0], "1"] if isinstance(parameter, click.Option) else ["x"]
     return words
 
 
@@ -264,7 +267,7 @@ class TestWhatItCosts:
         assert self.imported(shell, *command) == set()
 
     @pytest.mark.parametrize("command", [("--version",), ("--help",), ("box", "--help")], ids=" ".join)
-    def test_what_lists_commands_loads_none(self, command: tuple[str, ...], shell: Shell) -> None:
+    def test_lists_of_commands_load_no_command(self, command: tuple[str, ...], shell: Shell) -> None:
         code = (
             "import contextlib, io, sys\n"
             "from cardbox_cli.entry import main\n"
@@ -287,24 +290,73 @@ class TestWhatItCosts:
 
 
 class TestHints:
-    """Commands in backticks in the hints and notes of the command line are command lines that exist."""
+    """Commands in backticks, in hints and in all other texts of the package, can be typed."""
 
-    def test_each_command_in_a_hint_parses(self) -> None:
-        from tests.style.sources import messages
+    def test_each_command_parses_and_names_existing_options(self) -> None:
+        shown = {(line, text.path) for text in literals() for line in re.findall(r"`(cbx [^`]+)`", text.text)}
+        assert len(shown) > 100
+        assert [(path, line) for line, path in sorted(shown) if not is_command(shlex.split(line)[1:])] == []
 
-        shown = {
-            line
-            for text in messages()
-            if text.path.startswith("cardbox_cli/cli/")
-            for line in re.findall(r"`(cbx [^`]+)`", text.text)
-        }
-        assert len(shown) > 20
-        for line in sorted(shown):
-            words = shlex.split(line)[1:]
-            if words[0] != "help" and "--help" not in words:
-                command = next((path for path in VERBS if list(path) == words[: len(path)]), None)
-                assert command is not None or "X" in words[:2], line
-                if command is None:
-                    continue
-                options = {name for each in VERBS[command].params for name in each.opts + each.secondary_opts}
-                assert {word for word in words if word.startswith("--")} <= options, line
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "cbx box lst",
+            "cbx box show X --filler",
+            "cbx render --at",
+            "cbx card show -o txt",
+            "cbx help ls",
+            "cbx turn report X --error X",
+        ],
+    )
+    def test_a_line_that_cannot_be_typed_is_found(self, line: str) -> None:
+        assert not is_command(shlex.split(line)[1:])
+
+
+def is_command(words: list[str]) -> bool:
+    """Return whether a command line parses; its placeholders and missing parameters are filled in."""
+    if words[0] == "help":
+        return words[1] in TOPICS or tuple(words[1:]) in TREE
+    if words[-1] == "--help":
+        return tuple(words[:-1]) in TREE
+    matching = [path for path in TREE if all(map(fits, path, words)) and len(path) <= len(words)]
+    return any(
+        (path in VERBS and parses(path, words[len(path) :])) or len(path) == len(words) for path in matching
+    )
+
+
+def fits(name: str, word: str) -> bool:
+    """Return whether a word of a command line is this name, or becomes it at run time."""
+    return word in (name, PLACEHOLDER)
+
+
+def parses(path: Path, words: list[str]) -> bool:
+    """Return whether a command parses these words. Without arguments they only name it: the rest is added."""
+    command = VERBS[path]
+    context = click.Context(command)
+    try:
+        given, _, _ = command.make_parser(context).parse_args(list(words))
+        missing = [
+            each for each in command.params if each.value_is_missing(each.consume_value(context, given)[0])
+        ]
+        has_arguments = any(
+            isinstance(each, click.Argument) and each not in missing for each in command.params
+        )
+        added = [] if has_arguments else fillers(command, [each for each in missing if each.required])
+        parse([*path, *filled(command, words), *added])
+    except (click.ClickException, CbxError):
+        return False
+    return True
+
+
+def filled(command: click.Command, words: list[str]) -> Iterator[str]:
+    """Yield the words, with a valid value for each placeholder after an option."""
+    options = {name: each for each in command.params for name in each.opts}
+    for before, word in zip(["", *words], words, strict=False):
+        yield value(options[before]) if word == PLACEHOLDER and before in options else word
+
+
+def value(parameter: click.Parameter) -> str:
+    """Return a valid value of a parameter: the first one of a choice, else a number."""
+    if isinstance(parameter.type, OneOf):
+        return str(parameter.type.get_metavar(parameter, click.Context(root()))).split("|")[0]
+    return "1"

@@ -38,7 +38,7 @@ class TestWhatMakesIt:
         for text in ("one", "two"):
             assert add(text) == last_card(cbx)
 
-    def test_the_last_of_several_cards_whatever_their_ids(
+    def test_the_last_of_several_cards_in_any_order_of_ids(
         self, cbx: Cbx, feed: Callable[[str], None]
     ) -> None:
         cards = [
@@ -49,7 +49,7 @@ class TestWhatMakesIt:
         succeed(cbx("card", "add", "--card", "-"))
         assert last_card(cbx) == "a"
 
-    def test_a_card_that_was_there_already(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_a_card_that_already_exists(self, cbx: Cbx, add: Callable[..., str]) -> None:
         add("one", "--id", "card-1")
         add("two", "--id", "card-2")
         add("one", "--id", "card-1")
@@ -80,7 +80,7 @@ class TestWhatMakesIt:
         succeed(cbx(*pack, "--dry-run"))
         assert last_box(cbx) == packed
 
-    def test_nothing_that_was_not_written(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_unwritten_items_do_not_count(self, cbx: Cbx, add: Callable[..., str]) -> None:
         card = add("one", "--id", "card-1")
         box = the_id(cbx, "box", "create", card)
         assert cbx("card", "add", "--type", "x", "--text", "two", "--id", "card-1").code == 5
@@ -88,7 +88,7 @@ class TestWhatMakesIt:
         assert cbx("box", "create", "no-such-card").code == 3
         assert (last_card(cbx), last_box(cbx)) == (card, box)
 
-    def test_nothing_that_others_made(
+    def test_items_of_others_do_not_count(
         self, cbx: Cbx, cards: CardStore, boxes: BoxStore, add: Callable[..., str]
     ) -> None:
         card, box = add("one"), the_id(cbx, "box", "create")
@@ -170,7 +170,7 @@ class TestNothingRemembered:
         ],
         ids=" ".join,
     )
-    def test_it_says_so(self, command: tuple[str, ...], noun: str, cbx: Cbx) -> None:
+    def test_an_unset_last_is_an_error(self, command: tuple[str, ...], noun: str, cbx: Cbx) -> None:
         result = cbx(*command)
         assert (result.code, result.out, result.err) == (
             3,
@@ -192,7 +192,7 @@ class TestNothingRemembered:
         succeed(cbx("db", "init", "--yes", *elsewhere))
         assert cbx("box", "show", "@last", *elsewhere).code == 3
 
-    def test_what_is_gone_is_not_found(self, cbx: Cbx, database: Database, add: Callable[..., str]) -> None:
+    def test_a_deleted_last_is_not_found(self, cbx: Cbx, database: Database, add: Callable[..., str]) -> None:
         card, box = add("one", "--id", "card-1"), the_id(cbx, "box", "create")
         add("another", "--id", "card-10")
         add("one", "--id", "card-1")
@@ -211,7 +211,7 @@ class TestTheFile:
         assert stat.S_IMODE((home / "last.json").stat().st_mode) == 0o600
         assert [each.name for each in home.iterdir()] == ["last.json"]
 
-    def test_one_shell_line_uses_what_the_line_before_made(self, shell: Shell) -> None:
+    def test_a_shell_line_uses_the_last_of_the_line_before(self, shell: Shell) -> None:
         made, shown = succeed(
             shell.run("shell", "-o", "id", stdin=b"box create\nbox show @last\n")
         ).splitlines()
@@ -231,21 +231,21 @@ class TestTheFile:
             r'[{"database": "\ud800"}]',
         ],
     )
-    def test_one_that_is_broken_counts_as_empty(self, text: str, cbx: Cbx, home: Path) -> None:
+    def test_a_broken_file_counts_as_empty(self, text: str, cbx: Cbx, home: Path) -> None:
         home.mkdir(0o700)
         (home / "last.json").write_text(text)
         assert cbx("box", "show", "@last").code == 3
         box = the_id(cbx, "box", "create")
         assert last_box(cbx) == box
 
-    def test_a_named_pipe_in_its_place_stops_nobody(self, cbx: Cbx, home: Path) -> None:
+    def test_a_named_pipe_as_the_file_is_ignored(self, cbx: Cbx, home: Path) -> None:
         home.mkdir(0o700)
         os.mkfifo(home / "last.json")
         assert cbx("box", "show", "@last").code == 3
         box = the_id(cbx, "box", "create")
         assert last_box(cbx) == box
 
-    def test_one_that_others_could_write_counts_for_nothing(self, cbx: Cbx, home: Path) -> None:
+    def test_a_file_that_others_could_write_is_ignored(self, cbx: Cbx, home: Path) -> None:
         the_id(cbx, "box", "create")
         last = home / "last.json"
         before = last.stat()
@@ -260,7 +260,7 @@ class TestTheFile:
         assert last_box(cbx) == box
         assert not last.is_symlink()
 
-    def test_where_it_cannot_be_written_the_command_does_not_mind(self, cbx: Cbx, home: Path) -> None:
+    def test_a_command_succeeds_if_the_file_cannot_be_written(self, cbx: Cbx, home: Path) -> None:
         home.write_text("a file, no folder")
         assert cbx("box", "create").err == ""
         assert cbx("box", "show", "@last").code == 3

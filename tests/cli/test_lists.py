@@ -101,19 +101,21 @@ class TestWhatTheLimitCutOff:
     LISTS = (("card", "list"), ("card", "search", "words"), ("box", "list"), ("profile", "list"))
 
     @pytest.mark.parametrize("command", LISTS, ids=" ".join)
-    def test_is_said(self, command: tuple[str, ...], cbx: Cbx) -> None:
+    def test_the_number_of_further_items_is_printed(self, command: tuple[str, ...], cbx: Cbx) -> None:
         for limit, said in ((0, ""), (50, "2"), (51, "1"), (52, ""), (53, "")):
             result = cbx(*command, "--limit", str(limit))
             assert len(lines(result)) == 1 + min(limit or 52, 52)
             assert result.err == (f"{said} more; --limit 0 shows all\n" if said else "")
 
     @pytest.mark.parametrize("command", LISTS, ids=" ".join)
-    def test_to_programs_only_when_they_named_no_limit(self, command: tuple[str, ...], cbx: Cbx) -> None:
+    def test_programs_get_the_note_only_without_a_limit_option(
+        self, command: tuple[str, ...], cbx: Cbx
+    ) -> None:
         for output in ("json", "jsonl", "yaml", "id"):
             assert cbx(*command, "-o", output).err == "2 more; --limit 0 shows all\n"
             assert cbx(*command, "-o", output, "--limit", "50").err == ""
 
-    def test_is_counted_among_what_was_asked_for(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_only_matching_items_are_counted(self, cbx: Cbx, add: Callable[..., str]) -> None:
         for number in range(3):
             add(f"other {number}", type="y.z")
         assert cbx("card", "list", "--type", "y.z", "-n", "1").err == "2 more; --limit 0 shows all\n"
@@ -122,7 +124,7 @@ class TestWhatTheLimitCutOff:
         succeed(cbx("card", "list", "--since", "10m", "-n", "0"))
         assert cbx("card", "list", "--since", "150s", "-n", "1").err == "4 more; --limit 0 shows all\n"
 
-    def test_is_not_counted_for_ever(self, cbx: Cbx, database: Database) -> None:
+    def test_the_count_is_bounded(self, cbx: Cbx, database: Database) -> None:
         execute = database.connection.execute
         execute(
             "INSERT INTO cards (tenant_id, card_id, content, metadata, created_at)"

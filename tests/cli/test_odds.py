@@ -17,14 +17,14 @@ DEEP = "[" * 100_000
 
 
 class TestFiles:
-    def test_that_cannot_be_read(self, cbx: Cbx) -> None:
+    def test_an_unreadable_file_is_an_error(self, cbx: Cbx) -> None:
         refused = cbx("card", "add", "--type", "t", "--file", "/proc/self/mem")
         assert (refused.code, refused.err.splitlines()[0]) == (
             4,
             "error: cannot read '/proc/self/mem': Input/output error",
         )
 
-    def test_of_state_that_are_nested_deeply(
+    def test_deeply_nested_files_do_not_crash_a_command(
         self, cbx: Cbx, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         home.mkdir(mode=0o700)
@@ -46,7 +46,7 @@ class TestFiles:
 
 
 class TestArguments:
-    def test_of_very_many_digits(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_arguments_of_many_digits(self, cbx: Cbx, add: Callable[..., str]) -> None:
         add()
         for digits in (19, 29, 5000):
             for words in (("card", "list"), ("box", "list"), ("turn", "list", "--status", "ended")):
@@ -58,7 +58,7 @@ class TestArguments:
     @pytest.mark.parametrize(
         "words", [("card", "show"), ("turn", "show"), ("box", "show"), ("why",), ("pack", "-H")]
     )
-    def test_of_bytes_that_are_no_text(self, words: tuple[str, ...], cbx: Cbx) -> None:
+    def test_arguments_that_are_not_utf_8_are_refused(self, words: tuple[str, ...], cbx: Cbx) -> None:
         refused = cbx(*words, os.fsdecode(b"caf\xe9"))
         assert (refused.code in (2, 3, 4), "Traceback" in refused.err) == (True, False), refused.err
 
@@ -105,7 +105,7 @@ class TestInterrupts:
 
 
 class TestRecipes:
-    def test_one_of_the_folder_that_hides_one_that_ships_is_told(
+    def test_a_recipe_of_the_folder_that_hides_a_shipped_one_is_announced(
         self, cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)

@@ -388,7 +388,7 @@ class TestOneThing:
         assert shop.json("box", "show", packed)["parent_ids"] == [shop.conversation]
         assert lines(shop.cbx(*shop.pack("--dry-run", "-o", "id"))) == []
 
-    def test_a_request_is_json_where_people_read_it_too(self, shop: Shop) -> None:
+    def test_a_request_is_json_for_people_too(self, shop: Shop) -> None:
         command = ("render", "--box", shop.profile, "--box", shop.context)
         request = shop.json(*command)
         assert json.loads(succeed(shop.cbx(*command))) == request
@@ -473,14 +473,14 @@ class TestColour:
         assert "\x1b[1m" in succeed(shell.on_terminal("card", "list", NO_COLOR=""))
 
     @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-    def test_a_terminal_gets_none_where_that_is_asked_for(
+    def test_a_terminal_gets_no_colours_on_request(
         self, variables: dict[str, str], shop: Shop, shell: Shell
     ) -> None:
         shown = succeed(shell.on_terminal("card", "list", **variables))
         assert "\x1b" not in shown
         assert shown.startswith("ID  ")
 
-    def test_a_pipe_gets_none_whatever_the_environment_says(self, shop: Shop, shell: Shell) -> None:
+    def test_a_pipe_gets_no_colours_in_any_environment(self, shop: Shop, shell: Shell) -> None:
         forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "20"}
         shown = succeed(shell.run("card", "list", **forced))
         assert "\x1b" not in shown
@@ -489,7 +489,7 @@ class TestColour:
 
 class TestTheWidthOfATerminal:
     @pytest.mark.parametrize("columns", [30, 80, 200])
-    def test_ids_and_types_are_whole_whatever_it_is(self, columns: int, shop: Shop, shell: Shell) -> None:
+    def test_ids_and_types_are_whole_at_any_width(self, columns: int, shop: Shop, shell: Shell) -> None:
         text = "many words " * 20
         succeed(shop.cbx("card", "add", "--type", "meta.parent_pointer", "--text", text, "--id", "abcd1234"))
         [box] = lines(shop.cbx("box", "create", "abcd1234", "-o", "id"))

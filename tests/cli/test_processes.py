@@ -32,7 +32,7 @@ def long_box(cards: CardStore, boxes: BoxStore) -> str:
 
 
 class TestPipes:
-    def test_what_is_packed_is_shown(self, shell: Shell) -> None:
+    def test_a_packed_box_is_shown(self, shell: Shell) -> None:
         (shell.folder / "clerk.yaml").write_text("name: clerk\n")
         succeed(shell.run("profile", "import", "clerk.yaml"))
         packing = "cbx pack --handover delegate --arg profile_name=clerk --arg instruction='Go, clerk'"
@@ -54,7 +54,7 @@ class TestPipes:
         assert json.loads(succeed(through)) == {"messages": messages}
 
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "yaml"])
-    def test_a_reader_that_goes_away_is_no_error(self, output: str, shell: Shell, long_box: str) -> None:
+    def test_a_reader_that_leaves_is_not_an_error(self, output: str, shell: Shell, long_box: str) -> None:
         result = shell.line(f"cbx box show {long_box} --full -o {output} | head -1; echo ${{PIPESTATUS[0]}}")
         first, code = lines(result)
         assert (code, result.err) == ("141", "")
@@ -62,7 +62,9 @@ class TestPipes:
             {"table": "box ", "json": "{", "jsonl": '{"card_id"', "yaml": "box_id: "}[output]
         )
 
-    def test_nor_is_one_that_never_reads(self, shell: Shell, box_of: Callable[..., str]) -> None:
+    def test_a_reader_that_never_reads_is_not_an_error(
+        self, shell: Shell, box_of: Callable[..., str]
+    ) -> None:
         box = box_of("dangling-1")
         for command, code in (("box list", 141), (f"box verify {box}", 8), ("--help", 141), ("nope", 2)):
             for streams in ("", "2>&1"):
@@ -73,7 +75,7 @@ class TestPipes:
                 assert "Broken pipe" not in result.err
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-    def test_a_full_disk_is_an_error_and_no_bug(self, shell: Shell, long_box: str) -> None:
+    def test_a_full_disk_is_an_error_but_not_a_bug(self, shell: Shell, long_box: str) -> None:
         for output in ("table", "jsonl"):
             result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
             assert result.code == 4
@@ -104,7 +106,9 @@ class TestClosedStreams:
             "error: standard input is closed\nhint: redirect a file to it, or pass the path\n",
         )
 
-    def test_where_nothing_is_read_it_does_not_matter(self, shell: Shell, box_of: Callable[..., str]) -> None:
+    def test_a_closed_input_does_not_stop_commands_that_read_nothing(
+        self, shell: Shell, box_of: Callable[..., str]
+    ) -> None:
         box = box_of()
         assert lines(shell.line("cbx box list -o id <&-")) == [box]
         asked = shell.line(f"cbx box delete {box} <&-")
@@ -114,7 +118,7 @@ class TestClosedStreams:
         )
 
     @pytest.mark.parametrize("command", ["box list", "box list -o yaml", "--help", "box create"])
-    def test_an_answer_that_finds_the_output_closed_is_told(
+    def test_a_closed_output_is_reported(
         self, command: str, shell: Shell, box_of: Callable[..., str]
     ) -> None:
         box_of()
@@ -126,9 +130,7 @@ class TestClosedStreams:
             "hint: standard output is closed or read-only: redirect it\n",
         )
 
-    def test_what_is_said_goes_nowhere_if_nobody_can_hear_it(
-        self, shell: Shell, box_of: Callable[..., str]
-    ) -> None:
+    def test_messages_to_a_closed_stderr_are_lost(self, shell: Shell, box_of: Callable[..., str]) -> None:
         box = box_of()
         assert lines(shell.line("cbx box list -o id 2>&-")) == [box]
         missing = shell.line("cbx box show none 2>&-")
@@ -197,7 +199,7 @@ class TestTheEndOfAProcess:
             "threading.Thread(target=lambda: [threading.main_thread().join(), print('the last words')]).start()",
         ],
     )
-    def test_what_is_left_for_the_end_is_done(self, shell: Shell, left: str) -> None:
+    def test_exit_handlers_and_threads_finish(self, shell: Shell, left: str) -> None:
         code = (
             "import atexit, sys, threading, weakref\n"
             "class Kept: pass\n"

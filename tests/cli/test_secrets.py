@@ -58,7 +58,7 @@ each_way = pytest.mark.parametrize(
 )
 
 
-def test_one_on_the_command_line_is_warned_of(cbx: Cbx) -> None:
+def test_a_password_on_the_command_line_causes_a_warning(cbx: Cbx) -> None:
     for address in UNREACHABLE:
         assert cbx("box", "list", "--database-url", address).err.startswith(
             "warning: every user of this machine can see the password"
@@ -69,7 +69,7 @@ def test_one_on_the_command_line_is_warned_of(cbx: Cbx) -> None:
 class TestAnAddressThatLeadsNowhere:
     @each_way
     @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-    def test_it_is_told_without_the_password(
+    def test_an_unreachable_address_is_reported_without_the_password(
         self,
         command: tuple[str, ...],
         options: tuple[str, ...],
@@ -87,7 +87,7 @@ class TestAnAddressThatLeadsNowhere:
 
     @each_way
     @pytest.mark.parametrize("command", [*COMMANDS, ("db", "url")], ids=" ".join)
-    def test_nor_is_it_shown_when_the_address_is_malformed(
+    def test_a_malformed_address_is_reported_without_the_password(
         self, command: tuple[str, ...], options: tuple[str, ...], offline: Cbx
     ) -> None:
         for address in MALFORMED:
@@ -149,7 +149,7 @@ class TestAnAddressThatLeadsSomewhere:
                 assert result.code == 0
                 assert not reveals(result), command
 
-    def test_an_error_there_does_not_either(self, address: str, cbx: Cbx) -> None:
+    def test_an_error_does_not_show_the_password(self, address: str, cbx: Cbx) -> None:
         for options in ((), ("-o", "json"), ("--debug",)):
             result = cbx("box", "show", "nope", *options, "--database-url", address)
             assert result.code == 3

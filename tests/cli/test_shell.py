@@ -136,7 +136,7 @@ class TestAScript:
     def test_it_can_be_left(self, script: Callable[..., object], word: str) -> None:
         assert script(f"{word}\nno-such\n").code == 0
 
-    def test_use_goes_on_in_another_project(self, script: Callable[..., object], cbx: Cbx) -> None:
+    def test_use_switches_to_another_project(self, script: Callable[..., object], cbx: Cbx) -> None:
         result = script(f"{ADD} here\nuse other\n{ADD} there\ncbx use p\ncard list -o id", "-k")
         here, there, listed = succeed(result).splitlines()
         assert listed == here
@@ -192,7 +192,7 @@ class TestStandardInput:
         made, listed = succeed(result).splitlines()
         assert made == listed
 
-    def test_it_is_what_runs_where_there_is_no_terminal(self, shell: Shell) -> None:
+    def test_it_runs_by_default_without_a_terminal(self, shell: Shell) -> None:
         result = shell.run("shell", stdin=b"box list\nno-such\n")
         assert result.code == 2
         assert result.err.endswith("standard input:2: exit code 2\n")
@@ -203,7 +203,7 @@ class TestStandardInput:
         assert re.findall(r":(\d+): exit", result.err) == []
         assert len(result.out.splitlines()) == 2
 
-    def test_what_is_not_utf_8(self, shell: Shell) -> None:
+    def test_a_line_that_is_not_utf_8_is_refused(self, shell: Shell) -> None:
         result = shell.run("shell", stdin=b"box list -o id\n\xff\n")
         assert (result.code, result.err.splitlines()[0]) == (4, "error: standard input:2 is not UTF-8")
 
@@ -322,7 +322,7 @@ class TestATerminal:
             typist.see(r"cbx p> $")
             yield typist
 
-    def test_lines_run_and_a_failure_is_no_end(self, typist: Typist) -> None:
+    def test_lines_run_and_a_failure_does_not_end_the_shell(self, typist: Typist) -> None:
         typist.type("box show none\r")
         typist.see(r"error: no box 'none'[^>]*cbx p> $")
         typist.type("cbx box create -o id\r")

@@ -34,7 +34,7 @@ def test_help_imports_one_module_of_commands_and_little_else(line: tuple[str, ..
 @pytest.mark.parametrize(
     "line", [line for line, (commands, _) in LINES.items() if not commands], ids=" ".join
 )
-def test_what_lists_names_builds_no_command(line: tuple[str, ...], shell: Shell) -> None:
+def test_lists_of_names_build_no_command(line: tuple[str, ...], shell: Shell) -> None:
     assert "typer" not in modules_of(shell, line)
 
 

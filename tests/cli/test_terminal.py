@@ -60,7 +60,7 @@ def long_card(add: Callable[..., str]) -> str:
 
 
 class TestThePager:
-    def test_takes_what_is_long(
+    def test_takes_long_answers(
         self, on_terminal: ON_TERMINAL, pager: str, long_card: str, box_of: Callable[..., str]
     ) -> None:
         box = box_of(*[long_card] * 60)
@@ -116,7 +116,7 @@ class TestThePager:
         assert typist.end() == (8 if "why" in command else 0)
         assert typist.seen.startswith("-- pager")
 
-    def test_gets_what_is_said_beside_the_data_too(
+    def test_gets_notes_in_addition_to_data(
         self, on_terminal: ON_TERMINAL, pager: str, box_of: Callable[..., str]
     ) -> None:
         for _ in range(45):
@@ -272,7 +272,7 @@ def fill(shell: Shell, number: int) -> None:
 
 
 class TestWatchOnATerminal:
-    def test_shows_what_is_new(
+    def test_shows_new_items(
         self, on_terminal: ON_TERMINAL, add: Callable[..., str], box_of: Callable[..., str], cbx: Cbx
     ) -> None:
         add("first words")
@@ -334,7 +334,9 @@ class TestWatchOnATerminal:
         typist.see("ID  (?s:.)*ID  ")
         assert "pager" not in typist.seen
 
-    def test_a_dumb_one_gets_what_changed(self, on_terminal: ON_TERMINAL, add: Callable[..., str]) -> None:
+    def test_a_dumb_terminal_gets_the_changes(
+        self, on_terminal: ON_TERMINAL, add: Callable[..., str]
+    ) -> None:
         add("first words")
         typist = on_terminal("card", "list", "-w", "--interval", "0.1", TERM="dumb")
         typist.see("first words")
@@ -412,7 +414,7 @@ class TestWatchInAPipe:
             read += [json.loads(process.stdout.readline()) for _ in range(2)]
         assert [card["card_id"] for card in read] == [one, one, two, one]
 
-    def test_says_what_the_limit_cut_off_when_that_changed(
+    def test_prints_the_number_of_further_items_when_it_changes(
         self, shell: Shell, add: Callable[..., str]
     ) -> None:
         add("one")

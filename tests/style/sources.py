@@ -115,6 +115,22 @@ def _literals(node: ast.AST) -> Iterator[str]:
         yield text
 
 
+def literals() -> Iterator[Text]:
+    """Every string of the package that is not a docstring, formatted and joined ones as one text."""
+    for module in modules():
+        seen = {
+            node.body[0].value
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.expr) and node not in seen and (text := literal(node)) is not None:
+                seen.update(part for part in ast.walk(node) if isinstance(part, ast.expr))
+                yield Text("literals", module.path, "literal", text)
+
+
 def help_texts() -> Iterator[Text]:
     """What `--help` prints: help of options, docstrings of commands, lines of the tables of commands."""
     for module in modules():

@@ -1,12 +1,11 @@
 """`cbx config`: every setting, its value and its source. Needs no database."""
 
-import os
 from typing import Annotated, Any, NamedTuple
 
 from typer import Argument
 
 from cardbox_cli import settings
-from cardbox_cli.cli.config_file import Configured, config_path
+from cardbox_cli.cli.config_file import ConfiguredValue, config_path
 from cardbox_cli.cli.options.value_types import SETTING
 from cardbox_cli.cli.project_database import database_target, replica_target
 from cardbox_cli.cli.session import session
@@ -98,7 +97,7 @@ def _columns() -> list[EffectiveSetting]:
     ]
 
 
-def _configured(variable: settings.Variable) -> Configured | None:
+def _configured(variable: settings.Variable) -> ConfiguredValue | None:
     config = session().config
     return None if config is None else config.get(variable)
 
@@ -117,7 +116,7 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
     if variable is settings.PROJECT:
         return session().project_id, variable.option if variable.option in session().given else source
     if variable is settings.HOME:
-        return str(default_home(os.environ)), source
+        return str(default_home()), source
     if variable is settings.CONFIG:
         return str(config_path()), source
     if variable is settings.NATS_URL and source != DEFAULT:

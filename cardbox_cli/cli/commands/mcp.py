@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from cardbox_cli.cli.boundary import ended_by_interrupt
+from cardbox_cli.cli.boundary import end_at_interrupt
 from cardbox_cli.cli.options.value_types import Seconds
 from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
@@ -38,5 +38,5 @@ def serve_mcp(
             lending, session().project_id, settings=read_settings(), usual=session().usual_project
         )
         # A thread waits for stdin, and an interrupt does not wake it.
-        with ended_by_interrupt():
+        with end_at_interrupt():
             make_server(read).run("stdio")

@@ -57,7 +57,7 @@ def warn_of(settings: ProjectSettings) -> None:
         if name not in settings.stored_layers:
             announce(
                 f"warning: reproducible layer {name} has no effect, because it is never stored; "
-                "set the layers again with `cbx project update --reproducible-layers`"
+                "set the layers again with `cbx project update --reproducible-layers NAMES`"
             )
 
 

@@ -367,10 +367,10 @@ def _fit_budget(shown: "InspectedRequest", budget: compose_options.TokenBudget) 
 
 
 def _page(requests: "Requests", shown: "InspectedRequest", turn: "RecordedRequests | None") -> Answer:
-    from cardbox_cli.cli.terminal.request_report import picture_of, print_page
+    from cardbox_cli.cli.terminal.request_report import draw_request, print_page
 
     _announce_notes(shown.notes)
-    return partial(print_page, picture_of(requests, shown, turn))
+    return partial(print_page, draw_request(requests, shown, turn))
 
 
 def _announce_notes(notes: Iterable[str]) -> None:

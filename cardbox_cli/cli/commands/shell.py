@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from cardbox_cli import __version__
-from cardbox_cli.cli.interactive_shell import Shell, TypedShell, open_script, run_repl
+from cardbox_cli.cli.interactive_shell import Shell, open_script, run_repl
 from cardbox_cli.cli.options.input_files import source_name
 from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.session import session
@@ -43,6 +43,6 @@ def run_shell(
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
             announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D leaves")
-            return run_repl(TypedShell(shell))
+            return run_repl(shell)
         with open_script(file or "-") as lines:
             return shell.run_script(lines, source_name(file or "-"), keep_going=keep_going)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from cardbox_cli.cli.boundary import INTERRUPTED
-from cardbox_cli.cli.command_runtime import connecting, make_runtime, stopped_by_signals
+from cardbox_cli.cli.command_runtime import make_connector, make_runtime, stop_at_signals
 from cardbox_cli.cli.common_options import FORMATS
 from cardbox_cli.cli.options import compose_options, model_program
 from cardbox_cli.cli.options.value_types import Seconds
@@ -226,7 +226,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
         worker = Worker(
             plan,
             settings,
-            connect=connecting(target),
+            connect=make_connector(target),
             make_runtime=lambda database, project_id: make_runtime(database, project_id, settings, wakeups),
             journal=journal,
             listener=listener,
@@ -234,7 +234,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
         where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
         journal.leave = worker.leave
         journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
-        with stopped_by_signals(worker.leave) as received:
+        with stop_at_signals(worker.leave) as received:
             worker.run()
     journal.close()
     return INTERRUPTED if signal.SIGINT in received else 0

@@ -106,12 +106,12 @@ def options(
     Raises UsageError, and InvalidInput for an unknown layer.
     """
     chosen = ComposeOptions(
-        model=None if model is None else _not_blank(model, "--model"),
+        model=None if model is None else _require_text(model, "--model"),
         process=cast("ProcessName | None", process),
         share=share,
         layout=cast("Layout | None", layout),
         asked=_requested_layers(layers or [], experience=experience, knowledge_query=knowledge_query),
-        query=None if query is None else _not_blank(text_or_file(query), "--query"),
+        query=None if query is None else _require_text(text_or_file(query), "--query"),
     )
     if is_composed:
         from cardbox_cli.inspect.requests import check_words
@@ -134,15 +134,15 @@ def _requested_layers(
             texts[name] = text_or_file(text)
         else:
             to_collect.add(name)
-    words = None if knowledge_query is None else _not_blank(knowledge_query, "--knowledge-query")
-    if KNOWLEDGE in texts and words is not None:
+    search = None if knowledge_query is None else _require_text(knowledge_query, "--knowledge-query")
+    if KNOWLEDGE in texts and search is not None:
         raise UsageError(
             conflict_message("--knowledge-query", f"--layer {KNOWLEDGE}=…"), hint="remove one of them"
         )
-    return LayerRequest(texts=texts, to_collect=frozenset(to_collect), knowledge=words)
+    return LayerRequest(texts=texts, to_collect=frozenset(to_collect), knowledge=search)
 
 
-def _not_blank(text: str, option: str) -> str:
+def _require_text(text: str, option: str) -> str:
     if not text.strip():
         raise UsageError(f"{option} is empty", hint="is the shell variable set?")
     return text
@@ -177,8 +177,6 @@ _MAX_NAMED = 3
 
 
 class TokenBudget(NamedTuple):
-    """The token limit of a request, and the strategy to reach it."""
-
     most: int
     strategy: "Strategy"
 
@@ -194,17 +192,18 @@ def fit_notes(fitted: "FittedRequest") -> list[str]:
     """Return a note on the dropped cards and the saved tokens; nothing if all fits."""
     if not fitted.changes:
         return []
-    gone = [change.card_id for change in fitted.changes if change.kind == "dropped"]
-    noted = [change.card_id for change in fitted.changes if change.kind == "rewritten"]
-    went = [
-        f"{format_count(len(ids), 'card')} {what} ({_some(ids)})"
-        for ids, what in ((gone, "left out"), (noted, "became a note" if len(noted) == 1 else "became notes"))
+    dropped = [change.card_id for change in fitted.changes if change.kind == "dropped"]
+    rewritten = [change.card_id for change in fitted.changes if change.kind == "rewritten"]
+    became = "became a note" if len(rewritten) == 1 else "became notes"
+    changes = ", ".join(
+        f"{format_count(len(ids), 'card')} {outcome} ({_first_ids(ids)})"
+        for ids, outcome in ((dropped, "left out"), (rewritten, became))
         if ids
-    ]
+    )
     before, after = (format_tokens(each, exact=fitted.exact) for each in (fitted.before, fitted.after))
-    return [f"{after} tokens instead of {before}: {', '.join(went)}"]
+    return [f"{after} tokens instead of {before}: {changes}"]
 
 
-def _some(ids: list[str]) -> str:
+def _first_ids(ids: list[str]) -> str:
     more = [f"and {len(ids) - _MAX_NAMED} more"] if len(ids) > _MAX_NAMED else []
     return ", ".join([*map(short_id, ids[:_MAX_NAMED]), *more])

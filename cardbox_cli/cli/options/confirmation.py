@@ -10,6 +10,9 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import UsageError
 from cardbox_cli.text.escaping import escape_invisible
 
+# The exit code after a person declined: the one of Ctrl-C.
+_DECLINED = 130
+
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -24,10 +27,5 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def decline(reason: str) -> NoReturn:
-    """End the command after a person declined."""
     announce(reason)
-    raise click.exceptions.Exit(DECLINED)
-
-
-# The exit code after a person declined.
-DECLINED = 130
+    raise click.exceptions.Exit(_DECLINED)

@@ -41,17 +41,16 @@ def open_file(path: str) -> Iterator[BinaryIO]:
         return
     with open_input(path) as file:
         if _is_regular(file):
-            with _unpacked(file, source_name(path)) as plain:
+            with _unpack(file, source_name(path)) as plain:
                 yield plain
             return
         with TemporaryFile() as copy:
             _write(_pieces(file), copy, source_name(path))
-            with _unpacked(copy, source_name(path)) as plain:
+            with _unpack(copy, source_name(path)) as plain:
                 yield plain
 
 
 def is_packed(file: BinaryIO | IO[bytes]) -> bool:
-    """Return whether a file is compressed with gzip or Zstandard."""
     from cardbox_cli.conversations.containers import packed_files
 
     return os.pread(file.fileno(), len(packed_files.ZSTD_MAGIC), 0).startswith(
@@ -60,8 +59,7 @@ def is_packed(file: BinaryIO | IO[bytes]) -> bool:
 
 
 @contextmanager
-def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
-    """Yield the file, or a decompressed copy."""
+def _unpack(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
     import gzip
     from tempfile import TemporaryFile
 
@@ -88,8 +86,12 @@ def _unpacked(file: BinaryIO | IO[bytes], name: str) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, copy)
 
 
-def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
-    """Return the files of these paths, and those in folders that end in `suffixes`, sorted by name.
+# The suffixes of conversation files in a folder.
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
+
+
+def conversation_files(paths: Sequence[str]) -> list[str]:
+    """Return the files of these paths, and the conversation files in folders, sorted by name.
 
     A folder of events counts as one file; other files next to it are ignored.
 
@@ -97,51 +99,47 @@ def files_in(paths: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     """
     from cardbox_cli.conversations.containers import packed_files
 
-    found: list[str] = []
+    files: list[str] = []
     for path in paths:
         if path == "-" or not os.path.isdir(path) or packed_files.is_event_folder(path):
-            found.append(path)
+            files.append(path)
             continue
-        within = list(_within(path, suffixes))
-        if not within:
+        inside = list(_files_in_folder(path))
+        if not inside:
             raise InvalidInput(
-                f"the folder {path!r} has no file that ends in {', '.join(suffixes)}",
+                f"the folder {path!r} has no file that ends in {', '.join(_SUFFIXES)}",
                 hint="pass the files themselves",
             )
-        found += within
-    return found
+        files += inside
+    return files
 
 
-def _within(path: str, suffixes: Sequence[str]) -> Iterator[str]:
+def _files_in_folder(path: str) -> Iterator[str]:
     # Unreadable and deleted files are skipped.
     from cardbox_cli.conversations.containers import packed_files
 
-    seen = 0
-    for folder, below, names in os.walk(path):
-        below.sort()
+    count = 0
+    for folder, subfolders, names in os.walk(path):
+        subfolders.sort()
         events = Path(folder, packed_files.EVENTS)
         if packed_files.is_event_folder(events) and not events.is_symlink():
-            below.clear()
+            subfolders.clear()
             yield str(events)
             continue
-        seen += len(names)
-        if seen > FOLDER_FILES.value:
+        count += len(names)
+        if count > FOLDER_FILES.value:
             raise InvalidInput(
                 f"the folder {path!r} contains more than {FOLDER_FILES}",
                 hint="pass the subfolder with the conversations",
             )
         for each in (Path(folder, name) for name in sorted(names)):
-            if not _is_wanted(each, suffixes):
+            plain = each.name.removesuffix(".gz").removesuffix(".zst")
+            if not plain.endswith(_SUFFIXES) or not os.path.isfile(each):
                 continue
             if _leads_out(each, path):
                 announce(f"{source_name(str(each))} is skipped: it is a link to a file outside the folder")
             else:
                 yield str(each)
-
-
-def _is_wanted(path: Path, suffixes: Sequence[str]) -> bool:
-    plain = path.name.removesuffix(".gz").removesuffix(".zst")
-    return plain.endswith(tuple(suffixes)) and os.path.isfile(path)
 
 
 def _leads_out(path: Path, folder: str) -> bool:
@@ -155,10 +153,10 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 def _write(pieces: Iterable[bytes], copy: IO[bytes], name: str) -> None:
     """Copy a pipe or a compressed file. Raises InvalidInput if it is too large."""
-    left = PIPE_SIZE.value << 20
+    remaining = PIPE_SIZE.value << 20
     for piece in pieces:
-        left -= len(piece)
-        if left < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             hint = "write it to a file, and pass the path"
             raise InvalidInput(f"{name} is larger than {PIPE_SIZE}", hint=hint)
         copy.write(piece)
@@ -177,69 +175,53 @@ def end_of_lines(file: BinaryIO) -> int:
     end = os.fstat(file.fileno()).st_size
     while end > 0:
         begin = max(0, end - _BLOCK)
-        found = os.pread(file.fileno(), end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        place = os.pread(file.fileno(), end - begin, begin).rfind(b"\n")
+        if place >= 0:
+            return begin + place + 1
         end = begin
     return 0
 
 
 # --- the files of a command line, each with its own outcome
 
-# The suffixes of conversation files in a folder.
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
 # Errors of one file, after which the others can still be read.
 _FILE_ERRORS = (InvalidInput, NotFound, Conflict)
 
 
-class Refused(NamedTuple):
-    """A file that is refused, and the error."""
-
+class RefusedFile(NamedTuple):
     file: str
     error: CbxError
 
     @property
-    def as_json(self) -> dict[str, str]:
-        """Return its JSON form."""
+    def error_fields(self) -> dict[str, str]:
         return {"file": path_text(self.file), "code": self.error.code, "message": self.error.message}
 
 
-def conversation_files(paths: Sequence[str]) -> list[str]:
-    """Return the files of these paths, and the conversation files in folders.
-
-    Raises InvalidInput for a folder without any.
-    """
-    return files_in(paths, _SUFFIXES)
-
-
-def found_and_refused(paths: Sequence[str]) -> tuple[list[str], list[Refused]]:
+def split_files(paths: Sequence[str]) -> tuple[list[str], list[RefusedFile]]:
     """Return the files of these paths, and the folders that `conversation_files` refuses."""
-    found: list[str] = []
-    refused: list[Refused] = []
+    files: list[str] = []
+    refused: list[RefusedFile] = []
     for path in paths:
         try:
-            found += conversation_files([path])
+            files += conversation_files([path])
         except InvalidInput as exc:
-            refused.append(Refused(path, exc))
-    return found, refused
+            refused.append(RefusedFile(path, exc))
+    return files, refused
 
 
-def one_by_one(
-    files: Sequence[str],
-    take: Callable[[str, str], None],
-    *,
-    refuse: Callable[[Refused], bool],
-) -> list[Refused]:
+def take_each(
+    files: Sequence[str], take: Callable[[str, str], None], *, refuse: Callable[[RefusedFile], bool]
+) -> list[RefusedFile]:
     """Call `take` with each file and its place, for example "2/7"; return the refused files.
 
     `refuse` is called with each refused file, and returns whether to continue.
     """
-    refused: list[Refused] = []
+    refused: list[RefusedFile] = []
     for number, file in enumerate(files, 1):
         try:
             take(file, f"{number}/{len(files)}")
         except _FILE_ERRORS as exc:
-            refused.append(Refused(file, exc))
+            refused.append(RefusedFile(file, exc))
             if not refuse(refused[-1]):
                 break
     return refused

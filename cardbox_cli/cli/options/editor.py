@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.boxes import BoxStore
 
 
-class Edited(NamedTuple):
+class EditedText(NamedTuple):
     """An edited text, and the name of its source in messages."""
 
     text: str
@@ -33,43 +33,42 @@ class Edited(NamedTuple):
 
 
 @contextmanager
-def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[Edited]:
-    """What the person made of `text`, in a file of this name and suffix.
+def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[EditedText]:
+    """Yield the text that a person makes of `text`, in a file of this name and suffix.
 
-    When the block fails, or the editor, a file that was changed is kept and named. `remedy` are the words of
-    the command that takes it up again, without `cbx` and the path at its end. Raises UsageError where nobody
-    can edit, InvalidInput when the editor fails.
+    If the block or the editor fails, a changed file stays, and its path is printed. `remedy` are the words of
+    the command that continues with that path. Raises UsageError without a terminal, and InvalidInput if the
+    editor fails.
     """
     import tempfile
 
     command = _editor()
     handle, path = tempfile.mkstemp(prefix=f"cbx-{_ODD.sub('_', name)}-", suffix=suffix)
-    written = _closed(text)
+    written = text + "\n" if text and not text.endswith("\n") else text
     with os.fdopen(handle, "wb") as file:
         file.write(written.encode())
     try:
         _run(command, path)
-        yield Edited(read_edited(path, text) if _differs(path, written) else text, path)
+        yield EditedText(read_edited(path, text) if _differs(path, written) else text, path)
     except BaseException:
         if _differs(path, written):
-            announce(f"your text is saved in {path}; {_again([*remedy, path])}")
+            announce(f"your text is saved in {path}; {_continuation([*remedy, path])}")
         else:
-            _remove(path)
+            Path(path).unlink(missing_ok=True)
         raise
-    _remove(path)
+    Path(path).unlink(missing_ok=True)
 
 
 def read_edited(path: str, text: str) -> str:
-    """What the file at `path`, or standard input for `-`, makes of `text`.
+    """Return the edited `text` from the file at `path`, or from standard input for `-`.
 
-    Editors end every file with a line break; one that `text` has not is no part of it.
+    Editors end every file with a line break: it is removed, unless `text` has one.
     """
     new = read_text(path)
     return new if text.endswith("\n") else new.removesuffix("\n")
 
 
-def _again(words: Sequence[str]) -> str:
-    """What to run: the command of these words, in the project and database of this, without a password."""
+def _continuation(words: Sequence[str]) -> str:
     from cardbox_cli.store.connection.target import has_password, hide_password
 
     project, url = session().project_id, session().database_url
@@ -82,16 +81,11 @@ def _again(words: Sequence[str]) -> str:
     return f"continue with `{line}`{note}"
 
 
-# What has no place in the name of a file.
+# Characters that are replaced in the name of a file.
 _ODD = re.compile(r"[^\w.-]")
 
 
-def _closed(text: str) -> str:
-    return text + "\n" if text and not text.endswith("\n") else text
-
-
 def _editor() -> str:
-    """The command line of the person's editor, for a shell."""
     if command := EDITOR.text():
         return command
     if TERM.text() in ("", "dumb") or not (sys.stdin.isatty() or sys.stderr.isatty()):
@@ -103,18 +97,17 @@ def _editor() -> str:
 
 
 def _run(command: str, path: str) -> None:
-    """Run the editor to its end. Raises InvalidInput when it fails, or the file is gone."""
     import subprocess
 
     sys.stdout.flush()
     # Ctrl-C and Ctrl-\ are for the editor. Not SIG_IGN, which it would inherit.
-    ours = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with _terminal() as streams:
-            # A shell takes it apart: people write options, quotes and variables into EDITOR.
+            # By a shell: people write options, quotes and variables into EDITOR.
             code = subprocess.call(["sh", "-c", f'{command} "$@"', command, path], **streams)
     finally:
-        for number, handler in ours.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     if code:
         raise InvalidInput(
@@ -135,9 +128,9 @@ def _outcome(code: int) -> str:
 
 @contextmanager
 def _terminal() -> Iterator[dict[str, Any]]:
-    """The streams for an editor: the terminal, also within `$(…)` and behind a pipe.
+    """Yield the streams for an editor: the terminal, also within `$(…)` and behind a pipe.
 
-    Without one it reads nothing, and what it prints is no data of ours.
+    Without a terminal it reads nothing, and its output goes to stderr, because stdout is for data.
     """
     import subprocess
 
@@ -157,17 +150,13 @@ _STDERR = 2
 
 
 def _differs(path: str, written: str) -> bool:
-    with suppress(OSError):  # a file that is gone, or shut, holds nothing that could be kept
+    with suppress(OSError):  # a file that is missing or unreadable has no text to save
         return Path(path).read_bytes() != written.encode()
     return False
 
 
-def _remove(path: str) -> None:
-    Path(path).unlink(missing_ok=True)
-
-
 def box_change_notes(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:
-    """What to say when a box, whose ids hashed to `read` when `made` was made from it, has others now."""
+    """Return a warning if a box no longer has the ids that hashed to `read` when `made` was made from it."""
     now = boxes.get_many([box_id]).boxes
     if not now:
         return [f"warning: box {box_id} has been deleted since it was read"]

@@ -18,7 +18,7 @@ from cardbox_cli.text.escaping import escape_line
 def read_text(path: str) -> str:
     """Return the text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
     with open_input(path) as file:
-        return _decoded(_bounded(file, source_name(path)), source_name(path))
+        return _decode(_read_bounded(file, source_name(path)), source_name(path))
 
 
 def text_or_file(given: str) -> str:
@@ -26,14 +26,13 @@ def text_or_file(given: str) -> str:
     return read_text(given[1:]) if given.startswith("@") else given
 
 
-def _bounded(file: BinaryIO, name: str) -> bytes:
-    """Return all bytes of a file. Raises InvalidInput for a file that is too large or not readable."""
-    most = INPUT_SIZE.value << 20
+def _read_bounded(file: BinaryIO, name: str) -> bytes:
+    limit = INPUT_SIZE.value << 20
     try:
-        data = file.read(most + 1)
+        data = file.read(limit + 1)
     except OSError as exc:
         raise InvalidInput(f"cannot read {name!r}: {exc.strerror}") from exc
-    if len(data) > most:
+    if len(data) > limit:
         raise InvalidInput(f"{name} is larger than {INPUT_SIZE}", hint="split the file")
     return data
 
@@ -67,7 +66,7 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -118,6 +117,20 @@ def parse_json(text: str, option: str) -> Any:
         ) from exc
     except ValueError as exc:
         raise InvalidInput(f"{option}: {exc}") from exc
+
+
+def read_mapping(path: str, *, items: str, hint: str, option: str | None = None) -> dict[str, Any]:
+    """Return the mapping of a YAML file, which `items` names. Raises InvalidInput naming the file."""
+    from cardbox_cli.model.handwritten.documents import document_error
+    from cardbox_cli.model.handwritten.yaml_files import read_yaml
+
+    document = read_yaml(read_text(path), source_name(path))
+    if document.problems:
+        raise document_error(InvalidInput, document.source, document.problems)
+    if not isinstance(document.value, dict):
+        place = f"{option}: {document.source}" if option else document.source
+        raise InvalidInput(f"{place} must be a mapping of {items}", hint=hint)
+    return document.value
 
 
 def combine_failures(failures: Sequence[CbxError]) -> CbxError:

@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.options.input_files import read_text, source_name
+from cardbox_cli.cli.options.input_files import read_mapping
 from cardbox_cli.cli.options.value_types import FILE, REQUEST_FORMAT, OneOf, Seconds
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.execution.worker.worker_program import INHERITED_VARIABLES, command_environment
@@ -43,8 +43,7 @@ RequestFormat = Annotated[
     ),
 ]
 CommandTimeout = Annotated[
-    float,
-    Option("--timeout", click_type=Seconds(min=0.1), help="Time limit of one call of the command."),
+    float, Option("--timeout", click_type=Seconds(min=0.1), help="Time limit of one call of the command.")
 ]
 MaxSteps = Annotated[
     int | None,
@@ -98,7 +97,6 @@ _EXAMPLE = "for example `lookup: {command: python3 lookup.py, timeout: 20, envir
 
 
 def check_command(command: str, option: str = "--exec") -> None:
-    """Raise UsageError for a blank command of an option."""
     if not command.strip():
         raise UsageError(f"{option} is empty", hint=f"for example {option} 'python3 client.py'")
 
@@ -153,7 +151,7 @@ def make_program(
 ) -> "Program":
     """Return the program of these options. `option` names the command in messages.
 
-    Raises UsageError for an unknown program or an unset variable, and InvalidInput for the file of --tools.
+    Raises UsageError for an unknown program, and InvalidInput for the file of --tools.
     """
     from cardbox_cli.execution.worker.worker_program import Program, ToolCommands, missing_program
 
@@ -176,23 +174,19 @@ def make_program(
     )
     missing = missing_program(program.command, program.environment)
     if missing is not None:
-        raise UsageError(
-            f"{option}: {unknown_message('program', missing)}",
-            hint="check the name and PATH",
-        )
+        raise UsageError(f"{option}: {unknown_message('program', missing)}", hint="check the name and PATH")
     return program
 
 
-def environment_of(names: Iterable[str], target: "Target") -> dict[str, str]:
+def environment_of(names: Sequence[str], target: "Target") -> dict[str, str]:
     """Return the environment of all commands: the usual variables and those in `names`.
 
     The database's address and home are those of this process. Raises UsageError for an unset variable.
     """
-    named = list(names)
     environ = {**os.environ, **_places(target)}
-    for name in named:
+    for name in names:
         _check_named("--env", name, environ)
-    return command_environment(named, environ)
+    return command_environment(names, environ)
 
 
 def _places(target: "Target") -> dict[str, str]:
@@ -206,8 +200,8 @@ def _check_named(option: str, name: str, environ: Iterable[str]) -> None:
         hint = "pass only the name: the value comes from the environment, where `ps` does not show it"
         key, equals, _ = name.partition("=")
         # The value may be a secret.
-        shown = key[:80] + ("=…" if equals else "")
-        raise UsageError(f"{option}: {invalid_message('variable name', shown)}", hint=hint)
+        visible = key[:80] + ("=…" if equals else "")
+        raise UsageError(f"{option}: {invalid_message('variable name', visible)}", hint=hint)
     if name not in environ:
         raise UsageError(f"{option}: {name} is not set", hint="export the variable, or remove the option")
 
@@ -221,19 +215,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 def read_tool_commands(path: str, target: "Target") -> "dict[str, ToolCommand]":
     """Return the commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
     environ = {**os.environ, **_places(target)}
-    return {name: _command(name, entry, environ) for name, entry in _entries(path).items()}
-
-
-def _entries(path: str) -> dict[str, Any]:
-    from cardbox_cli.model.handwritten.documents import document_error
-    from cardbox_cli.model.handwritten.yaml_files import read_yaml
-
-    document = read_yaml(read_text(path), source_name(path))
-    if document.problems:
-        raise document_error(InvalidInput, document.source, document.problems)
-    if not isinstance(document.value, dict):
-        raise InvalidInput(f"--tools: {document.source} must be a mapping of tools", hint=_EXAMPLE)
-    return document.value
+    entries = read_mapping(path, items="tools", hint=_EXAMPLE, option="--tools")
+    return {name: _command(name, entry, environ) for name, entry in entries.items()}
 
 
 def _command(name: str, entry: Any, environ: dict[str, str]) -> "ToolCommand":

@@ -9,14 +9,14 @@ from typer import Option
 from cardbox_cli.cli.last_ids import LAST, resolved_or_given
 from cardbox_cli.cli.options.input_files import (
     parse_json,
-    read_text,
+    read_mapping,
     source_name,
     standard_input,
     text_or_file,
 )
 from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.standard_streams import announce
-from cardbox_cli.errors import InvalidInput, InvalidRecipe, UsageError
+from cardbox_cli.errors import InvalidRecipe, UsageError
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
@@ -44,7 +44,6 @@ ArgumentFiles = Annotated[
 
 
 def load_recipe(name_or_path: str) -> "LoadedRecipe":
-    """Return the recipe of a name or path, or of standard input for `-`."""
     from cardbox_cli.model.handwritten.yaml_files import MAX_BYTES, decode_text
     from cardbox_cli.packing.recipe_files import LoadedRecipe, parse_recipe, read_recipe, recipe_folders
 
@@ -58,7 +57,6 @@ def load_recipe(name_or_path: str) -> "LoadedRecipe":
 
 
 def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
-    """Announce a recipe of the current folder that overrides one of cbx."""
     from cardbox_cli.packing.recipe_files import OWN_FOLDER, recipe_files
 
     ships = recipe_files([])
@@ -70,7 +68,6 @@ def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
 
 
 def announce_recipe_warnings(loaded: "LoadedRecipe") -> None:
-    """Announce what is probably a mistake in a valid recipe."""
     for warning in loaded.recipe.warnings():
         announce(f"warning: recipe {loaded.name!r}: {warning}")
 
@@ -83,7 +80,7 @@ def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe"
     """
     arguments: dict[str, Any] = {}
     for path in files:
-        arguments.update(_read_mapping(path))
+        arguments |= read_mapping(path, items="arguments", hint="write one KEY: VALUE per line")
     lists: dict[str, list[Any]] = {}
     for option in given:
         key, value = _parse_argument(option, recipe.box_arguments)
@@ -108,28 +105,14 @@ def resolve_boxes(arguments: dict[str, Any], recipe: "Recipe", boxes: "BoxStore"
 
 
 def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
-    found = _ARGUMENT.fullmatch(option)
-    if found is None:
+    match = _ARGUMENT.fullmatch(option)
+    if match is None:
         raise UsageError(
             f"--arg {option[:60]!r} is not KEY=VALUE",
             hint="pass KEY=text, KEY=@file or KEY:=json, for example --arg limit:=3",
         )
-    key, kind, value = found["key"], found["kind"], found["value"]
+    key, kind, value = match["key"], match["kind"], match["value"]
     if kind == ":=":
         return key, parse_json(value, f"--arg {key}")
     is_last_box = value == LAST and key in of_boxes
     return key, value if is_last_box else text_or_file(value)
-
-
-def _read_mapping(path: str) -> dict[str, Any]:
-    from cardbox_cli.model.handwritten.documents import document_error
-    from cardbox_cli.model.handwritten.yaml_files import read_yaml
-
-    document = read_yaml(read_text(path), source_name(path))
-    if document.problems:
-        raise document_error(InvalidInput, document.source, document.problems)
-    if not isinstance(document.value, dict):
-        raise InvalidInput(
-            f"{document.source} must be a mapping of arguments", hint="write one KEY: VALUE per line"
-        )
-    return document.value

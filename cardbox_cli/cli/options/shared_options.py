@@ -73,7 +73,6 @@ OfAgent = Annotated[str | None, Option("--agent", click_type=AGENT, help="Show o
 
 
 def column_option(example: str) -> Any:
-    """Return the option --columns of a list that has the columns of `example`."""
     return Option("--columns", metavar="COLUMNS", help=f"Show only these columns, for example {example}.")
 
 
@@ -106,8 +105,7 @@ SourceFormat = Annotated[
     ),
 ]
 MessagesKey = Annotated[
-    str | None,
-    Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: detected."),
+    str | None, Option(metavar="KEY", help="The key of the messages, dotted if nested. Default: detected.")
 ]
 
 

@@ -23,7 +23,7 @@ _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Pairs = Iterable[tuple[str, str]]
 
 
-class Completed(click.ParamType[str]):
+class CompletedType(click.ParamType[str]):
     """A string with completion. `name` is its metavar; `offer` returns values with descriptions."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Completed(click.ParamType[str]):
         return [*items, CompletionItem("", type=FILES)] if self._files else items
 
 
-class OneOf(Completed):
+class OneOf(CompletedType):
     """One of some values. `what` names one in errors; None if other values are valid, too."""
 
     def __init__(self, words: Callable[[], Iterable[str]], *, what: str | None) -> None:
@@ -55,11 +55,9 @@ class OneOf(Completed):
         self._what = what
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return the values, separated by |."""
         return "|".join(self._words())
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value. Raises UsageError for an unknown one."""
         known = tuple(self._words())
         if self._what is not None and value not in known:
             from cardbox_cli.text.error_messages import unknown_message
@@ -75,13 +73,13 @@ class OneOf(Completed):
 def _typed_name(param: click.Parameter, ctx: click.Context | None) -> str:
     """Return the name of a parameter: for an option, the one that was typed."""
     words = ctx.meta.get(WORDS, ()) if ctx is not None and isinstance(param, click.Option) else ()
-    typed = [name for word in words for name in param.opts if _begins_with(word, name)]
+    typed = [
+        name
+        for word in words
+        for name in param.opts
+        if word.partition("=")[0] == name or (len(name) == 2 and word.startswith(name))
+    ]
     return typed[-1] if typed else param.opts[0]
-
-
-def _begins_with(word: str, name: str) -> bool:
-    """Return whether a word is an option of this name, with or without its value."""
-    return word.partition("=")[0] == name or (len(name) == 2 and word.startswith(name))
 
 
 def _plural(noun: str) -> str:
@@ -92,11 +90,9 @@ class Seconds(click.FloatRange):
     """A duration: seconds, or a number with a unit, as in 90s, 5m or 2h."""
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return DURATION."""
         return "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number of seconds. Refuses NaN and durations that are too long."""
         if isinstance(value, str) and (unit := value[-1:]) in _UNIT_SECONDS:
             if not value[:-1].replace(".", "", 1).isdecimal():
                 self.fail("a duration is a number of seconds, or for example 90s, 5m or 2h.", param, ctx)
@@ -179,28 +175,28 @@ def _execution_pairs() -> Iterable[str]:
 
 
 AFTER = OneOf(_execution_pairs, what="value")
-AGENT = Completed("AGENT", _agents)
-BATCH = Completed("BATCH", _complete_query("recent_batches", short=True))
-BOX = Completed("BOX", _boxes)
-BOX_OR_TURN = Completed("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
-CHAT = Completed("KEY", _complete_query("chat_keys", narrowed=True))
-CARD = Completed("CARD", _complete_query("recent_cards", short=True))
-CARD_TYPE = Completed("TYPE", _card_types)
-FILE = Completed("FILE", files=True)
-FOLDER = Completed("DIR", files=True)
-HANDLER = Completed("HANDLER", _handlers)
-INBOX_ROW = Completed("INBOX", _complete_query("recent_inbox", short=True))
-PROFILE = Completed("PROFILE", _profiles)
+AGENT = CompletedType("AGENT", _agents)
+BATCH = CompletedType("BATCH", _complete_query("recent_batches", short=True))
+BOX = CompletedType("BOX", _boxes)
+BOX_OR_TURN = CompletedType("BOX", lambda session, given: [*_boxes(session, given), *_turns(session, given)])
+CHAT = CompletedType("KEY", _complete_query("chat_keys", narrowed=True))
+CARD = CompletedType("CARD", _complete_query("recent_cards", short=True))
+CARD_TYPE = CompletedType("TYPE", _card_types)
+FILE = CompletedType("FILE", files=True)
+FOLDER = CompletedType("DIR", files=True)
+HANDLER = CompletedType("HANDLER", _handlers)
+INBOX_ROW = CompletedType("INBOX", _complete_query("recent_inbox", short=True))
+PROFILE = CompletedType("PROFILE", _profiles)
 PROVIDER = OneOf(_providers, what="provider")
-RECIPE = Completed("FILE|NAME", _recipes, files=True)
+RECIPE = CompletedType("FILE|NAME", _recipes, files=True)
 REQUEST_FORMAT = OneOf(_request_formats, what="format")
 HTML = "html"
 RENDERED_FORMAT = OneOf(lambda: [*_request_formats(), HTML], what="format")
-SETTING = Completed("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
-STEP = Completed("STEP", lambda *_: [("next", "the step that has not begun")])
-TARGET = Completed(
+SETTING = CompletedType("NAME", lambda *_: ((setting.name, setting.help) for setting in SETTINGS))
+STEP = CompletedType("STEP", lambda *_: [("next", "the step that has not begun")])
+TARGET = CompletedType(
     "PROFILE|AGENT", lambda session, given: [*_profiles(session, given), *_agents(session, given)]
 )
 STRATEGY = OneOf(_strategies, what="strategy")
-TOOL = Completed("TOOL", _complete_query("tool_names"))
-TURN = Completed("TURN", _turns)
+TOOL = CompletedType("TOOL", _complete_query("tool_names"))
+TURN = CompletedType("TURN", _turns)

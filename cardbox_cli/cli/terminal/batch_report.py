@@ -1,10 +1,9 @@
-"""How a batch is shown, and awaited: a line for each child on a terminal, an event for each change in JSON
-lines, and in the end its results.
-"""
+"""Prints a batch, and waits for its end: lines on a terminal, an event per change in JSON lines."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,57 +32,51 @@ if TYPE_CHECKING:
 # --- printing
 
 
-def print_batch(seen: "BatchView", *, ids: list[str] | None = None) -> None:
-    """Print a batch and its results."""
-    output.emit(seen, table=lambda: _print_facts(seen), ids=ids or [seen.batch_id])
+def print_batch(batch: "BatchView", *, ids: list[str] | None = None) -> None:
+    output.emit(batch, table=lambda: _print_facts(batch), ids=ids or [batch.batch_id])
 
 
-def _print_facts(seen: "BatchView") -> None:
-    error = f"({seen.error['code']}) {seen.error['message']}" if seen.error else None
+def _print_facts(batch: "BatchView") -> None:
+    error = f"({batch.error['code']}) {batch.error['message']}" if batch.error else None
     output.facts(
-        ("batch", seen.batch_id),
-        ("manager", "another system's: cbx only reads it" if seen.foreign else None),
-        ("status", seen.status),
+        ("batch", batch.batch_id),
+        ("manager", "another system's: cbx only reads it" if batch.foreign else None),
+        ("status", batch.status),
         ("error", error),
-        ("tasks", str(seen.task_count)),
-        ("fails fast", "yes" if seen.fail_fast else None),
-        ("parent", seen.parent_turn_id),
-        ("deadline", format_time(seen.deadline_at)),
-        ("created", format_time(seen.created_at)),
-        ("ended", format_time(seen.ended_at)),
-        ("join box", seen.join_box_id),
+        ("tasks", str(batch.task_count)),
+        ("fails fast", "yes" if batch.fail_fast else None),
+        ("parent", batch.parent_turn_id),
+        ("deadline", format_time(batch.deadline_at)),
+        ("created", format_time(batch.created_at)),
+        ("ended", format_time(batch.ended_at)),
+        ("join box", batch.join_box_id),
     )
-    if seen.results:
+    if batch.results:
         output.print_text()
-        print_table(Shown(BATCH_RESULT_COLUMNS).columns, seen.results)
+        print_table(Shown(BATCH_RESULT_COLUMNS).columns, batch.results)
 
 
-def print_plan(asked: "ForkJoin", batch: "Batch") -> None:
-    """Print what would be asked for."""
-    tasks = [{"task_index": index, **task.model_dump()} for index, task in enumerate(asked.tasks)]
+def print_plan(fork: "ForkJoin", batch: "Batch") -> None:
+    tasks = [{"task_index": index, **task.model_dump()} for index, task in enumerate(fork.tasks)]
     plan = {
-        "task_count": len(asked.tasks),
-        "fail_fast": asked.fail_fast,
+        "task_count": len(fork.tasks),
+        "fail_fast": fork.fail_fast,
         "deadline_at": batch.deadline_at,
         "tasks": tasks,
     }
 
     def table() -> None:
-        end = f"deadline {format_time(batch.deadline_at)}" + (", fails fast" if asked.fail_fast else "")
-        output.print_text(f"{format_count(len(asked.tasks), 'task')}, {end} (dry run: nothing was written)")
+        end = f"deadline {format_time(batch.deadline_at)}" + (", fails fast" if fork.fail_fast else "")
+        output.print_text(f"{format_count(len(fork.tasks), 'task')}, {end} (dry run: nothing was written)")
         print_table(_PLANNED, tasks)
 
     output.emit(plan, table=table)
 
 
-def _field(key: str) -> Callable[[Any], str]:
-    return lambda task: flatten(str(task[key] or NOTHING))
-
-
 _PLANNED = (
     Column("#", lambda task: str(task["task_index"]), right=True),
-    Column("STRATEGY", _field("target_strategy")),
-    Column("REF", _field("target_ref")),
+    Column("STRATEGY", lambda task: flatten(task["target_strategy"] or NOTHING)),
+    Column("REF", lambda task: flatten(task["target_ref"] or NOTHING)),
     Column("CONTEXT", lambda task: short_or_nothing(task["context_box_id"]), spare=1),
     Column("INSTRUCTION", lambda task: flatten(task["instruction"])[:PREVIEW], overflow="cut"),
 )
@@ -93,9 +86,9 @@ _PLANNED = (
 
 
 def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined: bool = False) -> None:
-    """Wait for the end of a batch and print its results, `joined` in a box if wished.
+    """Wait for the end of a batch and print its results; with `joined`, also in a new box.
 
-    Raises Findings unless it is a success, WaitedTooLong. Ctrl-C leaves the batch running, and says so.
+    Raises Findings unless it is a success, and WaitTimeout. The batch continues after Ctrl-C.
     """
     from cardbox_cli.inspect.batches import view_batch
     from cardbox_cli.orchestration.batch_progress import join_box
@@ -103,29 +96,29 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
     try:
         _follow(run, batch_id, timeout)
     except KeyboardInterrupt:
-        named = quote_argument(batch_id)
-        continues = f"batch {batch_id} continues; watch it with `cbx batch watch {named}`"
-        raise KeyboardInterrupt(f"{continues}, or end it with `cbx batch cancel {named}`") from None
+        argument = quote_argument(batch_id)
+        continues = f"batch {batch_id} continues; watch it with `cbx batch watch {argument}`"
+        raise KeyboardInterrupt(f"{continues}, or end it with `cbx batch cancel {argument}`") from None
     ids = [join_box(run, run.batches.get(batch_id))] if joined else None
     with run.database.snapshot():
-        seen = view_batch(run, run.batches.get(batch_id))
+        view = view_batch(run, run.batches.get(batch_id))
     if session().output == "jsonl":
-        _write_event("end", msgspec.structs.asdict(seen))
+        _write_event("end", msgspec.structs.asdict(view))
     else:
-        print_batch(seen, ids=ids)
-    if seen.status != "success":
+        print_batch(view, ids=ids)
+    if view.status != "success":
         raise Findings(
-            f"batch {batch_id} ended: {seen.status}" + (f": {seen.error['message']}" if seen.error else ""),
+            f"batch {batch_id} ended: {view.status}" + (f": {view.error['message']}" if view.error else ""),
             hint=f"`cbx batch show {quote_argument(batch_id)}` shows each child, `cbx turn show` "
             "the story of one",
-            details={"batch_id": batch_id, "status": seen.status},
+            details={"batch_id": batch_id, "status": view.status},
         )
 
 
 def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
     from cardbox_cli.orchestration.batch_progress import poll_batch
 
-    with ExitStack() as stack, _shown_live() as show:
+    with ExitStack() as stack, _live_display() as show:
         entered: list[Callable[[float], None]] = []
 
         def pause(seconds: float) -> None:
@@ -133,13 +126,13 @@ def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
                 entered.append(stack.enter_context(pauses()))
             entered[0](seconds)
 
-        for seen in poll_batch(run, batch_id, timeout=timeout, pause=pause):
-            show(seen)
+        for progress in poll_batch(run, batch_id, timeout=timeout, pause=pause):
+            show(progress)
 
 
 @contextmanager
-def _shown_live() -> Iterator[Callable[["Progress"], None]]:
-    """What to show of each look: events in JSON lines, else lines on stderr where that is a terminal."""
+def _live_display() -> Iterator[Callable[["Progress"], None]]:
+    """Yield what shows each poll: events in JSON lines, else lines on stderr if that is a terminal."""
     if session().output == "jsonl":
         yield _Events().write_news
     elif sys.stderr.isatty() and TERM.text() != "dumb":
@@ -148,43 +141,41 @@ def _shown_live() -> Iterator[Callable[["Progress"], None]]:
         from rich.text import Text
 
         with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-            yield lambda seen: live.update(Text("\n".join(lines_of(seen)), no_wrap=True), refresh=True)
+            yield lambda seen: live.update(Text("\n".join(progress_lines(seen)), no_wrap=True), refresh=True)
     else:
-        yield lambda seen: None
+        yield lambda _: None
 
 
-def lines_of(seen: "Progress") -> list[str]:
-    """A line for each child: its place, state, steps and age."""
-    done = sum(task.ended_at is not None for task in seen.tasks)
-    how_far = f"{done} of {len(seen.tasks)} ended, {format_age(seen.batch.created_at, seen.now)}"
-    return [f"batch {seen.batch.batch_id}  {how_far}", *(flatten(_line(task, seen)) for task in seen.tasks)]
+def progress_lines(progress: "Progress") -> list[str]:
+    batch, tasks, now = progress.batch, progress.tasks, progress.now
+    done = sum(task.ended_at is not None for task in tasks)
+    state = f"{done} of {len(tasks)} ended, {format_age(batch.created_at, now)}"
+    return [f"batch {batch.batch_id}  {state}", *(flatten(_line(task, now)) for task in tasks)]
 
 
-def _line(task: "TaskProgress", seen: "Progress") -> str:
-    until = task.ended_at or seen.now
-    took = format_age(task.since, until) if task.since else NOTHING
+def _line(task: "TaskProgress", now: datetime) -> str:
+    age = format_age(task.since, task.ended_at or now) if task.since else NOTHING
     turn = short_or_nothing(task.agent_turn_id)
-    why = f"  {task.error['message']}" if task.error else ""
-    return (
-        f"{task.task_index:4}  {task.state:10}  {format_count(task.steps, 'step'):9}  {took:>5}  {turn}{why}"
-    )
+    error = f"  {task.error['message']}" if task.error else ""
+    steps = format_count(task.steps, "step")
+    return f"{task.task_index:4}  {task.state:10}  {steps:9}  {age:>5}  {turn}{error}"
 
 
 class _Events:
-    """Writes what is new in each look, an event a line."""
+    """Writes each change between two polls, an event per line."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[str, int, str | None]] = {}
 
-    def write_news(self, seen: "Progress") -> None:
-        for task in seen.tasks:
+    def write_news(self, progress: "Progress") -> None:
+        for task in progress.tasks:
             now = task.state, task.steps, task.agent_turn_id
             if self._known.get(task.task_index) != now:
                 self._known[task.task_index] = now
-                at = {"at": seen.now, "batch_id": seen.batch.batch_id}
+                at = {"at": progress.now, "batch_id": progress.batch.batch_id}
                 _write_event("task", {**at, **msgspec.structs.asdict(task)})
 
 
-def _write_event(name: str, about: dict[str, Any]) -> None:
-    output.emit({"event": name, **about}, table=lambda: None)
+def _write_event(name: str, fields: dict[str, Any]) -> None:
+    output.emit({"event": name, **fields}, table=lambda: None)
     sys.stdout.flush()

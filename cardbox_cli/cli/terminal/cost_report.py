@@ -1,4 +1,4 @@
-"""What `cbx cost` prints: the steps, what takes the tokens, the first break of the cache, the findings."""
+"""Prints the answer of `cbx cost`: steps, costly parts, the first break of the cache, findings."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import layer_label
+from cardbox_cli.cli.terminal.list_columns import layer_label, short_or_nothing
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.answer import Break, Costs, Prices
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 class Page(NamedTuple):
-    """How the costs are shown: what the tokens are told by, how many lines, at what prices, and whether as a
-    page with pictures."""
+    """The form of the answer: `top` limits its lists, `is_picture` asks for HTML."""
 
     by: Grouping
     top: int
@@ -31,91 +30,81 @@ class Page(NamedTuple):
 
 
 def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
-    """Print what a series of requests costs. With -o id: the cards that take most, or that findings name."""
-    found = costed.costs(account, page.prices)
-    for model in [] if found.money is None else found.money.unpriced:
+    """Print the costs of a series of requests. With -o id: the most expensive cards."""
+    costs = costed.costs(account, page.prices)
+    for model in [] if costs.money is None else costs.money.unpriced:
         announce(
             f"warning: the price of model {model!r} is unknown, so its requests are not in the money total "
             "(add it with --prices, or name another model with --model)"
         )
     if page.is_picture:
-        _print_picture(costed, found, page)
+        _print_picture(costed, costs, page)
         return
-    named = [card.card_id for card in found.cards[: page.top] if card.card_id]
-    answer = costed.answer(found, top=page.top, project_option=session().project_option)
-    output.emit(answer, table=lambda: _print_text(costed, found, page), ids=named)
+    card_ids = [card.card_id for card in costs.cards[: page.top] if card.card_id]
+    answer = costed.answer(costs, top=page.top, project_option=session().project_option)
+    output.emit(answer, table=lambda: _print_text(costed, costs, page), ids=card_ids)
 
 
 def _line(mend: FixCommand | None) -> str | None:
-    """The command as it is to be typed."""
     return None if mend is None else mend.line(*session().project_option)
 
 
 # --- for people
 
 
-def _print_text(costed: "CostedSeries", found: Costs, page: Page) -> None:
+def _print_text(costed: "CostedSeries", costs: Costs, page: Page) -> None:
     from cardbox_cli.inspect.costs import cost_facts
 
-    account, steps = found.account, found.account.steps
+    account, steps = costs.account, costs.account.steps
     exact = account.exact
-    output.facts((costed.kind, costed.id), *cost_facts(found, format_tokens).items())
-    shown = steps[-page.top :]
-    print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in shown])
-    if len(shown) < len(steps):
-        announce(f"{len(steps) - len(shown)} earlier steps; --top {len(steps)} shows all")
+    output.facts((costed.kind, costed.id), *cost_facts(costs, format_tokens).items())
+    visible = steps[-page.top :]
+    print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in visible])
+    if len(visible) < len(steps):
+        announce(f"{len(steps) - len(visible)} earlier steps; --top {len(steps)} shows all")
     if page.by == "card":
-        print_below(_CARD, found.cards[: page.top])
+        print_below(_CARD, costs.cards[: page.top])
     else:
         print_below(_share_columns(page.by, exact), account.by[page.by][: page.top])
-    if found.broken is not None:
-        _print_break(found.broken, exact)
-    _print_findings(found.findings[: page.top], exact)
-    if len(found.findings) > page.top:
-        announce(f"{len(found.findings) - page.top} more findings; --top {len(found.findings)} shows all")
+    if costs.broken is not None:
+        _print_break(costs.broken, exact)
+    _print_findings(costs.findings[: page.top], exact)
+    if len(costs.findings) > page.top:
+        announce(f"{len(costs.findings) - page.top} more findings; --top {len(costs.findings)} shows all")
 
 
-def _print_picture(costed: "CostedSeries", found: Costs, page: Page) -> None:
+def _print_picture(costed: "CostedSeries", costs: Costs, page: Page) -> None:
     from cardbox_cli.inspect.costs import cost_facts
     from cardbox_cli.pictures.cost_picture import CostPicture, cost_page
     from cardbox_cli.pictures.request_picture import token_label
 
     picture = CostPicture(
         name=f"{costed.kind} {costed.id}",
-        facts=cost_facts(found, token_label),
-        account=found.account,
-        findings=[(each, _line(each.mend)) for each in found.findings[: page.top]],
+        facts=cost_facts(costs, token_label),
+        account=costs.account,
+        findings=[(each, _line(each.mend)) for each in costs.findings[: page.top]],
     )
     output.write(cost_page(picture), end="")
 
 
-_Pair = tuple[StepCost, StepCost | None]
-
-
-def _step_column(text: Callable[[StepCost], str]) -> Callable[[_Pair], str]:
-    return lambda pair: text(pair[0])
-
-
-def _grew(pair: _Pair) -> str:
+def _growth(pair: tuple[StepCost, StepCost | None]) -> str:
     step, before = pair
     return NOTHING if before is None else f"{step.tokens - before.tokens:+d}"
 
 
 # Items are pairs of a step and the one before.
 _STEP = (
-    Column("#", _step_column(lambda step: str(step.number)), right=True),
-    Column("STEP", _step_column(lambda step: short_id(step.step_id) if step.step_id else NOTHING), spare=2),
-    Column("MESSAGES", _step_column(lambda step: str(step.messages)), right=True, spare=3),
-    Column(
-        "TOKENS", _step_column(lambda step: format_tokens(step.tokens, exact=not step.estimated)), right=True
-    ),
-    Column("GREW", _grew, right=True, spare=1),
-    Column("KEPT", _step_column(lambda step: str(step.kept)), right=True),
-    Column("NEW", _step_column(lambda step: str(step.new)), right=True),
-    Column("CACHE", _step_column(lambda step: "broken" if step.breaks else NOTHING)),
+    Column("#", lambda pair: str(pair[0].number), right=True),
+    Column("STEP", lambda pair: short_or_nothing(pair[0].step_id), spare=2),
+    Column("MESSAGES", lambda pair: str(pair[0].messages), right=True, spare=3),
+    Column("TOKENS", lambda pair: format_tokens(pair[0].tokens, exact=not pair[0].estimated), right=True),
+    Column("GREW", _growth, right=True, spare=1),
+    Column("KEPT", lambda pair: str(pair[0].kept), right=True),
+    Column("NEW", lambda pair: str(pair[0].new), right=True),
+    Column("CACHE", lambda pair: "broken" if pair[0].breaks else NOTHING),
 )
 _CARD = (
-    Column("CARD", lambda card: short_id(card.card_id) if card.card_id else NOTHING),
+    Column("CARD", lambda card: short_or_nothing(card.card_id)),
     Column("TYPE", lambda card: card.type),
     Column("TOOL", lambda card: flatten(card.tool), spare=2),
     Column("TOKENS", lambda card: format_tokens(card.tokens, exact=card.tokens_exact), right=True),
@@ -147,14 +136,12 @@ def _print_break(broken: Break, exact: bool) -> None:
     output.print_text(
         flatten(
             f"the cache breaks first from step {broken.a_step} to {broken.b_step}, at {place}{character}: "
-            f"{format_tokens(broken.lost, exact=exact)} tokens are read anew"
+            f"{format_tokens(broken.lost, exact=exact)} tokens are read again"
         )
     )
     for sign, text in (("-", broken.a), ("+", broken.b)):
         side = (
-            "(a text that is known by its hash alone, or nothing)"
-            if text is None
-            else f"{broken.before}⟨{text}⟩"
+            f"{broken.before}⟨{text}⟩" if text is not None else "(nothing, or a text known only by its hash)"
         )
         output.print_text(f"{sign} {excerpt(side, 160)}")
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, print_table
+from cardbox_cli.cli.terminal.list_columns import short_or_nothing
+from cardbox_cli.cli.terminal.table_layout import Column, print_below, print_table, text_or_nothing
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id, unique
@@ -17,18 +18,14 @@ if TYPE_CHECKING:
 
 
 def print_findings(findings: "Sequence[LintFinding]") -> None:
-    """Print the findings as the answer of a command. Raises Findings if one is an error."""
     show(findings)
     refuse(findings, hint=None)
 
 
 def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) -> None:
-    """Print the findings as the answer of a command. `files_read` counts the readable files, if some
-    were not readable."""
+    """Print the findings. `files_read` counts the readable files, if some were not readable."""
     output.emit_items(
-        findings,
-        table=lambda: _print_text(findings, files_read),
-        item_id=lambda found: found.card_id or "",
+        findings, table=lambda: _print_text(findings, files_read), item_id=lambda each: each.card_id or ""
     )
 
 
@@ -41,12 +38,14 @@ def announce_findings(findings: "list[LintFinding]") -> None:
         announce(line)
 
 
-def _line(found: "LintFinding") -> str:
-    remedy = f" ({found.remedy})" if found.remedy else ""
-    return f"{found.severity}: {found.rule}{_place(found)}: {found.message}{remedy}"
+def _line(finding: "LintFinding") -> str:
+    remedy = f" ({finding.remedy})" if finding.remedy else ""
+    card_id = finding.card_id
+    place = "" if card_id is None else f" at card {short_id(card_id)}, position {finding.position}"
+    return f"{finding.severity}: {finding.rule}{place}: {finding.message}{remedy}"
 
 
-class Gate:
+class LintGate:
     """The check of --check: prints the findings, and raises Findings if one is an error.
 
     With --force it raises nothing, and stores the rules of the errors in `overruled`.
@@ -60,24 +59,23 @@ class Gate:
     def __call__(self, findings: "list[LintFinding]") -> None:
         announce_findings(findings)
         if self._force:
-            self.overruled = sorted({found.rule for found in findings if found.severity == "error"})
+            self.overruled = sorted({finding.rule for finding in findings if finding.severity == "error"})
         else:
             refuse(findings, hint=f"nothing was written; --force {self._verb} it anyway")
 
 
-def gate(verb: str, *, check: bool, force: bool) -> Gate | None:
+def gate(verb: str, *, check: bool, force: bool) -> LintGate | None:
     """Return the gate of --check and --force; None without --check. Raises UsageError for --force alone.
 
     `verb` is the guarded action, for example "packs".
     """
     if force and not check:
         raise UsageError("--force requires --check", hint="add --check, or remove --force")
-    return Gate(verb, force=force) if check else None
+    return LintGate(verb, force=force) if check else None
 
 
 def refuse(findings: "Sequence[LintFinding]", *, hint: str | None) -> None:
-    """Raise Findings if one is an error."""
-    errors = sum(found.severity == "error" for found in findings)
+    errors = sum(finding.severity == "error" for finding in findings)
     if errors:
         raise Findings(f"the lint found {_numbers(errors, len(findings) - errors)}", hint=hint)
 
@@ -88,33 +86,26 @@ def _numbers(errors: int, warnings: int) -> str:
     )
 
 
-def _place(found: "LintFinding") -> str:
-    if found.card_id is None:
-        return ""
-    return f" at card {short_id(found.card_id)}, position {found.position}"
-
-
 def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> None:
     if files_read == 0:
         return
-    where = None if files_read is None else f"in the {format_count(files_read, 'file')} that could be read"
+    where = "" if files_read is None else f" in the {format_count(files_read, 'file')} that could be read"
     if not findings:
-        announce(" ".join(filter(None, ["nothing found", where])))
+        announce(f"nothing found{where}")
         return
     print_table(_FINDING, findings)
-    remedies = {found.rule: found.remedy for found in findings if found.remedy}
+    remedies = {finding.rule: finding.remedy for finding in findings if finding.remedy}
     print_below(_REMEDY, list(remedies.items()))
-    if not any(found.severity == "error" for found in findings):
-        checked = f"no errors {where}" if where else "no errors"
-        announce(f"{_numbers(0, len(findings))}, {checked}: a provider would accept this")
+    if not any(finding.severity == "error" for finding in findings):
+        announce(f"{_numbers(0, len(findings))}, no errors{where}: a provider would accept this")
 
 
 _FINDING = (
-    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
-    Column("CARD", lambda found: short_id(found.card_id) if found.card_id else NOTHING),
-    Column("BOX", lambda found: short_id(found.box_id) if found.box_id else NOTHING, spare=1),
-    Column("SEVERITY", lambda found: found.severity),
-    Column("RULE", lambda found: found.rule),
-    Column("MESSAGE", lambda found: found.message),
+    Column("#", lambda each: text_or_nothing(each.position), right=True),
+    Column("CARD", lambda each: short_or_nothing(each.card_id)),
+    Column("BOX", lambda each: short_or_nothing(each.box_id), spare=1),
+    Column("SEVERITY", lambda each: each.severity),
+    Column("RULE", lambda each: each.rule),
+    Column("MESSAGE", lambda each: each.message),
 )
 _REMEDY = (Column("RULE", lambda pair: pair[0]), Column("REMEDY", lambda pair: pair[1]))

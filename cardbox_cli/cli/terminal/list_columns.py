@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, replace_texts
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Columns, text_or_nothing
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import CHECKPOINT
@@ -24,18 +25,32 @@ if TYPE_CHECKING:
     from cardbox_cli.inspect.batches import BatchResult
     from cardbox_cli.model.boxes import Box, Reference, Slot
     from cardbox_cli.model.cards import Card
-    from cardbox_cli.model.execution.turns import AuditEntry, InboxRow
-    from cardbox_cli.model.identity import ApiToken, RosterEntry, Tool
+    from cardbox_cli.model.execution.turns import AuditEntry
+    from cardbox_cli.model.identity import ApiToken, RosterEntry
     from cardbox_cli.model.tokens import Tokenizer
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileEntry
-    from cardbox_cli.store.views.batch_views import BatchRow
 
 
 # --- columns of several types of items
 
 
-def aged(name: str, *, spare: int = 2) -> Column:
+def _ids(name: str, *, extra: bool = False) -> Columns:
+    full_id = attrgetter(name)
+    short = Column("ID", lambda item: short_id(full_id(item)), extra=extra)
+    return short, Column("FULL ID", full_id, extra=True)
+
+
+def _time(name: str, *, extra: bool = True, spare: int = 0) -> Column:
+    title = name.removesuffix("_at").upper()
+    return Column(title, lambda item: format_time(getattr(item, name)) or NOTHING, extra=extra, spare=spare)
+
+
+def _times(name: str, *, spare: int = 2) -> Columns:
+    return _age(name, spare=spare), _time(name)
+
+
+def _age(name: str, *, spare: int = 2) -> Column:
     """Return the AGE column of the attribute `name`; the youngest item is sorted first."""
 
     def elapsed(item: Any) -> float | None:
@@ -47,12 +62,7 @@ def aged(name: str, *, spare: int = 2) -> Column:
         return None if moment is None else exact_json.encode(moment).decode().strip('"')
 
     return Column(
-        "AGE",
-        lambda item: format_age(getattr(item, name)),
-        right=True,
-        spare=spare,
-        key=elapsed,
-        raw=instant,
+        "AGE", lambda item: format_age(getattr(item, name)), right=True, spare=spare, key=elapsed, raw=instant
     )
 
 
@@ -62,7 +72,6 @@ def layer_label(layer: str) -> str:
 
 
 def short_or_nothing(full_id: str | None) -> str:
-    """Return the short form of an id, or a dash."""
     return short_id(full_id) if full_id else NOTHING
 
 
@@ -72,7 +81,6 @@ def box_title(box: Box, boxes: BoxStore) -> str | None:
 
 
 def short_rule(rule: str) -> str:
-    """Return a recipe rule for a table, without the box of the card."""
     return _FROM_BOX.sub("", rule)
 
 
@@ -82,32 +90,25 @@ _FROM_BOX = re.compile(r" \(box [0-9a-f-]{36}\)$")
 # --- turns, their events, inbox rows and the audit
 
 
-def _known(number: int | None) -> str:
-    return NOTHING if number is None else str(number)
-
-
-def _took(turn: TurnSummary) -> str:
-    if turn.created_at is None or turn.ended_at is None:
-        return NOTHING
-    return format_duration(turn.ended_at - turn.created_at)
-
-
-def _length(turn: TurnSummary) -> Any:
+def _length(turn: TurnSummary) -> timedelta | None:
     return None if turn.created_at is None or turn.ended_at is None else turn.ended_at - turn.created_at
 
 
+def _took(turn: TurnSummary) -> str:
+    return NOTHING if (length := _length(turn)) is None else format_duration(length)
+
+
 TURN_COLUMNS: Columns = (
-    Column("ID", lambda turn: short_id(turn.agent_turn_id)),
-    Column("FULL ID", lambda turn: turn.agent_turn_id, extra=True),
+    *_ids("agent_turn_id"),
     Column("AGENT", lambda turn: turn.agent_id),
     Column("STATUS", lambda turn: turn.status),
     Column("END", lambda turn: turn.end_status or NOTHING),
     Column("EPOCH", lambda turn: str(turn.turn_epoch), right=True, spare=4),
-    aged("created_at"),
+    _age("created_at"),
     Column("TOOK", _took, right=True, spare=3, key=_length),
-    Column("CREATED", lambda turn: format_time(turn.created_at) or NOTHING, extra=True),
-    Column("ENDED", lambda turn: format_time(turn.ended_at) or NOTHING, extra=True),
-    Column("DEPTH", lambda turn: _known(turn.recursion_depth), right=True, extra=True),
+    _time("created_at"),
+    _time("ended_at"),
+    Column("DEPTH", lambda turn: text_or_nothing(turn.recursion_depth), right=True, extra=True),
     Column("PARENT", lambda turn: short_or_nothing(turn.parent_agent_turn_id), spare=2),
     Column("CONTEXT", lambda turn: short_or_nothing(turn.context_box_id), extra=True),
     Column("OUTPUT", lambda turn: short_or_nothing(turn.output_box_id), extra=True),
@@ -123,24 +124,18 @@ EVENT_COLUMNS: Columns = (
 )
 
 
-def _why(row: InboxRow) -> str:
-    return excerpt(row.problem or NOTHING, PREVIEW)
-
-
 INBOX_COLUMNS: Columns = (
-    Column("ID", lambda row: short_id(row.inbox_id)),
-    Column("FULL ID", lambda row: row.inbox_id, extra=True),
+    *_ids("inbox_id"),
     Column("AGENT", lambda row: row.agent_id),
     Column("TYPE", lambda row: row.message_type),
     Column("STATUS", lambda row: row.status),
     Column("TURN", lambda row: short_or_nothing(row.turn_id)),
     Column("EPOCH", lambda row: str(row.turn_epoch), right=True, extra=True),
     Column("TRIES", lambda row: str(row.retry_count), right=True, spare=3),
-    aged("created_at"),
-    Column("CREATED", lambda row: format_time(row.created_at) or NOTHING, extra=True),
+    *_times("created_at"),
     Column("DUE", lambda row: format_time(row.next_retry_at) or NOTHING, extra=True),
     Column("CORRELATION", lambda row: row.correlation_id or NOTHING, extra=True),
-    Column("WHY", _why),
+    Column("WHY", lambda row: excerpt(row.problem or NOTHING, PREVIEW)),
 )
 
 
@@ -155,9 +150,8 @@ _NAMED = re.compile(r"uid \d+ \((.+)\) on \S+ as role ")
 
 
 def _who(entry: AuditEntry) -> str:
-    """Return the user name of an actor, or the actor."""
-    named = _NAMED.match(entry.actor)
-    return flatten(named[1] if named else entry.actor)
+    match = _NAMED.match(entry.actor)
+    return flatten(match[1] if match else entry.actor)
 
 
 def _detail(entry: AuditEntry) -> str:
@@ -165,10 +159,8 @@ def _detail(entry: AuditEntry) -> str:
 
 
 AUDIT_COLUMNS: Columns = (
-    Column("ID", lambda entry: short_id(entry.audit_id), extra=True),
-    Column("FULL ID", lambda entry: entry.audit_id, extra=True),
-    aged("created_at", spare=0),
-    Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
+    *_ids("audit_id", extra=True),
+    *_times("created_at", spare=0),
     Column("ACTION", lambda entry: flatten(entry.action)),
     Column("AGENT", lambda entry: entry.agent_id or NOTHING),
     Column("TURN", lambda entry: short_or_nothing(entry.agent_turn_id)),
@@ -184,27 +176,23 @@ AUDIT_COLUMNS: Columns = (
 
 
 class BoxPlace(NamedTuple):
-    """A place of a box, the rule that added its card, and the tool of its call or result."""
-
     slot: Slot
     rule: str
     tool: str = NOTHING
 
 
-def _tokens(tokenizer: Tokenizer | None = None) -> Callable[[Card], str]:
-    """Return a formatter of a card's tokens: an estimate without a tokenizer."""
-    exact = tokenizer is not None and tokenizer.exact
-    counted = _token_counter(tokenizer)
-    return lambda card: format_tokens(counted(card), exact=exact)
+def _tokens_column(tokenizer: Tokenizer | None = None, *, extra: bool) -> Column:
+    """Return the TOKENS column of cards: estimates without a tokenizer."""
 
-
-def _token_counter(tokenizer: Tokenizer | None = None) -> Callable[[Card], int]:
-    def counted(card: Card) -> int:
+    def count(card: Card) -> int:
         from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, card_tokens
 
         return card_tokens(card, tokenizer or ESTIMATING_TOKENIZER)
 
-    return counted
+    def text(card: Card) -> str:
+        return format_tokens(count(card), exact=tokenizer is not None and tokenizer.exact)
+
+    return Column("TOKENS", text, right=True, extra=extra, spare=4, key=count, raw=count)
 
 
 def _bytes(card: Card) -> int:
@@ -216,19 +204,17 @@ def _metadata(key: str) -> Callable[[Card], str]:
 
 
 CARD_COLUMNS: Columns = (
-    Column("ID", lambda card: short_id(card.card_id)),
-    Column("FULL ID", lambda card: card.card_id, extra=True),
+    *_ids("card_id"),
     Column("TYPE", lambda card: card.type),
     Column("ROLE", lambda card: card.role or NOTHING, spare=1),
-    aged("created_at"),
-    Column("CREATED", lambda card: format_time(card.created_at) or NOTHING, extra=True),
+    *_times("created_at"),
     Column("AUTHOR", lambda card: card.author_id or NOTHING, extra=True),
     Column("TURN", _metadata("agent_turn_id"), extra=True),
     Column("STEP", _metadata("step_id"), extra=True),
     Column("TRACE", _metadata("trace_id"), extra=True),
     Column("CALL", lambda card: call_reference(card) or NOTHING, extra=True),
     Column("SIZE", lambda card: format_size(full_text(card)), right=True, spare=3, key=_bytes, raw=_bytes),
-    Column("TOKENS", _tokens(), right=True, extra=True, spare=4, key=_token_counter(), raw=_token_counter()),
+    _tokens_column(extra=True),
     Column("PREVIEW", preview, overflow="cut", raw=full_text),
 )
 
@@ -236,17 +222,16 @@ CARD_COLUMNS: Columns = (
 # --- the places of a box
 
 
-def _card_text(text: Callable[[Card], str]) -> Callable[[BoxPlace], str]:
-    return lambda place: NOTHING if place.slot.card is None else text(place.slot.card)
-
-
 def _place_column(column: Column) -> Column:
-    """Return a column of cards as a column of places, some of which have no card."""
 
-    def of_card(value: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-        return value and (lambda place: None if place.slot.card is None else value(place.slot.card))
+    def apply_to_card(value: Callable[[Any], Any] | None, absent: str | None = None) -> Any:
+        return value and (lambda place: absent if place.slot.card is None else value(place.slot.card))
 
-    return column._replace(text=_card_text(column.text), key=of_card(column.key), raw=of_card(column.raw))
+    return column._replace(
+        text=apply_to_card(column.text, NOTHING),
+        key=apply_to_card(column.key),
+        raw=apply_to_card(column.raw),
+    )
 
 
 def _place_preview(place: BoxPlace) -> str:
@@ -261,32 +246,17 @@ def _place_text(place: BoxPlace) -> str:
     return _place_preview(place) if card is None or place.slot.state != "present" else full_text(card)
 
 
-def _displayed_column(column: Column, tokenizer: Tokenizer | None) -> Column:
-    """Return a column of places; TOKENS is always shown."""
-    if column.name != "TOKENS":
-        return column
-    count = _token_counter(tokenizer)
-
-    def tokens(place: BoxPlace) -> int | None:
-        return None if place.slot.card is None else count(place.slot.card)
-
-    return column._replace(extra=False, key=tokens, raw=tokens)
-
-
 def place_columns(tokenizer: Tokenizer | None = None, *, with_rule: bool = False) -> Columns:
-    """Return the columns of places, with tokens counted by `tokenizer`, and the rule if `with_rule`."""
-    *of_cards, _ = map(_place_column, CARD_COLUMNS)
-    whole = replace_texts(
-        of_cards,
-        ID=lambda place: short_id(place.slot.card_id),
-        FULL_ID=lambda place: place.slot.card_id,
-        TOKENS=_card_text(_tokens(tokenizer)),
-    )
-    tool = Column("TOOL", lambda place: flatten(place.tool), extra=True)
-    at = next(number for number, column in enumerate(whole) if column.name == "ROLE") + 1
+    by_name = {column.name: _place_column(column) for column in CARD_COLUMNS}
+    by_name["TOKENS"] = _place_column(_tokens_column(tokenizer, extra=False))
+    places = list(by_name.values())
+    at = list(by_name).index("ROLE") + 1
     return (
         Column("#", lambda place: str(place.slot.position), right=True),
-        *(_displayed_column(column, tokenizer) for column in [*whole[:at], tool, *whole[at:]]),
+        *_ids("slot.card_id"),
+        *places[2:at],
+        Column("TOOL", lambda place: flatten(place.tool), extra=True),
+        *places[at:-1],
         Column("RULE", lambda place: place.rule, extra=not with_rule, spare=0 if with_rule else 1),
         Column("PREVIEW", _place_preview, overflow="cut", raw=_place_text),
     )
@@ -295,52 +265,38 @@ def place_columns(tokenizer: Tokenizer | None = None, *, with_rule: bool = False
 # --- boxes, and the references to cards
 
 
-def _parents(box: Box) -> str:
-    return ", ".join(map(short_id, box.parent_ids)) or NOTHING
-
-
 BOX_COLUMNS: Columns = (
-    Column("ID", lambda box: short_id(box.box_id)),
-    Column("FULL ID", lambda box: box.box_id, extra=True),
+    *_ids("box_id"),
     Column("CARDS", lambda box: str(len(box.card_ids)), right=True),
-    aged("updated_at"),
-    Column("UPDATED", lambda box: format_time(box.updated_at) or NOTHING, extra=True),
-    Column("PARENTS", _parents, spare=3),
+    *_times("updated_at"),
+    Column("PARENTS", lambda box: ", ".join(map(short_id, box.parent_ids)) or NOTHING, spare=3),
     Column("KIND", lambda box: getattr(box, "kind", None) or NOTHING, extra=True),
     Column("TITLE", lambda box: flatten(box.title or "")),
 )
 
 
-def _turns(found: Reference) -> str:
-    return ", ".join(f"{turn.use} of {short_id(turn.agent_turn_id)}" for turn in found.turns) or NOTHING
+def _turns(reference: Reference) -> str:
+    return ", ".join(f"{turn.use} of {short_id(turn.agent_turn_id)}" for turn in reference.turns) or NOTHING
 
 
 REFERENCE_COLUMNS: Columns = (
-    Column("ID", lambda found: short_id(found.box_id)),
-    Column("FULL ID", lambda found: found.box_id, extra=True),
-    Column("CARDS", lambda found: str(found.cards), right=True, spare=3),
-    aged("updated_at"),
-    Column("UPDATED", lambda found: format_time(found.updated_at) or NOTHING, extra=True),
-    Column("POSITIONS", lambda found: ", ".join(map(str, found.positions)), spare=1),
+    *_ids("box_id"),
+    Column("CARDS", lambda reference: str(reference.cards), right=True, spare=3),
+    *_times("updated_at"),
+    Column("POSITIONS", lambda reference: ", ".join(map(str, reference.positions)), spare=1),
     Column("TURNS", _turns),
-    Column("TITLE", lambda found: flatten(found.title or "")),
+    Column("TITLE", lambda reference: flatten(reference.title or "")),
 )
 
 
 # --- batches and the results of their tasks
 
 
-def _done(batch: BatchRow) -> str:
-    return f"{batch.ended_count}/{batch.task_count}"
-
-
 BATCH_COLUMNS: Columns = (
-    Column("ID", lambda batch: short_id(batch.batch_id)),
-    Column("FULL ID", lambda batch: batch.batch_id, extra=True),
+    *_ids("batch_id"),
     Column("STATUS", lambda batch: batch.status),
-    Column("ENDED", _done, right=True),
-    aged("created_at"),
-    Column("CREATED", lambda batch: format_time(batch.created_at) or NOTHING, extra=True),
+    Column("ENDED", lambda batch: f"{batch.ended_count}/{batch.task_count}", right=True),
+    *_times("created_at"),
     Column("DEADLINE", lambda batch: format_time(batch.deadline_at) or NOTHING, spare=2),
     Column("PARENT", lambda batch: short_or_nothing(batch.parent_turn_id), spare=1),
     Column("MANAGER", lambda batch: batch.manager, spare=3),
@@ -374,8 +330,7 @@ PROFILE_COLUMNS: Columns = (
     Column("FULL ID", lambda entry: entry.profile_box_id, extra=True),
     Column("WORKER TARGET", lambda entry: entry.worker_target),
     Column("TAGS", _tags, spare=3),
-    aged("updated_at"),
-    Column("UPDATED", lambda entry: format_time(entry.updated_at) or NOTHING, extra=True),
+    *_times("updated_at"),
 )
 
 
@@ -383,19 +338,14 @@ PROJECT_COLUMNS: Columns = (
     Column("PROJECT", lambda project: project.project_id),
     Column("STATUS", lambda project: project.status),
     Column("OWNER", lambda project: project.owner_id, spare=3),
-    aged("created_at"),
-    Column("CREATED", lambda project: format_time(project.created_at) or NOTHING, extra=True),
-    Column("UPDATED", lambda project: format_time(project.updated_at) or NOTHING, extra=True),
+    *_times("created_at"),
+    _time("updated_at"),
     Column("TITLE", lambda project: flatten(project.title)),
 )
 
 
 def _head_text(name: str) -> Callable[[RosterEntry], str]:
-    def text(entry: RosterEntry) -> str:
-        value = None if entry.head is None else getattr(entry.head, name)
-        return NOTHING if value is None else str(value)
-
-    return text
+    return lambda entry: text_or_nothing(getattr(entry.head, name, None))
 
 
 AGENT_COLUMNS: Columns = (
@@ -409,20 +359,19 @@ AGENT_COLUMNS: Columns = (
     Column("TAGS", _tags, spare=3),
     Column("OWNER", lambda entry: entry.owner_agent_id or NOTHING, extra=True),
     Column("ROSTER", lambda entry: entry.status, extra=True),
-    aged("created_at"),
-    Column("CREATED", lambda entry: format_time(entry.created_at) or NOTHING, extra=True),
+    *_times("created_at"),
     Column("DISPLAY NAME", lambda entry: flatten(entry.display_name or NOTHING), extra=True),
 )
-
-
-def _timeout(tool: Tool) -> str:
-    return NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s"
 
 
 TOOL_COLUMNS: Columns = (
     Column("NAME", lambda tool: tool.tool_name),
     Column("COMMAND", lambda tool: flatten(tool.command or NOTHING)),
-    Column("TIMEOUT", _timeout, spare=1),
+    Column(
+        "TIMEOUT",
+        lambda tool: NOTHING if tool.timeout_seconds is None else f"{tool.timeout_seconds:g}s",
+        spare=1,
+    ),
     Column("AFTER", lambda tool: tool.after_execution or NOTHING, spare=2),
     Column("SUBJECT", lambda tool: tool.target_subject or NOTHING, extra=True),
     Column("DESCRIPTION", lambda tool: flatten(tool.description or "")),
@@ -439,9 +388,8 @@ def _state(token: ApiToken) -> str:
 TOKEN_COLUMNS: Columns = (
     Column("ID", lambda token: token.token_id),
     Column("STATE", _state),
-    aged("created_at"),
-    Column("CREATED", lambda token: format_time(token.created_at) or NOTHING, extra=True),
-    Column("EXPIRES", lambda token: format_time(token.expires_at) or NOTHING, spare=2),
+    *_times("created_at"),
+    _time("expires_at", extra=False, spare=2),
     Column("BY", lambda token: flatten(token.created_by), extra=True),
     Column("LABEL", lambda token: flatten(token.label)),
 )

@@ -49,17 +49,14 @@ def list_in_memory(
 
 
 def empty_note(what: str, *, narrowed: bool) -> str:
-    """Return the note on an empty list; `narrowed` if a filter applies."""
     return f"no {'such ' if narrowed else ''}{what} in project {session().project_id!r}"
 
 
 def searched_boxes_note(latest: int) -> str:
-    """Return the note on a project with more boxes than were searched."""
     return f"searched the {format_count(latest, 'most recently changed box')}; --latest 0 searches all"
 
 
 def empty_project_note(database: "Database", what: str, hint: str) -> str:
-    """Return the note on an empty list, or that the project is unknown."""
     from cardbox_cli.store.projects import is_known
 
     project_id = session().project_id
@@ -72,7 +69,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
     """Print a list from one snapshot; with an `interval` in seconds, print it repeatedly."""
     if interval is None:
         with database.snapshot():
-            passing = _Passing(listing.read(listing.limit or None))
+            passing = _CountedItems(listing.read(listing.limit or None))
             _emit(listing, passing)
             _print_cut(listing, _cut(listing, passing.number, passing.last))
         return
@@ -82,9 +79,9 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
             items = list(listing.read(listing.limit or None))
             return items, _cut(listing, len(items), items[-1] if items else None)
 
-    def show(seen: "tuple[list[Any], FurtherCount | None]") -> None:
-        _emit(listing, seen[0])
-        _print_cut(listing, seen[1])
+    def show(page: "tuple[list[Any], FurtherCount | None]") -> None:
+        _emit(listing, page[0])
+        _print_cut(listing, page[1])
 
     def oldest_first() -> list[str]:
         return [_line(listing, item) for item in reversed(look()[0])]
@@ -95,9 +92,7 @@ def show_list(listing: Listing, database: "Database", *, interval: float | None 
         keep_showing(look, show, interval=interval)
 
 
-class _Passing:
-    """An iterator that counts its items and keeps the last one."""
-
+class _CountedItems:
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = items
         self.number = 0
@@ -121,14 +116,9 @@ def _line(listing: Listing, item: Any) -> str:
 
 def _cut(listing: Listing, number: int, last: Any) -> "FurtherCount | None":
     """Return the items after the limit; None if there are none, or if a program set the limit."""
-    if not listing.limit or number < listing.limit or not (session().format.kind == "text" or _is_default()):
-        return None
-    return listing.further(last)
-
-
-def _is_default() -> bool:
     source = click.get_current_context().get_parameter_source("limit")
-    return source is click.core.ParameterSource.DEFAULT
+    is_noted = session().format.kind == "text" or source is click.core.ParameterSource.DEFAULT
+    return listing.further(last) if is_noted and 0 < listing.limit <= number else None
 
 
 def _print_cut(listing: Listing, further: "FurtherCount | None") -> None:

@@ -20,9 +20,9 @@ from cardbox_cli.cli.terminal.table_layout import (
     Column,
     Columns,
     Shown,
-    coloured,
     paint,
     print_table,
+    uses_colours,
 )
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
@@ -86,7 +86,6 @@ def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Call
 
 
 def write_rows(columns: Columns, items: Iterable[Any]) -> None:
-    """Write a row of values for each item, for `-o csv` and `-o tsv`."""
     rows = csv.writer(_Answer(), delimiter=session().format.delimiter or ",", lineterminator="\n")
     if not session().no_header:
         rows.writerow([column.name.lower().replace(" ", "_") for column in columns])
@@ -107,10 +106,7 @@ _TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\dZ)$")
 
 
 class _Answer:
-    """The file of rows."""
-
     def write(self, text: str) -> None:
-        """Write a text, escaped on a terminal."""
         write(text, end="")
 
 
@@ -139,7 +135,7 @@ def emit_members(members: Members) -> None:
 def _write_array(items: Iterable[Any]) -> None:
     lead = "["
     for item in items:
-        write(lead + "\n  " + deeper(pretty(item)), end="")
+        write(lead + "\n  " + _indent_once(pretty(item)), end="")
         lead = ","
     write("[]" if lead == "[" else "\n]")
 
@@ -166,7 +162,6 @@ def require_one_line(text: str) -> str:
 
 
 def write_pieces(pieces: Iterable[str]) -> None:
-    """Write a text in parts, for texts too long to hold."""
     for piece in pieces:
         write(piece, end="")
     write("")
@@ -178,22 +173,21 @@ def print_text(text: str = "") -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print each text on a line, as `print_text` does."""
     for line in lines:
         print_text(line)
 
 
 def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
-    """Print text as `print_text` does, in pieces of a colour, as of `painted`, and a text."""
-    shown = "".join(paint(colour, escape_invisible(text)) for colour, text in pieces)
-    sys.stdout.write(shown + "\n")
+    """Print pieces of text, each with its colour as for `paint`, without control characters."""
+    text_line = "".join(paint(colour, escape_invisible(text)) for colour, text in pieces)
+    sys.stdout.write(text_line + "\n")
 
 
 def facts(*pairs: tuple[str, str | None]) -> None:
-    """Print name and value, a line each, further lines of a value under its first; None is skipped."""
-    shown = [(flatten(name), value) for name, value in pairs if value is not None]
-    width = max((len(name) for name, _ in shown), default=0)
-    for name, value in shown:
+    """Print a line per name and value. Further lines of a value are indented; None is skipped."""
+    present = [(flatten(name), value) for name, value in pairs if value is not None]
+    width = max((len(name) for name, _ in present), default=0)
+    for name, value in present:
         first, *others = value.rstrip("\n").split("\n")
         print_text(f"{name.ljust(width)}  {first}")
         for line in others:
@@ -207,82 +201,66 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def pretty(value: Any) -> str:
-    """Return a value as indented JSON."""
-    return _formatted(exact_json.encode(value))
+    return _format_json(exact_json.encode(value))
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON on one line."""
     return exact_json.encode(value).decode()
 
 
 def pretty_pieces(members: Members) -> Iterator[str]:
-    """Yield `pretty` of an object in parts."""
     lead = "{"
     for name, value in members:
         yield f"{lead}\n  {compact(name)}: "
-        if isinstance(value, Iterator):
-            yield from map(deeper, _pretty_list(value))
-        else:
-            yield deeper(pretty(value))
+        yield from map(
+            _indent_once,
+            _list_pieces(value, _format_json) if isinstance(value, Iterator) else [pretty(value)],
+        )
         lead = ","
     yield "{}" if lead == "{" else "\n}"
 
 
 def compact_pieces(members: Members) -> Iterator[str]:
-    """Yield `compact` of an object in parts."""
     lead = "{"
     for name, value in members:
         yield f"{lead}{compact(name)}:"
-        if isinstance(value, Iterator):
-            yield from _compact_list(value)
-        else:
-            yield compact(value)
+        yield from _list_pieces(value, bytes.decode) if isinstance(value, Iterator) else [compact(value)]
         lead = ","
     yield "{}" if lead == "{" else "}"
 
 
 def whole(members: Members) -> dict[str, Any]:
-    """Return the object as a dict."""
     return {name: list(value) if isinstance(value, Iterator) else value for name, value in members}
 
 
-def _pretty_list(items: Iterator[Any]) -> Iterator[str]:
-    lead = "["
-    for chunk in _chunks(items):
-        yield lead + _formatted(chunk)[1:-2]
+def _list_pieces(items: Iterator[Any], text: Callable[[bytes], str]) -> Iterator[str]:
+    lead, end = "[", "[]"
+    for chunk in map(text, _chunks(items)):
+        end = "\n]" if chunk.endswith("\n]") else "]"
+        yield lead + chunk[1:].removesuffix(end)
         lead = ","
-    yield "[]" if lead == "[" else "\n]"
-
-
-def _compact_list(items: Iterator[Any]) -> Iterator[str]:
-    lead = "["
-    for chunk in _chunks(items):
-        yield lead + chunk.decode()[1:-1]
-        lead = ","
-    yield "[]" if lead == "[" else "]"
+    yield end
 
 
 def _chunks(items: Iterator[Any]) -> Iterator[bytes]:
     """Yield the items in JSON lists of about `_CHUNK_BYTES`."""
-    held: list[bytes] = []
+    encoded: list[bytes] = []
     size = 0
     for item in map(exact_json.encode, items):
-        held.append(item)
+        encoded.append(item)
         size += len(item)
         if size >= _CHUNK_BYTES:
-            yield b"[" + b",".join(held) + b"]"
-            held, size = [], 0
-    if held:
-        yield b"[" + b",".join(held) + b"]"
+            yield b"[" + b",".join(encoded) + b"]"
+            encoded, size = [], 0
+    if encoded:
+        yield b"[" + b",".join(encoded) + b"]"
 
 
-def _formatted(text: bytes) -> str:
+def _format_json(text: bytes) -> str:
     return msgspec.json.format(text, indent=2).decode()
 
 
-def deeper(text: str) -> str:
-    """Return JSON text indented by one more level."""
+def _indent_once(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
@@ -318,24 +296,23 @@ def _yaml(value: Any) -> str:
 INDENT = "    "
 
 
-def compared(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
-    """What differs between two texts, as painted pieces; with `full` what is far from any change, too."""
+def compare_texts(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
+    """Return the differences of two texts, for `print_painted`; `full` keeps the text far from any change."""
     from cardbox_cli.model.diff import abridge, text_diff
 
     pieces = text_diff(before, after)
-    return [("", INDENT), *(_painted(piece) for piece in (pieces if full else abridge(pieces)))]
+    return [("", INDENT), *(_paint_part(piece) for piece in (pieces if full else abridge(pieces)))]
 
 
-def indented(text: str) -> str:
-    """A text below the line that it belongs to."""
+def indent_below(text: str) -> str:
     return INDENT + text.replace("\n", f"\n{INDENT}")
 
 
-def _painted(piece: "TextPart") -> tuple[str, str]:
-    text = indented(piece.text)[len(INDENT) :]
+def _paint_part(piece: "TextPart") -> tuple[str, str]:
+    text = indent_below(piece.text)[len(INDENT) :]
     if piece.kind == "same":
         return "", text
     removed = piece.kind == "removed"
-    if coloured():
+    if uses_colours():
         return ("red" if removed else "green"), text
     return "", f"[-{text}-]" if removed else f"{{+{text}+}}"

@@ -1,6 +1,6 @@
-"""Answers of commands that read go through a pager, which leaves short ones on the terminal: `less -FRX`.
+"""Sends the answers of commands that read through a pager, by default `less -FRX`.
 
-Owns which pager, when it starts, and what becomes of it. Commands write to stdout and need not know.
+Owns the choice of the pager, its start and its end. Commands write to stdout and need not know.
 """
 
 import os
@@ -23,10 +23,9 @@ _HABITS = {"LESS": "FRX", "LV": "-c"}
 
 @contextmanager
 def page_output() -> Iterator[None]:
-    """Within it, what is written to the terminal goes through a pager, which starts with the first text.
+    """Send what the block writes to the terminal through a pager, which starts with the first text.
 
-    Ends when the pager has ended. When the person has left it early, what is within ends early, too, and
-    quietly.
+    Returns when the pager has ended. If the person leaves it early, the block ends early, without an error.
     """
     command = _command()
     if not command or not sys.stdout.isatty() or TERM.text() == "dumb":
@@ -39,26 +38,26 @@ def page_output() -> Iterator[None]:
             if sys.stderr.isatty():
                 stack.enter_context(redirect_stderr(_Stream(pager, sys.stderr)))
             yield
-    except _Left:
+    except _PagerLeft:
         pass
     finally:
         pager.finish()
 
 
 def _command() -> str:
-    """The pager's command line; nothing where none is wanted, or where the usual one is not installed."""
-    if found := PAGER.find():
-        named = found[1].strip()
-        return "" if named == "cat" else named
+    """Return the pager's command line; empty if the person wants none, or if less is not installed."""
+    if setting := PAGER.find():
+        command = setting[1].strip()
+        return "" if command == "cat" else command
     return "less" if shutil.which("less") else ""
 
 
-class _Left(Exception):
+class _PagerLeft(Exception):
     """The person has left the pager."""
 
 
 class _Pager:
-    """A pager that starts when there is something to show. Where it cannot, the terminal takes its place."""
+    """A pager that starts with the first text. If it cannot start, the text goes to the terminal."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -67,7 +66,7 @@ class _Pager:
         self._is_open = True
 
     def write(self, text: str, terminal: TextIO) -> None:
-        """Show a text that was meant for `terminal`. Raises _Left when nobody reads any more."""
+        """Show a text that was meant for `terminal`. Raises _PagerLeft after the person has left."""
         if self._process is None and self._is_open and text:
             self._start()
         if self._process is None:
@@ -77,17 +76,16 @@ class _Pager:
         try:
             self._process.stdin.write(text.encode(terminal.encoding, "backslashreplace"))
         except BrokenPipeError:
-            raise _Left from None
+            raise _PagerLeft from None
 
     def flush(self, terminal: TextIO) -> None:
-        """See to it that the pager has what it was given."""
         try:
             (terminal if self._process is None else self._process.stdin or terminal).flush()
         except BrokenPipeError:
-            raise _Left from None
+            raise _PagerLeft from None
 
     def finish(self) -> None:
-        """Wait for the person to leave the pager, and name one that failed: it may have shown nothing."""
+        """Wait for the person to leave the pager. Warns if it failed, because it may have shown nothing."""
         process, self._process, self._is_open = self._process, None, False
         if process is None:
             return
@@ -118,8 +116,6 @@ class _Pager:
 
 
 class _Stream(TextIOBase):
-    """The terminal, for whoever writes to it."""
-
     def __init__(self, pager: _Pager, terminal: TextIO) -> None:
         self._pager = pager
         self._terminal = terminal

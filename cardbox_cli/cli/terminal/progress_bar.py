@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on stderr, where that is a terminal."""
+"""Progress of long work: a bar on stderr, if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,44 +12,32 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
-# What is done sooner, in seconds, shows no bar.
-_SHORT = 0.5
+# Shorter work shows no bar.
+_MIN_SECONDS = 0.5
 
 
 @contextmanager
 def bar(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar for the time of this context; what it yields is called with how much of `total` is done so far.
+    """Yield a function that sets how much of `total` is done. Its bar appears after a moment."""
+    is_visible = sys.stderr.isatty() and TERM.text() != "dumb"
+    began = monotonic()
+    progress: Progress | None = None
 
-    Work that begins again starts the bar anew.
-    """
-    shown = _Bar(what, total, in_bytes)
+    def advance_to(done: int) -> None:
+        nonlocal progress
+        if progress is None and is_visible and monotonic() - began > _MIN_SECONDS:
+            progress = _start_progress(what, total, in_bytes)
+        if progress is not None:
+            progress.update(progress.task_ids[0], completed=done)
+
     try:
-        yield shown.advance_to
+        yield advance_to
     finally:
-        shown.close()
+        if progress is not None:
+            progress.stop()
 
 
-class _Bar:
-    def __init__(self, what: str, total: int, in_bytes: bool) -> None:
-        self._what = what
-        self._total = total
-        self._in_bytes = in_bytes
-        self._visible = sys.stderr.isatty() and TERM.text() != "dumb"
-        self._began = monotonic()
-        self._progress: Progress | None = None
-
-    def advance_to(self, done: int) -> None:
-        if self._progress is None and self._visible and monotonic() - self._began > _SHORT:
-            self._progress = _started(self._what, self._total, self._in_bytes)
-        if self._progress is not None:
-            self._progress.update(self._progress.task_ids[0], completed=done)
-
-    def close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-
-def _started(what: str, total: int, in_bytes: bool) -> "Progress":
+def _start_progress(what: str, total: int, in_bytes: bool) -> "Progress":
     from rich.console import Console
     from rich.progress import (
         BarColumn,

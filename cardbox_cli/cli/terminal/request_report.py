@@ -1,12 +1,12 @@
 """Reports on LLM requests: where one comes from and what it takes, how two differ, and a page of one."""
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import layer_label, short_rule
-from cardbox_cli.cli.terminal.output import compared
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside
+from cardbox_cli.cli.terminal.list_columns import layer_label, short_or_nothing, short_rule
+from cardbox_cli.cli.terminal.output import compare_texts
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, room_beside, text_or_nothing
 from cardbox_cli.context.diff import Extent, Piece, RequestDiff, diff, piece_name
 from cardbox_cli.context.explain import Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.request import Request
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 # --- --explain and --stats
 
-# Cells of a bar that stands for the whole request, where there is room for so many.
-_WHOLE = 40
+# Cells of a bar for the whole request, if there is room.
+_MAX_BAR = 40
 
 
-def print_explained(shown: "InspectedRequest") -> None:
-    """Print where each message comes from, and what was left out. With -o id: the cards that are messages."""
-    request = shown.request
-    explained = shown.explanation()
+def print_explained(inspected: "InspectedRequest") -> None:
+    """Print the source of each message, and what was left out. With -o id: the cards of the messages."""
+    request = inspected.request
+    explained = inspected.explanation()
     output.emit(
-        {"request": body_of(request, shown.format), "explanation": explained},
+        {"request": body_of(request, inspected.format), "explanation": explained},
         table=lambda: _print_explanation(request, explained),
         ids=unique(line.card_id for line in explained.messages if line.card_id is not None),
     )
 
 
-def print_stats(shown: "InspectedRequest") -> None:
-    """Print what each layer takes. With -o id: the names of the layers."""
-    request = shown.request
-    explained = shown.explanation()
-    found = shares(explained, window(request.model))
+def print_stats(inspected: "InspectedRequest") -> None:
+    """Print the tokens of each layer. With -o id: the names of the layers."""
+    request = inspected.request
+    explained = inspected.explanation()
+    layers = shares(explained, window(request.model))
     output.emit_items(
-        found, table=lambda: _print_shares(request, explained, found), item_id=lambda share: share.layer
+        layers, table=lambda: _print_shares(request, explained, layers), item_id=lambda share: share.layer
     )
 
 
@@ -68,34 +68,26 @@ def _print_explanation(request: Request, explained: Explanation) -> None:
     print_below(_LAYER_LEFT_OUT, explained.layers_left_out)
 
 
-def _message(text: Callable[[MessageLine], str]) -> Callable[[tuple[int, MessageLine]], str]:
-    return lambda numbered: text(numbered[1])
-
-
 def _cards(line: MessageLine) -> str:
-    """The card of a message, or the first of those that a layer was made of and how many more."""
+    """Return the card of a message, or the first card of its layer and the number of further ones."""
     ids = [line.card_id] if line.card_id else line.made_of
     if not ids:
         return NOTHING
     return short_id(ids[0]) + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
 
 
-def _known(number: int | None) -> str:
-    return NOTHING if number is None else str(number)
-
-
 # Items are pairs of a number and a message.
 _MESSAGE = (
-    Column("#", lambda numbered: str(numbered[0]), right=True),
-    Column("ROLE", _message(lambda line: line.role), spare=2),
-    Column("LAYER", _message(lambda line: layer_label(line.layer))),
-    Column("CARD", _message(_cards)),
-    Column("BOX", _message(lambda line: short_id(line.box_id) if line.box_id else NOTHING), spare=3),
-    Column("AT", _message(lambda line: _known(line.position)), right=True, spare=4),
-    Column("CHARS", _message(lambda line: str(line.characters)), right=True, spare=5),
-    Column("TOKENS", _message(lambda line: format_tokens(line.tokens, exact=line.tokens_exact)), right=True),
-    Column("RULE", _message(lambda line: short_rule(line.rule or NOTHING)), spare=1),
-    Column("PREVIEW", _message(lambda line: excerpt(line.preview, 60)), overflow="cut"),
+    Column("#", lambda pair: str(pair[0]), right=True),
+    Column("ROLE", lambda pair: pair[1].role, spare=2),
+    Column("LAYER", lambda pair: layer_label(pair[1].layer)),
+    Column("CARD", lambda pair: _cards(pair[1])),
+    Column("BOX", lambda pair: short_or_nothing(pair[1].box_id), spare=3),
+    Column("AT", lambda pair: text_or_nothing(pair[1].position), right=True, spare=4),
+    Column("CHARS", lambda pair: str(pair[1].characters), right=True, spare=5),
+    Column("TOKENS", lambda pair: format_tokens(pair[1].tokens, exact=pair[1].tokens_exact), right=True),
+    Column("RULE", lambda pair: short_rule(pair[1].rule or NOTHING), spare=1),
+    Column("PREVIEW", lambda pair: excerpt(pair[1].preview, 60), overflow="cut"),
 )
 _LEFT_OUT = (
     Column("LEFT OUT", lambda left: short_id(left.card_id)),
@@ -116,7 +108,7 @@ _SHARE = (
 )
 
 
-def _print_shares(request: Request, explained: Explanation, found: list[LayerShare]) -> None:
+def _print_shares(request: Request, explained: Explanation, layers: list[LayerShare]) -> None:
     holds = window(request.model)
     about = "" if explained.tokens_exact else "~"
     output.facts(
@@ -125,59 +117,55 @@ def _print_shares(request: Request, explained: Explanation, found: list[LayerSha
         ("messages", str(len(explained.messages))),
         ("tokens", format_tokens(explained.tokens, exact=explained.tokens_exact)),
     )
-    if not found:
+    if not layers:
         return
     mark = "#" if TERM.text() == "dumb" else "▇"
-    whole = min(_WHOLE, room_beside(_SHARE, found))
+    whole = min(_MAX_BAR, room_beside(_SHARE, layers))
     bar = Column("", lambda share: mark * max(round(share.share * whole), 1 if share.tokens else 0))
-    print_below([*_SHARE, bar], found)
+    print_below([*_SHARE, bar], layers)
 
 
 # --- --diff and --verify: where two requests part, and whether the cards still make one
 
 
-# Characters of a piece that has nothing beside it to be compared with.
+# Characters of a piece that is not compared with another one.
 _MAX_SHOWN = 200
-# Characters of a hash that tell two texts apart.
+# Characters of a hash that distinguish two texts.
 _HASH = 12
-# What is printed of a step that nothing tells from what its cards make, by what was compared.
+# The answer for a step whose cards make its request, by what was compared.
 _SAME = {
     "sha256": "the cards make the same request, to the byte",
-    "rest_sha256": "the cards make the same request but for layers that lived for the call, to the byte",
+    "rest_sha256": "the cards make the same request, except for layers of that call alone, to the byte",
     "messages": "nothing differs from its request box, which does not prove what was sent",
 }
 
 
 def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
-    """Print where `b` parts from `a`. Raises Findings where they differ in more than new messages.
+    """Print the first difference. Raises Findings unless `b` only has new messages.
 
-    With -o id: the cards of these messages; else of the first difference in `b`, or in `a` where that alone
-    goes on.
+    With -o id: the cards of these messages, or of the first difference.
     """
-    found = diff(a.request, b.request, provider_of(a.format))
+    comparison = diff(a.request, b.request, provider_of(a.format))
     answer: dict[str, Any] = {
         "a": a.name,
         "b": b.name,
-        "equal": found.equal,
-        "continues": found.continues,
-        "kept": found.kept,
-        "difference": found.difference,
-        "new": found.new,
-        "a_after": found.a_after,
-        "b_after": found.b_after,
-        "lost_layers": {"a": found.a_lost, "b": found.b_lost},
+        "equal": comparison.equal,
+        "continues": comparison.continues,
+        "kept": comparison.kept,
+        "difference": comparison.difference,
+        "new": comparison.new,
+        "a_after": comparison.a_after,
+        "b_after": comparison.b_after,
+        "lost_layers": {"a": comparison.a_lost, "b": comparison.b_lost},
     }
-    output.emit(answer, table=lambda: _print_parting(a, b, found), ids=_card_ids(found))
-    if not found.equal and not found.continues:
-        raise Findings(f"the requests differ: {_consequence(found)}")
+    output.emit(answer, table=lambda: _print_parting(a, b, comparison), ids=_card_ids(comparison))
+    if not comparison.equal and not comparison.continues:
+        raise Findings(f"the requests differ: {_consequence(comparison)}")
 
 
 def print_verified(turn_id: str, step: Step, verified: "Verification") -> None:
-    """Print whether the cards still make the request of a step. Raises Findings where they do not.
-
-    With -o id: the request box.
-    """
-    found = verified.difference
+    """Print whether the cards still make a step's request; else raise Findings. -o id: the request box."""
+    comparison = verified.difference
     answer: dict[str, Any] = {
         "agent_turn_id": turn_id,
         "step_id": step.step_id,
@@ -187,70 +175,68 @@ def print_verified(turn_id: str, step: Step, verified: "Verification") -> None:
         "lost_layers": verified.lost,
         "unproved": UNPROVED if verified.compared_by == "messages" else None,
         "reasons": verified.reasons,
-        "kept": found.kept,
-        "difference": None
-        if found.difference is None
-        else {"stored": found.difference.a, "composed": found.difference.b},
+        "kept": comparison.kept,
+        "difference": (pair := comparison.difference) and {"stored": pair.a, "composed": pair.b},
     }
     output.emit(answer, table=lambda: _print_verified(step, verified), ids=[step.request_box_id or ""])
     if not verified.equal:
         raise Findings(f"the cards do not make the request of {step.step_id} again")
 
 
-def _consequence(found: RequestDiff) -> str:
-    if found.a_after.messages or found.a_after.tokens:
-        return f"a cache loses {_extent(found.a_after)} of the first"
-    if found.b_after.messages or found.b_after.tokens:
-        return f"the second has {_extent(found.b_after)} more, and not in messages alone"
+def _consequence(comparison: RequestDiff) -> str:
+    if comparison.a_after.messages or comparison.a_after.tokens:
+        return f"a cache loses {_extent(comparison.a_after)} of the first"
+    if comparison.b_after.messages or comparison.b_after.tokens:
+        return f"the second has {_extent(comparison.b_after)} more, and not in messages alone"
     return "no cache depends on it"
 
 
-def _print_parting(a: "InspectedRequest", b: "InspectedRequest", found: RequestDiff) -> None:
-    if found.equal:
-        output.print_text(f"equal: {_extent(found.kept)}")
-    elif found.continues:
-        _print_new(a.name, b.name, found)
+def _print_parting(a: "InspectedRequest", b: "InspectedRequest", comparison: RequestDiff) -> None:
+    if comparison.equal:
+        output.print_text(f"equal: {_extent(comparison.kept)}")
+    elif comparison.continues:
+        _print_new(a.name, b.name, comparison)
     else:
-        output.facts(("kept", _extent(found.kept)))
-        _print_difference(a.name, b.name, found)
+        output.facts(("kept", _extent(comparison.kept)))
+        _print_difference(a.name, b.name, comparison)
         output.print_text()
         output.facts(
-            ("lost", f"{_extent(found.a_after)}: the first from there on"),
-            ("new", f"{_extent(found.b_after)}: the second from there on"),
+            ("lost", f"{_extent(comparison.a_after)}: the first from there on"),
+            ("new", f"{_extent(comparison.b_after)}: the second from there on"),
         )
-    _print_lost(a, found.a_lost)
-    _print_lost(b, found.b_lost)
+    _print_lost(a, comparison.a_lost)
+    _print_lost(b, comparison.b_lost)
 
 
-def _print_new(a: str, b: str, found: RequestDiff) -> None:
+def _print_new(a: str, b: str, comparison: RequestDiff) -> None:
     output.facts(
-        ("kept", f"{_extent(found.kept)}: all of {a}"),
-        ("new", f"{_extent(found.b_after)}: {b} goes on where that ends"),
+        ("kept", f"{_extent(comparison.kept)}: all of {a}"),
+        ("new", f"{_extent(comparison.b_after)}: {b} continues where that ends"),
     )
-    for piece in found.new:
+    for piece in comparison.new:
         output.print_painted([("bold", flatten(f"+++ {_place(piece)}"))])
         if _beginning(piece):
-            output.print_painted(compared("", _beginning(piece)))
+            output.print_painted(compare_texts("", _beginning(piece)))
 
 
-def _print_lost(shown: "InspectedRequest", lost: Container[str]) -> None:
-    for left in shown.request.layers_left_out:
-        if left.layer in lost:
+def _print_lost(inspected: "InspectedRequest", lost: Container[str]) -> None:
+    for layer in inspected.request.layers_left_out:
+        if layer.layer in lost:
             output.print_text(
-                f"- the layer {left.layer} of {shown.name} was compared by its hash, its tokens are not "
-                f"counted: {left.reason}"
+                f"- the layer {layer.layer} of {inspected.name} was compared by its hash, its tokens are not "
+                f"counted: {layer.reason}"
             )
 
 
 def _print_verified(step: Step, verified: "Verification") -> None:
-    found = verified.difference
+    comparison = verified.difference
     if verified.equal:
-        output.print_text(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(found.kept)}")
+        output.print_text(f"{step.step_id}: {_SAME[verified.compared_by]}: {_extent(comparison.kept)}")
         _print_uncompared(verified)
         return
-    output.facts(("step", step.step_id), ("kept", _extent(found.kept)))
-    if found.difference is not None:
-        _print_difference("stored", "composed again", found)
+    output.facts(("step", step.step_id), ("kept", _extent(comparison.kept)))
+    if comparison.difference is not None:
+        _print_difference("stored", "composed again", comparison)
     for reason in verified.reasons:
         output.print_text(f"- {reason}")
     _print_uncompared(verified)
@@ -263,20 +249,19 @@ def _print_uncompared(verified: "Verification") -> None:
         output.print_text(f"- not proved: {UNPROVED}")
 
 
-def _print_difference(a: str, b: str, found: RequestDiff) -> None:
-    """The first pieces that differ: what they are on both sides, and their texts beside each other."""
-    assert found.difference is not None
-    one, other = found.difference.a, found.difference.b
+def _print_difference(a: str, b: str, comparison: RequestDiff) -> None:
+    assert comparison.difference is not None
+    one, other = comparison.difference.a, comparison.difference.b
     output.print_painted([("bold", flatten(f"--- {a}  {_place(one)}"))])
     output.print_painted([("bold", flatten(f"+++ {b}  {_place(other)}"))])
     if one is not None and other is not None and one.sha256 is None and other.sha256 is None:
-        output.print_painted(compared(_told_apart(one), _told_apart(other)))
+        output.print_painted(compare_texts(_text_or_difference(one), _text_or_difference(other)))
     elif _beginning(one) or _beginning(other):
-        output.print_painted(compared(_beginning(one), _beginning(other)))
+        output.print_painted(compare_texts(_beginning(one), _beginning(other)))
 
 
-def _told_apart(piece: Piece) -> str:
-    """What a piece says; of two that say the same what they differ in, as JSON."""
+def _text_or_difference(piece: Piece) -> str:
+    # Pieces with the same text differ in something else.
     return piece.text if piece.differing is None else exact_json.encode(piece.differing).decode()
 
 
@@ -297,12 +282,12 @@ def _beginning(piece: Piece | None) -> str:
     return "" if piece is None else excerpt(piece.text, _MAX_SHOWN)
 
 
-def _card_ids(found: RequestDiff) -> list[str]:
-    if found.continues:
-        return unique(card_id for piece in found.new for card_id in piece.card_ids)
-    if found.difference is None:
+def _card_ids(comparison: RequestDiff) -> list[str]:
+    if comparison.continues:
+        return unique(card_id for piece in comparison.new for card_id in piece.card_ids)
+    if comparison.difference is None:
         return []
-    piece = found.difference.b or found.difference.a
+    piece = comparison.difference.b or comparison.difference.a
     return [] if piece is None else piece.card_ids
 
 
@@ -319,25 +304,24 @@ def _extent(extent: Extent) -> str:
 _MAX_STEPS = 100
 
 
-def picture_of(
-    requests: "Requests", shown: "InspectedRequest", turn: "RecordedRequests | None"
+def draw_request(
+    requests: "Requests", inspected: "InspectedRequest", turn: "RecordedRequests | None"
 ) -> "RequestPicture":
-    """What is drawn of a request; of a turn's with those that were sent before it, which are read."""
+    """Return the picture of a request; for a turn's request, with those that were sent before it."""
     from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
 
-    steps = [] if turn is None else requests.sent_before(turn, shown.step_id, most=_MAX_STEPS)
+    steps = [] if turn is None else requests.sent_before(turn, inspected.step_id, most=_MAX_STEPS)
     return RequestPicture(
-        name=shown.name,
-        model=shown.request.model,
-        window=window(shown.request.model),
-        account=shown.explanation(),
-        findings=shown.findings(),
+        name=inspected.name,
+        model=inspected.request.model,
+        window=window(inspected.request.model),
+        account=inspected.explanation(),
+        findings=inspected.findings(),
         steps=[StepPicture(name=f"step {each.number}", account=each.account) for each in steps],
     )
 
 
 def print_page(picture: "RequestPicture") -> None:
-    """Print the page."""
     from cardbox_cli.pictures.request_picture import request_page
 
     output.write(request_page(picture), end="")

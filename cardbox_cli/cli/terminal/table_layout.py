@@ -18,6 +18,12 @@ from cardbox_cli.text.escaping import escape_line
 
 NOTHING = "-"
 
+
+def text_or_nothing(value: object) -> str:
+    """Return the text of a value, or a dash for None."""
+    return NOTHING if value is None else str(value)
+
+
 # Spaces between columns, and the minimum width of a text that is cut or folded.
 _GAP = 2
 _MIN_TEXT = 12
@@ -49,28 +55,22 @@ class Column(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The texts of a table: a list for each item, with a text for each column."""
-
     columns: Sequence[Column]
     cells: list[list[str]]
 
 
 def rows_of(columns: Sequence[Column], items: Iterable[Any]) -> Rows:
-    """Return the texts of a table, without holding the items."""
     return Rows(columns, _cells(columns, items))
 
 
 def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
-    """Print a row for each item, as `print_rows` does."""
     print_rows(rows_of(columns, items))
 
 
 def print_rows(rows: Rows) -> None:
-    """Print a table. A narrow terminal drops columns by `spare` and folds long texts. In a pipe, and with
-    `-o wide`, the table is complete.
-    """
-    columns, body = _fitting(*rows)
-    widths = _narrowed(columns, body)
+    """Print a table: complete in a pipe and with `-o wide`, else fitted to the terminal's width."""
+    columns, body = _drop_columns(*rows)
+    widths = _narrow_columns(columns, body)
     if (here := session_or_none()) is None or not here.no_header:
         names = [column.name for column in columns]
         plain = [column._replace(paint=None) for column in columns]
@@ -92,7 +92,6 @@ def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
 
 
 def clip_line(line: str, columns: int) -> str:
-    """Cut a printed line to the width of a terminal."""
     from rich.cells import set_cell_size
 
     bold = line.startswith(_BOLD)
@@ -123,23 +122,25 @@ def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
     return [[escape_line(column.text(item)) for column in columns] for item in items]
 
 
-def _fitting(
+def _drop_columns(
     columns: Sequence[Column], body: list[list[str]]
 ) -> tuple[Sequence[Column], Sequence[Sequence[str]]]:
-    """Return the columns and their texts without those that are dropped to fit."""
     widths = _widths(columns, body)
-    kept = list(range(len(columns)))
-    while kept and _room([widths[place] for place in kept[:-1]]) < min(widths[kept[-1]], _MIN_LAST_TEXT):
-        spared = max(kept, key=lambda place: columns[place].spare)
+    places = list(range(len(columns)))
+    while places:
+        *before, last = places
+        if _room([widths[place] for place in before]) >= min(widths[last], _MIN_LAST_TEXT):
+            break
+        spared = max(places, key=lambda place: columns[place].spare)
         if not columns[spared].spare:
             break
-        kept.remove(spared)
-    if len(kept) == len(columns):
+        places.remove(spared)
+    if len(places) == len(columns):
         return columns, body
-    return [columns[place] for place in kept], [[cells[place] for place in kept] for cells in body]
+    return [columns[place] for place in places], [[cells[place] for place in places] for cells in body]
 
 
-def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
+def _narrow_columns(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
     """Return the widths of the columns. Some are narrowed if those before the last do not fit."""
     widths = _widths(columns, body)
     for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
@@ -153,11 +154,7 @@ def _narrowed(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
     names = [column.name for column in columns]
-    widths = list(map(cell_width, names))
-    for cells in rows:
-        for place, text in enumerate(cells):
-            widths[place] = max(widths[place], cell_width(text))
-    return widths
+    return [max(map(cell_width, texts)) for texts in zip(names, *rows, strict=True)]
 
 
 def _room(widths: Sequence[int]) -> int:
@@ -180,7 +177,7 @@ def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int
         for cell, width in zip(cells[:-1], widths[:-1], strict=True)
     ]
     for texts in zip_longest(*before, beside, fillvalue=""):
-        aligned = map(_aligned, columns, texts, widths)
+        aligned = map(_align, columns, texts, widths)
         yield (" " * _GAP).join(aligned).rstrip()
     for text in below:
         yield " " * 2 * _GAP + text
@@ -200,10 +197,10 @@ def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
     return (fold_text(text, room), []) if room >= _MIN_FOLD else ([""], fold_text(text, _width() - 2 * _GAP))
 
 
-def _aligned(column: Column, text: str, width: int) -> str:
-    around = " " * (width - cell_width(text))
-    shown = column.paint(text) if column.paint else text
-    return around + shown if column.right else shown + around
+def _align(column: Column, text: str, width: int) -> str:
+    padding = " " * (width - cell_width(text))
+    painted = column.paint(text) if column.paint else text
+    return padding + painted if column.right else painted + padding
 
 
 # --- the order of --sort
@@ -213,8 +210,6 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class Order(NamedTuple):
-    """The column by which a list is sorted, and the direction."""
-
     column: Column
     descending: bool
 
@@ -252,45 +247,38 @@ class Shown(NamedTuple):
     order: Order | None = None
 
     def arranged(self, items: Iterable[Any]) -> Iterable[Any]:
-        """Return the items in the order of the list."""
         return items if self.order is None else self.order.sorted(items)
 
-    def replaced(self, **texts: Callable[[Any], str]) -> "Shown":
-        """Return the same with new texts in some columns, named with `_` for a space."""
-        return self._replace(columns=replace_texts(self.columns, **texts))
+    def replace_texts(self, **texts: Callable[[Any], str]) -> "Shown":
+        return self._replace(
+            columns=[column._replace(text=texts.get(column.name, column.text)) for column in self.columns]
+        )
 
 
 def choose_columns(columns: Columns, given: str | None) -> Shown:
-    """Return the columns of `--columns`, else of the config file, else of the format.
-
-    The format shows all columns for `-o wide`, CSV and TSV, else all but the extras. Raises UsageError.
-    """
+    """Return the columns of `--columns`, else of the config file, else of the format. Raises UsageError."""
     here = session()
     if given is not None and not here.format.has_columns:
         raise UsageError(
             conflict_message("--columns", f"-o {here.output}"),
             hint="select keys of -o json with jq, or print only ids with -o id",
         )
-    return Shown(_wanted(columns, given), _order(columns, here.sort))
+    return Shown(_choose(columns, given), _order(columns, here.sort))
 
 
-def _wanted(columns: Columns, given: str | None) -> Columns:
+def _choose(columns: Columns, given: str | None) -> Columns:
     if given is not None:
-        return [_always_shown(_find_column(columns, name, "--columns")) for name in given.split(",")]
-    configured = session().configured_columns()
+        return _find_columns(columns, given, "--columns")
     if session().format.shows_all:
         return columns
-    if configured is not None:
-        return [
-            _always_shown(_find_column(columns, name, configured.place))
-            for name in configured.value.split(",")
-        ]
+    if (configured := session().configured_columns()) is not None:
+        return _find_columns(columns, configured.value, configured.place)
     return [column for column in columns if not column.extra]
 
 
-def _always_shown(column: Column) -> Column:
-    """Return a column that is never dropped, because it was requested."""
-    return column._replace(spare=0)
+def _find_columns(columns: Columns, names: str, place: str) -> Columns:
+    # Columns that are requested are never dropped.
+    return [_find_column(columns, name, place)._replace(spare=0) for name in names.split(",")]
 
 
 def _order(columns: Columns, given: str | None) -> Order | None:
@@ -316,14 +304,8 @@ def _find_column(columns: Columns, given: str, place: str) -> Column:
 
 
 def pick_columns(columns: Columns, *names: str) -> Columns:
-    """Return the columns with these names."""
     known = {column.name: column for column in columns}
     return [known[name] for name in names]
-
-
-def replace_texts(columns: Columns, **texts: Callable[[Any], str]) -> Columns:
-    """Return these columns, some with a new text, named with `_` for a space."""
-    return [column._replace(text=texts.get(column.name.replace(" ", "_"), column.text)) for column in columns]
 
 
 def _plain(name: str) -> str:
@@ -335,7 +317,7 @@ def _plain(name: str) -> str:
 _CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 
-def coloured() -> bool:
+def uses_colours() -> bool:
     """Return whether to use colours: as --color says, else on terminals that have them."""
     here = session_or_none()
     if here is not None and here.color != "auto":
@@ -345,7 +327,7 @@ def coloured() -> bool:
 
 def paint(colour: str, text: str) -> str:
     """Return `text` in a colour (red, green, cyan, bold, or "" for none) if colours are used."""
-    if not colour or not coloured():
+    if not colour or not uses_colours():
         return text
     # Line by line: pagers reset the colour at the end of a line.
     return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))

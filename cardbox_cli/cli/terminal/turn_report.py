@@ -1,4 +1,4 @@
-"""What became of a turn, for the commands that ask for one or wait for one: not accepted, or ended."""
+"""Reports on a turn, for commands that ask for one or wait for one: not accepted, or ended."""
 
 from typing import TYPE_CHECKING, NoReturn
 
@@ -27,7 +27,6 @@ def refuse(dispatched: "DispatchOutcome") -> NoReturn:
 
 
 def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None:
-    """Print what was asked for."""
     output.emit(
         result,
         table=lambda: output.facts(
@@ -45,7 +44,7 @@ def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None
 
 
 def print_delegated(run: "Runtime", done: "DelegationOutcome", *, wait: bool, timeout: float | None) -> None:
-    """Print the turn that was delegated, or with `wait` what came of it; remember it as the last."""
+    """Print the delegated turn, or with `wait` its end; `@last` names it."""
     for note in done.notes:
         announce(f"note: {note}")
     result = done.result
@@ -57,31 +56,29 @@ def print_delegated(run: "Runtime", done: "DelegationOutcome", *, wait: bool, ti
 
 
 def await_end(run: "Runtime", result: "DispatchResult", timeout: float | None) -> None:
-    """Wait for the end of a turn that was just asked for, and print it, as `print_end` does."""
     assert result.agent_turn_id is not None
     announce(f"turn {result.agent_turn_id}: {dispatched_state(result)}")
     print_end(resolving_turns(run.database, run.project_id), result.agent_turn_id, timeout)
 
 
 def dispatched_state(result: "DispatchResult") -> str:
-    """Where a turn that was just asked for stands."""
     if result.turn_epoch is None:
         return f"queued, place {result.queue_position}"
     return f"dispatched, epoch {result.turn_epoch}"
 
 
 _HINTS = {
-    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` makes one",
-    "agent_busy": "leave --no-queue out to wait behind it; `cbx why --agent` explains a turn that hangs",
-    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` makes one",
+    "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` creates one",
+    "agent_busy": "leave --no-queue out to wait behind it, or explain its turn with `cbx why --agent AGENT`",
+    "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` creates one",
     "invalid_source_actor": "`cbx agent list` shows the agents; a person's name begins with sys.",
     "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
     "parent_turn_not_found": "`cbx turn list` shows the turns",
     "profile_mismatch": "name that profile in the arguments, or another agent",
-    "profile_not_found": "`cbx profile import` it again, then `cbx agent provision --update`",
-    "project_archived": "`cbx project update --status active` opens it again",
+    "profile_not_found": "`cbx profile import FILE`, then `cbx agent provision AGENT --profile P --update`",
+    "project_archived": "`cbx project update --status active` reopens it",
     "recursion_depth_exceeded": "let an agent further up ask, or use --depth-policy root",
-    "worker_target_missing": "`cbx agent provision AGENT --worker-target T --update` sets one",
+    "worker_target_missing": "`cbx agent provision AGENT --profile P --worker-target T --update` sets one",
 }
 
 
@@ -94,43 +91,43 @@ def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
     wait_for_end(turns, turn_id, timeout=timeout)
     with turns.database.snapshot():
         stored = turns.read_all(turn_id)
-        seen = view_turn(stored)
-        wanted = [seen.deliverable_card_id] if seen.deliverable_card_id else []
-        cards = CardStore(turns.database, turns.project_id).get_many(wanted).cards
-    output.emit(seen, table=lambda: _print_deliverable(seen, cards), ids=wanted)
-    require_success(seen, stored.record.error if stored.record else None)
+        view = view_turn(stored)
+        ids = [view.deliverable_card_id] if view.deliverable_card_id else []
+        cards = CardStore(turns.database, turns.project_id).get_many(ids).cards
+    output.emit(view, table=lambda: _print_deliverable(view, cards), ids=ids)
+    require_success(view, stored.record.error if stored.record else None)
 
 
-def _print_deliverable(seen: "TurnView", cards: "list[Card]") -> None:
+def _print_deliverable(view: "TurnView", cards: "list[Card]") -> None:
     from cardbox_cli.model.pairing import full_text
 
-    if seen.end_status in ("success", "partial"):
+    if view.end_status in ("success", "partial"):
         for card in cards:
             output.print_text(full_text(card))
         if not cards:
-            announce(f"turn {seen.agent_turn_id} left no deliverable that can be read")
+            announce(f"turn {view.agent_turn_id} left no deliverable that can be read")
 
 
-def require_success(seen: "TurnView", error: str | None) -> None:
-    """Raise Findings for a turn that ended otherwise, when what its command wrote last on stderr is told."""
-    if seen.end_status != "success":
-        for line in end_of_stderr(seen):
+def require_success(view: "TurnView", error: str | None) -> None:
+    """Raise Findings unless a turn is a success. Announces the end of its command's stderr first."""
+    if view.end_status != "success":
+        for line in end_of_stderr(view):
             announce(line)
-        turn = quote_argument(seen.agent_turn_id)
-        logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if seen.logs else ""
+        turn = quote_argument(view.agent_turn_id)
+        logs = f"`cbx turn logs {turn}` shows what its commands wrote, " if view.logs else ""
         raise Findings(
-            f"turn {seen.agent_turn_id} ended: {seen.end_status}" + (f": {error}" if error else ""),
+            f"turn {view.agent_turn_id} ended: {view.end_status}" + (f": {error}" if error else ""),
             hint=f"{logs}`cbx turn show {turn}` shows the details",
-            details={"agent_turn_id": seen.agent_turn_id, "end_status": seen.end_status},
+            details={"agent_turn_id": view.agent_turn_id, "end_status": view.end_status},
         )
 
 
-def end_of_stderr(seen: "TurnView") -> list[str]:
-    """What the command that a turn failed by wrote last on stderr, where the turn ended in no success."""
+def end_of_stderr(view: "TurnView") -> list[str]:
+    """Return the last lines of stderr of the command that made a turn fail; empty without one."""
     from cardbox_cli.model.execution.turns import find_failure_log, last_lines
 
-    last_step = seen.steps[-1].step_id if seen.steps else None
-    log = find_failure_log(seen.logs, last_step) if seen.end_status not in (None, "success") else None
+    last_step = view.steps[-1].step_id if view.steps else None
+    log = find_failure_log(view.logs, last_step) if view.end_status not in (None, "success") else None
     if log is None or not log.stderr_tail.strip():
         return []
     return [

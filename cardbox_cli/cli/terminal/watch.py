@@ -72,16 +72,16 @@ def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
 
 
 def printed_by(write: Callable[[], None]) -> str:
-    """What `write` prints, as it would on this standard output, for `keep_showing` to compare."""
-    held = _Canvas() if sys.stdout.isatty() else StringIO()
-    with redirect_stdout(held):
+    """Return what `write` prints to this standard output, for `keep_showing` to compare."""
+    canvas = _Canvas() if sys.stdout.isatty() else StringIO()
+    with redirect_stdout(canvas):
         write()
-    return held.getvalue()
+    return canvas.getvalue()
 
 
 @contextmanager
 def pauses() -> Iterator[Callable[[float], None]]:
-    """A wait for so many seconds, however the terminal changes. Raises when nobody reads any more."""
+    """Yield a function that waits N seconds. It raises BrokenPipeError if the reader of stdout is gone."""
     with _alarm() as resized_within:
 
         def pause(seconds: float) -> None:
@@ -92,8 +92,6 @@ def pauses() -> Iterator[Callable[[float], None]]:
 
 
 class _Canvas(StringIO):
-    """Takes what is meant for a terminal."""
-
     def isatty(self) -> bool:
         return True
 
@@ -106,8 +104,8 @@ def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
     lines = canvas.getvalue().splitlines()
     room = max(1, rows - 1)
     fitting = lines[-room:] if end else lines[:room]
-    drawn = "".join(f"{_ERASE_LINE}{clip_line(line, columns)}\n" for line in fitting)
-    sys.stdout.write(_HOME + drawn + _ERASE_BELOW)
+    drawing = "".join(f"{_ERASE_LINE}{clip_line(line, columns)}\n" for line in fitting)
+    sys.stdout.write(_HOME + drawing + _ERASE_BELOW)
     sys.stdout.flush()
 
 
@@ -120,13 +118,13 @@ _ERASE_BELOW = "\x1b[J"
 
 @contextmanager
 def _alarm() -> Iterator[Callable[[float], bool]]:
-    """A wait for so many seconds that ends early, and answers True, when the terminal changes its size."""
+    """Yield a function that waits N seconds, or returns True early if the terminal changes its size."""
     resized, resize = os.pipe()
     os.set_blocking(resize, False)
-    ours = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
+    handler = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
     poll = select.poll()
     poll.register(resized, select.POLLIN)
-    # Asked for nothing, it still tells when the reader is gone.
+    # Registered for no event, poll still reports that the reader is gone.
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:
@@ -138,7 +136,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     try:
         yield resized_within
     finally:
-        # Of a handler that is not Python's we know nothing.
-        signal.signal(signal.SIGWINCH, ours or signal.SIG_DFL)
+        # Python returns None for a handler that another program installed.
+        signal.signal(signal.SIGWINCH, handler or signal.SIG_DFL)
         os.close(resized)
         os.close(resize)

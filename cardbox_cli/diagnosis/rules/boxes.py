@@ -102,7 +102,8 @@ RULES = (
         proves="The profile box holds no profile: the model would get no system prompt.",
         rank=85,
         holds=_no_profile,
-        actor="the operator: end the turn, run `cbx agent provision --update`, and dispatch the turn again",
+        actor="the operator: end the turn, run `cbx agent provision AGENT --profile P --update`, and"
+        " dispatch the turn again",
         fix=Remedy(_END.shown, lambda s: _end(s, "its profile is gone")),
         aside=_is_harmless,
     ),

@@ -109,7 +109,7 @@ class TestProject:
         shown = cbx("project", "show")
         assert shown.err == (
             "warning: reproducible layer framework__context has no effect, because it is never stored; "
-            "set the layers again with `cbx project update --reproducible-layers`\n"
+            "set the layers again with `cbx project update --reproducible-layers NAMES`\n"
         )
         assert lines(shown)[-3].split("  ")[-1].strip() == "todo__context"
 

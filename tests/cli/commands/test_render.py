@@ -397,7 +397,9 @@ class TestDiff:
         assert (result.code, result.err) == (0, "")
         kept, new, *messages = result.out.splitlines()
         assert re.fullmatch(rf"kept  2 messages, ~?\d+ tokens: all of {ran}, step_\w+", kept)
-        assert re.fullmatch(rf"new   2 messages, ~?\d+ tokens: {ran}, step_\w+ goes on where that ends", new)
+        assert re.fullmatch(
+            rf"new   2 messages, ~?\d+ tokens: {ran}, step_\w+ continues where that ends", new
+        )
         assert [re.sub(r"card \w+$", "card", line) for line in messages[::2]] == [
             "+++ message 3, assistant, checkpoint_messages, card",
             "+++ message 4, tool, checkpoint_messages, card",
@@ -599,7 +601,7 @@ class TestVerify:
         verify = ("render", "--turn", ran_with_notes, "--at", "1", "--verify")
         said, lost = lines(cbx(*verify))
         assert (
-            ": the cards make the same request but for layers that lived for the call, to the byte: " in said
+            ": the cards make the same request, except for layers of that call alone, to the byte: " in said
         )
         assert lost == (
             "- the layer notes__context was not compared: it existed only for the call, and only the hash of its text is stored"

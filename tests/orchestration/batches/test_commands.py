@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardbox_cli.cli.terminal.batch_report import lines_of
+from cardbox_cli.cli.terminal.batch_report import progress_lines
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.orchestration.batch_progress import progress_of
 from tests.conftest import Cbx
@@ -140,7 +140,7 @@ class TestForkJoin:
 def test_a_terminal_has_a_line_for_each_child(cbx: Cbx, place: Path, runtime: Runtime) -> None:
     batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
     cbx("worker", "run", "--target", "counters", "--exec", "exit 3", "--once")
-    [head, first, second, third] = lines_of(progress_of(runtime, batch))
+    [head, first, second, third] = progress_lines(progress_of(runtime, batch))
     assert re.fullmatch(rf"batch {batch}  1 of 3 ended, \d+s", head)
     assert re.fullmatch(r" +0  failed      1 step     +\d+s  \w{8}  .*exit code 3.*", first)
     assert re.fullmatch(r" +1  dispatched  0 steps    +\d+s  \w{8}", second)

@@ -25,7 +25,7 @@ from cardbox_cli.text.escaping import escape_invisible, flatten
 from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.options.editor import Edited
+    from cardbox_cli.cli.options.editor import EditedText
     from cardbox_cli.model.boxes import Box, BoxView, Slot
     from cardbox_cli.store.cards import CardStore
 
@@ -226,12 +226,12 @@ class _Line(NamedTuple):
 
 
 @contextmanager
-def _new_list(view: "BoxView", file: str | None, in_place: bool) -> "Iterator[Edited]":
-    from cardbox_cli.cli.options.editor import Edited, edit_text, read_edited
+def _new_list(view: "BoxView", file: str | None, in_place: bool) -> "Iterator[EditedText]":
+    from cardbox_cli.cli.options.editor import EditedText, edit_text, read_edited
 
     before = _list_text(view, in_place)
     if file is not None:
-        yield Edited(read_edited(file, before), source_name(file))
+        yield EditedText(read_edited(file, before), source_name(file))
         return
     # Without --in-place, which would fail again after a conflict.
     remedy = ["box", "edit", view.box.box_id, "--file"]
@@ -280,7 +280,7 @@ def _quoted(card_id: str) -> str:
 _PLAIN = re.compile(r"""[^\s#"]\S*""")
 
 
-def _parse_lines(new: "Edited") -> list[_Line]:
+def _parse_lines(new: "EditedText") -> list[_Line]:
     """Return the lines that name a card. Raises InvalidInput naming the line."""
     lines = [
         _Line(_first_word(line.strip(), f"{new.source}:{number}"), f"{new.source}:{number}")
@@ -312,7 +312,9 @@ def _first_word(line: str, place: str) -> str:
     return str(value)
 
 
-def _write_box(wanted: Sequence[_Line], new: "Edited", old: "Box", in_place: bool) -> "tuple[Box, list[str]]":
+def _write_box(
+    wanted: Sequence[_Line], new: "EditedText", old: "Box", in_place: bool
+) -> "tuple[Box, list[str]]":
     """Write the box of the list; return it with notes for the person."""
     from cardbox_cli.cli.commands.box.box_repair import rebox_hints
     from cardbox_cli.cli.options.editor import box_change_notes

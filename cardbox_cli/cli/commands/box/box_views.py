@@ -24,7 +24,7 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import BOX_COLUMNS, box_title
 from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_readers, show_list
-from cardbox_cli.cli.terminal.output import INDENT, compared, indented
+from cardbox_cli.cli.terminal.output import INDENT, compare_texts, indent_below
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, choose_columns, print_table
 from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
@@ -84,7 +84,7 @@ def list_boxes(
     shown = choose_columns(BOX_COLUMNS, columns)
     with open_stores() as (_, boxes):
         if not boxes.database.keeps_box_info:
-            shown = shown.replaced(TITLE=lambda _: "unknown")
+            shown = shown.replace_texts(TITLE=lambda _: "unknown")
         views = BoxViews(boxes.database, boxes.project_id)
         reading = filter_readers(views.newest, views.further, where)
         empty = empty_note("boxes", narrowed=bool(since or until or kinds))
@@ -248,14 +248,14 @@ def _text_below(change: "BoxChange", *, full: bool) -> list[tuple[str, str]]:
     card = new or old
     if card is None or change.kind == "moved" or not full:
         return []
-    return [(_MARKS[change.kind][1], indented(_diff_text(card)))]
+    return [(_MARKS[change.kind][1], indent_below(_diff_text(card)))]
 
 
 def _compared_texts(old: "Card", new: "Card", *, full: bool) -> list[tuple[str, str]]:
     before, after = _diff_text(old), _diff_text(new)
     if before == after:
         return [("", f"{INDENT}(the same text: {_other_differences(old, new)})")]
-    return compared(before, after, full=full)
+    return compare_texts(before, after, full=full)
 
 
 def _diff_text(card: "Card") -> str:

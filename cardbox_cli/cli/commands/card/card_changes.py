@@ -40,7 +40,7 @@ from cardbox_cli.text.escaping import escape_line
 from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.cli.options.editor import Edited
+    from cardbox_cli.cli.options.editor import EditedText
     from cardbox_cli.model.boxes import Box
     from cardbox_cli.store.cards import CardStore
 
@@ -359,13 +359,13 @@ def _check_membership(card: Card, boxes: "Sequence[Box]") -> None:
 @contextmanager
 def _new_text(
     card: Card, before: str, text: str | None, file: str | None, box_ids: Sequence[str], author: str
-) -> "Iterator[Edited]":
-    from cardbox_cli.cli.options.editor import Edited, edit_text, read_edited
+) -> "Iterator[EditedText]":
+    from cardbox_cli.cli.options.editor import EditedText, edit_text, read_edited
 
     if text is not None:
-        yield Edited(text, "--text")
+        yield EditedText(text, "--text")
     elif file is not None:
-        yield Edited(read_edited(file, before), source_name(file))
+        yield EditedText(read_edited(file, before), source_name(file))
     else:
         options = [word for box_id in box_ids for word in ("--box", box_id)]
         options += [] if author == OPERATOR else ["--author", author]

@@ -13,13 +13,13 @@ from typer import Exit, Option
 from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.conversation_files import (
-    Refused,
+    RefusedFile,
     announce_left_out,
     conversation_files,
     end_of_lines,
     is_packed,
-    one_by_one,
     open_file,
+    take_each,
 )
 from cardbox_cli.cli.options.input_files import open_input, source_name, write_text
 from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
@@ -141,12 +141,12 @@ def _import_all(files: Sequence[str], options: _ImportOptions, *, keep_going: bo
         boxes.extend(imported.boxes)
         importing.sum_up(imported, named=True)
 
-    def refuse(refused: Refused) -> bool:
+    def refuse(refused: RefusedFile) -> bool:
         if keep_going:
             announce(f"error: {refused.error.message}")
         return keep_going
 
-    refused = one_by_one(files, take, refuse=refuse)
+    refused = take_each(files, take, refuse=refuse)
     _emit_imported(boxes, refused)
     if refused and not keep_going:
         _announce_rest(len(files), boxes, refused[0].file)
@@ -287,9 +287,9 @@ class _CardImport:
             announce(f"{format_count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
-def _emit_imported(boxes: "Sequence[ImportedBox]", refused: Sequence[Refused] = ()) -> None:
+def _emit_imported(boxes: "Sequence[ImportedBox]", refused: Sequence[RefusedFile] = ()) -> None:
     output.emit(
-        {"boxes": boxes, "failed": [each.as_json for each in refused]},
+        {"boxes": boxes, "failed": [each.error_fields for each in refused]},
         table=lambda: print_table(_IMPORTED_COLUMNS, boxes),
         ids=unique(box.box_id for box in boxes),
     )

@@ -8,11 +8,11 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.options.conversation_files import (
-    Refused,
+    RefusedFile,
     announce_left_out,
-    found_and_refused,
-    one_by_one,
     open_file,
+    split_files,
+    take_each,
 )
 from cardbox_cli.cli.options.input_files import path_text, source_name
 from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
@@ -68,7 +68,7 @@ def lint_cards(
     model and tools next to its messages. Every file is checked, even if one of them cannot be read.
     """
     asked = _LintOptions(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
-    found, refused = found_and_refused(files)
+    found, refused = split_files(files)
     if len(found) + len(refused) > 1:
         _lint_all(found, refused, asked)
     elif refused:
@@ -86,11 +86,11 @@ class _LintOptions(NamedTuple):
     warned: Container[str]
 
 
-def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOptions) -> None:
+def _lint_all(files: Sequence[str], folders: Sequence[RefusedFile], asked: _LintOptions) -> None:
     """Check files one after the other, and print all findings. `folders` are refused."""
     findings: list[FileFinding] = []
 
-    def refuse(refused: Refused) -> bool:
+    def refuse(refused: RefusedFile) -> bool:
         announce(f"error: {refused.error.message}")
         return True
 
@@ -98,7 +98,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOpti
         refuse(folder)
     unread = [
         *folders,
-        *one_by_one(files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse),
+        *take_each(files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse),
     ]
     if not unread:
         print_findings(findings)
@@ -109,7 +109,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], asked: _LintOpti
     kind = NotFound if all(isinstance(each.error, NotFound) for each in unread) else InvalidInput
     raise kind(
         f"{len(unread)} of {format_count(total, 'file')} could not be read and were not checked",
-        details={"failed": [each.as_json for each in unread]},
+        details={"failed": [each.error_fields for each in unread]},
     )
 
 

@@ -277,7 +277,9 @@ def list_card_references(
             read=lambda size: boxes.refs(wanted, limit=size, latest=latest or None),
             further=lambda _: FurtherCount(boxes.count_refs(wanted, latest=latest or None) - limit, True),
             limit=limit,
-            columns=shown if boxes.database.keeps_box_info else shown.replaced(TITLE=lambda _: "unknown"),
+            columns=shown
+            if boxes.database.keeps_box_info
+            else shown.replace_texts(TITLE=lambda _: "unknown"),
             item_id=lambda found: found.box_id,
             empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
         )

@@ -12,7 +12,7 @@ from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.options.confirmation import Yes, confirm
 from cardbox_cli.cli.options.input_files import parse_json, text_or_file
 from cardbox_cli.cli.options.shared_options import ChatKey
-from cardbox_cli.cli.options.value_types import CHAT, Completed, OneOf
+from cardbox_cli.cli.options.value_types import CHAT, CompletedType, OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
@@ -238,7 +238,9 @@ _PERSONA_COLUMNS = (
 # --- the tools of chats
 
 
-_TOOL_NAMES = Completed("NAME", lambda *_: ((name, tool.description) for name, tool in CHAT_TOOLS.items()))
+_TOOL_NAMES = CompletedType(
+    "NAME", lambda *_: ((name, tool.description) for name, tool in CHAT_TOOLS.items())
+)
 
 
 @verb(

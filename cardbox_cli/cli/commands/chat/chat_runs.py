@@ -14,7 +14,7 @@ from typer import Option
 
 from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.boundary import INTERRUPTED
-from cardbox_cli.cli.command_runtime import connecting, stopped_by_signals
+from cardbox_cli.cli.command_runtime import make_connector, stop_at_signals
 from cardbox_cli.cli.commands.chat.chat_messages import open_chat_stores
 from cardbox_cli.cli.interactive_shell import LEAVE, Matches, Shell, open_script, run_repl
 from cardbox_cli.cli.options import compose_options, model_program
@@ -100,7 +100,7 @@ def run_chat(
 
             send(open_chat_stores(database), key, text, turn=own_turn())
     try:
-        with _runner(program, settings, data) as runner, stopped_by_signals(runner.cancel) as received:
+        with _runner(program, settings, data) as runner, stop_at_signals(runner.cancel) as received:
             answered = runner.answer(key, wait=wait)
     except ChatBusy as busy:
         raise busy if text is None else _sent_already(busy) from None
@@ -141,7 +141,7 @@ def _runner(program: "Program", settings: Settings, profile: dict[str, Any] | No
     from cardbox_cli.execution.worker.connections import WorkerConnectionPool
 
     connections = WorkerConnectionPool(
-        connecting(database_target()),
+        make_connector(database_target()),
         lambda database, project_id: Runtime(database, project_id, settings=settings),
         longest_pause=settings.lease_time,
         announce=announce,

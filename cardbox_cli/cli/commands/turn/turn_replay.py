@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.actor import actor
-from cardbox_cli.cli.command_runtime import connecting, make_runtime, runtime, stopped_by_signals
+from cardbox_cli.cli.command_runtime import make_connector, make_runtime, runtime, stop_at_signals
 from cardbox_cli.cli.last_ids import remember_made, resolving_turns
 from cardbox_cli.cli.options import model_program
 from cardbox_cli.cli.options.shared_options import EndTimeout, TurnId
@@ -16,7 +16,7 @@ from cardbox_cli.cli.project_database import database_target
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.output import compared
+from cardbox_cli.cli.terminal.output import compare_texts
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_table
 from cardbox_cli.cli.terminal.turn_report import refuse
 from cardbox_cli.cli.verb import verb
@@ -100,7 +100,7 @@ def run_here(run: "Runtime", turn_ids: Sequence[str], worker_target: str, progra
     No other worker serves that target, so an early end, for example by a signal, stops the remaining turns.
     """
     try:
-        with stopped_by_signals(_interrupt):
+        with stop_at_signals(_interrupt):
             _work(worker_target, program)
     except BaseException:
         _stop_open(run, turn_ids)
@@ -149,7 +149,7 @@ def _work(worker_target: str, program: "Program") -> None:
         Worker(
             plan,
             settings,
-            connect=connecting(database_target()),
+            connect=make_connector(database_target()),
             make_runtime=lambda database, project_id: make_runtime(database, project_id, settings, wakeups),
             journal=_Journal(),
             listener=listener,
@@ -191,7 +191,7 @@ def _print_table(first: "TurnOutcome", beside: "Sequence[OutcomeComparison]") ->
         if not each.same_text:
             output.print_text()
             output.print_painted([("bold", f"{short_id(each.outcome.agent_turn_id)} answered differently:")])
-            output.print_painted(compared(first.text, each.outcome.text))
+            output.print_painted(compare_texts(first.text, each.outcome.text))
 
 
 def _changed_words(each: "OutcomeComparison | None") -> str:
