@@ -36,8 +36,7 @@ def provision_agent(
     ],
     profile: Annotated[str, Option(click_type=PROFILE, help="The name of its profile.")],
     worker_target: Annotated[
-        str | None,
-        Option(metavar="TARGET", help="Its pool of workers. Default: the profile's."),
+        str | None, Option(metavar="TARGET", help="Its pool of workers. Default: the profile's.")
     ] = None,
     display_name: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
     tag: Annotated[
@@ -116,13 +115,7 @@ def list_agents(
 AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
 
-@verb(
-    "show",
-    "cbx agent show writer-1",
-    "cbx agent show writer-1 -o json | jq .head",
-    pages=True,
-    reads=True,
-)
+@verb("show", "cbx agent show writer-1", "cbx agent show writer-1 -o json | jq .head", pages=True, reads=True)
 def show_agent(agent: AgentId) -> None:
     """Show an agent and its state."""
     from cardbox_cli.store.roster import AgentStore

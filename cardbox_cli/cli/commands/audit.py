@@ -5,16 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
-from cardbox_cli.cli.options.shared_options import (
-    Interval,
-    Limit,
-    OfAgent,
-    Since,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import TURN, OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -44,8 +35,8 @@ ACTIONS = (
     reads=True,
 )
 def list_audit_entries(
-    limit: Limit = 50,
-    agent: OfAgent = None,
+    limit: shared_options.Limit = 50,
+    agent: shared_options.OfAgent = None,
     turn: Annotated[
         str | None, Option(click_type=TURN, help="Only changes of this turn: an id, or its beginning or end.")
     ] = None,
@@ -57,11 +48,11 @@ def list_audit_entries(
             help="Only this action, for example stop or 'card delete'.",
         ),
     ] = None,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[str | None, column_option("age,action,who")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
+    columns: Annotated[str | None, shared_options.column_option("age,action,who")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List changes of turns, cards, boxes, profiles, tools and projects, with actor and reason, newest first.
 
@@ -69,7 +60,7 @@ def list_audit_entries(
     """
     from cardbox_cli.store.audit import AuditFilter, AuditStore
 
-    start, end = parse_span(since, until)
+    start, end = shared_options.parse_span(since, until)
     pause = poll_interval(watch, interval)
     shown = choose_columns(AUDIT_COLUMNS, columns)
     with open_database() as database:

@@ -229,9 +229,6 @@ def upgrade_database(
     output.emit(answer, table=lambda: output.print_text(plan.script if dry_run and plan.steps else text))
 
 
-# --- distribute
-
-
 _DISTRIBUTION = (
     "card ids are then unique per project only: card-box clients, which upsert on the id alone, can read but"
     " no longer write"
@@ -269,9 +266,7 @@ def distribute_tables(
         else "all tables are already distributed"
     )
     output.emit(
-        answer,
-        table=lambda: output.print_text(plan.script if dry_run and plan.steps else text),
-        ids=names,
+        answer, table=lambda: output.print_text(plan.script if dry_run and plan.steps else text), ids=names
     )
     if dry_run and plan.steps:
         announce(f"this drops the index {GLOBAL_IDS}: {_DISTRIBUTION}")

@@ -179,9 +179,6 @@ def ask_agent(
         print_delegated(run, done, wait=wait, timeout=timeout)
 
 
-# --- many tasks at once
-
-
 _LINES = (".jsonl", ".ndjson")
 
 

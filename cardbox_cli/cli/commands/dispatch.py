@@ -9,14 +9,8 @@ from typer import Option
 from cardbox_cli.cli.actor import actor, own_turn
 from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes, resolving_turns
+from cardbox_cli.cli.options import recipe_arguments
 from cardbox_cli.cli.options.input_files import parse_json
-from cardbox_cli.cli.options.recipe_arguments import (
-    ArgumentFiles,
-    Arguments,
-    load_recipe,
-    parse_arguments,
-    resolve_boxes,
-)
 from cardbox_cli.cli.options.shared_options import EndTimeout
 from cardbox_cli.cli.options.value_types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.terminal.lint_report import gate
@@ -44,13 +38,7 @@ if TYPE_CHECKING:
 def dispatch_turn(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that runs the turn.")],
     context_box: Annotated[
-        str | None,
-        Option(
-            "--context-box",
-            "-c",
-            click_type=BOX,
-            help="The context box. Or pass --recipe.",
-        ),
+        str | None, Option("--context-box", "-c", click_type=BOX, help="The context box. Or pass --recipe.")
     ] = None,
     handover: Annotated[
         str | None,
@@ -62,8 +50,8 @@ def dispatch_turn(
             help="Build the context from this recipe: a file or a name.",
         ),
     ] = None,
-    arg: Arguments = None,
-    args: ArgumentFiles = None,
+    arg: recipe_arguments.Arguments = None,
+    args: recipe_arguments.ArgumentFiles = None,
     output_box: Annotated[
         str | None, Option(click_type=BOX, help="The output box of the turn. Default: a new box.")
     ] = None,
@@ -85,8 +73,7 @@ def dispatch_turn(
         ),
     ] = "descend",
     correlation_id: Annotated[
-        str | None,
-        Option(metavar="ID", help="Your own id. Repeating the request returns the first turn."),
+        str | None, Option(metavar="ID", help="Your own id. Repeating the request returns the first turn.")
     ] = None,
     display_name: Annotated[str | None, Option(metavar="NAME", help="A name for people.")] = None,
     runtime_config: Annotated[
@@ -192,8 +179,8 @@ def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover
         return None
     from cardbox_cli.execution.dispatch_requests import Handover
 
-    loaded = load_recipe(name)
-    arguments = parse_arguments(given, files, loaded.recipe)
+    loaded = recipe_arguments.load_recipe(name)
+    arguments = recipe_arguments.parse_arguments(given, files, loaded.recipe)
     return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments, turn=own_turn())
 
 
@@ -203,7 +190,7 @@ def _resolve_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | No
     if packing is None:
         return None
     boxes = resolving_boxes(run.database, run.project_id)
-    arguments = resolve_boxes(dict(packing.arguments), packing.recipe, boxes)
+    arguments = recipe_arguments.resolve_boxes(dict(packing.arguments), packing.recipe, boxes)
     return msgspec.structs.replace(packing, arguments=arguments)
 
 

@@ -14,15 +14,7 @@ from typer import Option
 from cardbox_cli.cli.actor import actor, user_name
 from cardbox_cli.cli.command_runtime import listener, runtime
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.options.shared_options import (
-    InboxId,
-    Interval,
-    Limit,
-    OfAgent,
-    OptionalReason,
-    Watch,
-    column_option,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import OneOf, Seconds
 from cardbox_cli.cli.project_database import open_inbox
 from cardbox_cli.cli.session import session
@@ -107,24 +99,19 @@ def _message_types() -> list[str]:
     reads=True,
 )
 def list_inbox_rows(
-    limit: Limit = 50,
-    agent: OfAgent = None,
+    limit: shared_options.Limit = 50,
+    agent: shared_options.OfAgent = None,
     status: Annotated[
         str | None, Option(click_type=OneOf(lambda: STATES, what="state"), help="Only rows in this state.")
     ] = None,
     message_type: Annotated[
         str | None,
-        Option(
-            "--type",
-            "-t",
-            click_type=OneOf(_message_types, what=None),
-            help="Only rows of this type.",
-        ),
+        Option("--type", "-t", click_type=OneOf(_message_types, what=None), help="Only rows of this type."),
     ] = None,
     dead: Annotated[bool, Option("--dead", help="Only dead rows, which are not retried.")] = False,
-    columns: Annotated[str | None, column_option("id,agent,status")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    columns: Annotated[str | None, shared_options.column_option("id,agent,status")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List inbox rows, newest first."""
     from cardbox_cli.store.views.inbox_views import InboxFilter
@@ -142,13 +129,9 @@ def list_inbox_rows(
 
 
 @verb(
-    "show",
-    "cbx inbox show 1d5c8f72",
-    "cbx inbox show 1d5c8f72 -o json | jq .payload",
-    pages=True,
-    reads=True,
+    "show", "cbx inbox show 1d5c8f72", "cbx inbox show 1d5c8f72 -o json | jq .payload", pages=True, reads=True
 )
-def show_row(inbox_id: InboxId) -> None:
+def show_row(inbox_id: shared_options.InboxId) -> None:
     """Show an inbox row and its lease."""
     from cardbox_cli.store.execution.inbox_store import InboxStore
 
@@ -226,7 +209,7 @@ _CLAIMED_COLUMNS = (
 
 
 @verb("ack", "cbx inbox ack 1d5c8f72")
-def ack_row(inbox: InboxId, owner: Owner = None) -> None:
+def ack_row(inbox: shared_options.InboxId, owner: Owner = None) -> None:
     """Mark a claimed row as done. If it carries a turn, the turn ends with success."""
     from cardbox_cli.execution.queue import claims
 
@@ -235,7 +218,7 @@ def ack_row(inbox: InboxId, owner: Owner = None) -> None:
 
 @verb("fail", "cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
 def fail_row(
-    inbox: InboxId,
+    inbox: shared_options.InboxId,
     reason: Annotated[str, Option(metavar="TEXT", help="The reason why it failed.")],
     owner: Owner = None,
 ) -> None:
@@ -247,7 +230,7 @@ def fail_row(
 
 @verb("defer", "cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
 def defer_row(
-    inbox: InboxId,
+    inbox: shared_options.InboxId,
     reason: Annotated[str, Option(metavar="TEXT", help="The reason to try again.")],
     delay: Annotated[
         float | None,
@@ -268,7 +251,7 @@ def defer_row(
 
 
 @verb("retry", "cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
-def retry_row(inbox: InboxId) -> None:
+def retry_row(inbox: shared_options.InboxId) -> None:
     """Try a dead row again. A report or a stop becomes due again; a turn is dispatched as a new turn."""
     from cardbox_cli.execution.recovery.retrying import retry
 
@@ -285,7 +268,7 @@ def retry_row(inbox: InboxId) -> None:
 
 
 @verb("cancel", "cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
-def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
+def cancel_row(inbox: shared_options.InboxId, reason: shared_options.OptionalReason = None) -> None:
     """Cancel the turn of a queued row before it begins."""
     from cardbox_cli.errors import Conflict
     from cardbox_cli.execution.recovery import fixes

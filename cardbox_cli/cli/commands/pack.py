@@ -10,14 +10,7 @@ from typer import Option
 
 from cardbox_cli.cli.actor import audit, own_turn
 from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
-from cardbox_cli.cli.options import compose_options
-from cardbox_cli.cli.options.recipe_arguments import (
-    ArgumentFiles,
-    Arguments,
-    load_recipe,
-    parse_arguments,
-    resolve_boxes,
-)
+from cardbox_cli.cli.options import compose_options, recipe_arguments
 from cardbox_cli.cli.options.value_types import RECIPE
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -61,8 +54,8 @@ def pack_context(
             help="A recipe file, or the name of one (`cbx handover list`).",
         ),
     ],
-    arg: Arguments = None,
-    args: ArgumentFiles = None,
+    arg: recipe_arguments.Arguments = None,
+    args: recipe_arguments.ArgumentFiles = None,
     source_agent: Annotated[
         str, Option(metavar="AGENT", help="The agent on whose behalf cbx packs.")
     ] = OPERATOR,
@@ -87,11 +80,11 @@ def pack_context(
         raise UsageError("--source-agent is empty", hint=f"remove it to use {OPERATOR}")
     budget = compose_options.token_budget(max_tokens, fit)
     seen = _PackedCards(shows=explain or dry_run)
-    loaded = load_recipe(handover)
-    arguments = parse_arguments(arg or [], args or [], loaded.recipe)
+    loaded = recipe_arguments.load_recipe(handover)
+    arguments = recipe_arguments.parse_arguments(arg or [], args or [], loaded.recipe)
     with open_database() as database, database.transaction() if force else nullcontext():
         boxes = resolving_boxes(database, session().project_id)
-        arguments = resolve_boxes(arguments, loaded.recipe, boxes)
+        arguments = recipe_arguments.resolve_boxes(arguments, loaded.recipe, boxes)
         packing = Packing(
             database,
             session().project_id,

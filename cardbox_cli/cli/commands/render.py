@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.options import compose_options
-from cardbox_cli.cli.options.value_types import (
-    AGENT,
-    BOX,
-    BOX_OR_TURN,
-    CHAT,
-    HTML,
-    PROFILE,
-    RENDERED_FORMAT,
-    STEP,
-    TURN,
-    OneOf,
-)
+from cardbox_cli.cli.options import compose_options, value_types
 from cardbox_cli.cli.project_database import named_stores, open_database
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
@@ -123,7 +111,7 @@ def render_request(
         Option(
             "--box",
             "-b",
-            click_type=BOX,
+            click_type=value_types.BOX,
             rich_help_panel=_WHAT,
             help="A box: an id, 4 or more characters of its beginning or end, or @last. "
             "Repeatable, in order.",
@@ -132,7 +120,7 @@ def render_request(
     profile: Annotated[
         str | None,
         Option(
-            click_type=PROFILE,
+            click_type=value_types.PROFILE,
             rich_help_panel=_WHAT,
             help="With boxes: add the system prompt, model and tools of this profile.",
         ),
@@ -140,13 +128,15 @@ def render_request(
     turn: Annotated[
         str | None,
         Option(
-            click_type=TURN, rich_help_panel=_WHAT, help="A turn: its next request, or its last if it ended."
+            click_type=value_types.TURN,
+            rich_help_panel=_WHAT,
+            help="A turn: its next request, or its last if it ended.",
         ),
     ] = None,
     at: Annotated[
         str | None,
         Option(
-            click_type=STEP,
+            click_type=value_types.STEP,
             rich_help_panel=_WHAT,
             help="A step of the turn: its number, its id (or beginning or end), or next.",
         ),
@@ -154,7 +144,7 @@ def render_request(
     agent: Annotated[
         str | None,
         Option(
-            click_type=AGENT,
+            click_type=value_types.AGENT,
             rich_help_panel=_WHAT,
             help="The active turn of this agent, else its next, else its last.",
         ),
@@ -162,7 +152,7 @@ def render_request(
     chat: Annotated[
         str | None,
         Option(
-            click_type=CHAT,
+            click_type=value_types.CHAT,
             rich_help_panel=_WHAT,
             help="A chat: the request of its next run, or of its last if all is answered.",
         ),
@@ -171,7 +161,7 @@ def render_request(
         str | None,
         Option(
             "--format",
-            click_type=RENDERED_FORMAT,
+            click_type=value_types.RENDERED_FORMAT,
             metavar="FORMAT",
             rich_help_panel=_WHAT,
             help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
@@ -201,7 +191,7 @@ def render_request(
     provider: Annotated[
         str | None,
         Option(
-            click_type=OneOf(lambda: HOSTS, what="provider"),
+            click_type=value_types.OneOf(lambda: HOSTS, what="provider"),
             rich_help_panel=_INSTEAD,
             help="With --check: use the rules of a host, for example openai-compatible.",
         ),
@@ -221,7 +211,7 @@ def render_request(
         tuple[str, str] | None,
         Option(
             metavar="A B",
-            autocompletion=BOX_OR_TURN.matches,
+            autocompletion=value_types.BOX_OR_TURN.matches,
             rich_help_panel=_INSTEAD,
             help="Print the differences of two requests, and what a prefix cache loses. Each is a "
             "box, a turn "
@@ -243,9 +233,9 @@ def render_request(
     was sent; other requests are composed now, which a note on stderr says.
     """
 
-    is_page = format_ == HTML
+    is_page = format_ == value_types.HTML
     asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
-    check_answers(**asked, **{f"format {HTML}": is_page})
+    check_answers(**asked, **{f"format {value_types.HTML}": is_page})
     check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
     if provider is not None:
         format_ = format_of_host(provider, format_, check=check)
@@ -351,15 +341,10 @@ def _fit_budget(shown: "InspectedRequest", budget: compose_options.TokenBudget) 
 
     if shown.sent:
         raise UsageError(
-            "--max-tokens cannot change a step that was sent",
-            hint="use --at next for the next request",
+            "--max-tokens cannot change a step that was sent", hint="use --at next for the next request"
         )
     fitted = fit(
-        shown.request,
-        budget.most,
-        budget.strategy,
-        provider=provider_of(shown.format),
-        author_id=OPERATOR,
+        shown.request, budget.most, budget.strategy, provider=provider_of(shown.format), author_id=OPERATOR
     )
     return msgspec.structs.replace(
         shown, request=fitted.request, notes=[*shown.notes, *compose_options.fit_notes(fitted)]
@@ -376,9 +361,6 @@ def _page(requests: "Requests", shown: "InspectedRequest", turn: "RecordedReques
 def _announce_notes(notes: Iterable[str]) -> None:
     for note in notes:
         announce(f"note: {note}")
-
-
-# --- the body, and warnings about it
 
 
 # How many losses are named in a warning; --check lists all.

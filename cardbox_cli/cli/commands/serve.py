@@ -41,19 +41,16 @@ def serve_project(
         ),
     ] = False,
     allowed_host: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="Accept requests for this host name. Repeatable."),
+        list[str] | None, Option(metavar="NAME", help="Accept requests for this host name. Repeatable.")
     ] = None,
     cors_origin: Annotated[
-        list[str] | None,
-        Option(metavar="URL", help="Allow browser requests from this origin. Repeatable."),
+        list[str] | None, Option(metavar="URL", help="Allow browser requests from this origin. Repeatable.")
     ] = None,
     behind_tls: Annotated[
         bool, Option("--behind-tls", help="A proxy in front of it terminates TLS: cookies are for TLS only.")
     ] = False,
     access_log: Annotated[
-        bool,
-        Option("--access-log", help="Print each request to stderr, without query and token."),
+        bool, Option("--access-log", help="Print each request to stderr, without query and token.")
     ] = False,
     connections: Annotated[
         int, Option(metavar="N", min=1, max=100, help="Use at most N database connections.")

@@ -28,8 +28,7 @@ from cardbox_cli.text.times import format_time, parse_duration
 def create_token(
     label: Annotated[str, Option(metavar="TEXT", help="A label for the list of tokens.")] = "",
     expires: Annotated[
-        str | None,
-        Option(metavar="DURATION", help="Lifetime, for example 12h or 90d. Default: no expiry."),
+        str | None, Option(metavar="DURATION", help="Lifetime, for example 12h or 90d. Default: no expiry.")
     ] = None,
 ) -> None:
     """Create a token that lets a program or a browser read this project through `cbx serve`.

@@ -124,11 +124,7 @@ def list_tools(
 
 
 @verb(
-    "show",
-    "cbx tool show weather",
-    "cbx tool show weather -o json | jq .parameters",
-    pages=True,
-    reads=True,
+    "show", "cbx tool show weather", "cbx tool show weather -o json | jq .parameters", pages=True, reads=True
 )
 def show_tool(name: ToolName) -> None:
     """Show a tool and its schema."""
@@ -168,8 +164,7 @@ def call_tool(
         str, Option("--args", metavar="JSON|@FILE", help="The arguments, a JSON object; @- for stdin.")
     ] = "{}",
     tool_call_id: Annotated[
-        str | None,
-        Option(metavar="ID", help="A pending tool call of the turn, which the result answers."),
+        str | None, Option(metavar="ID", help="A pending tool call of the turn, which the result answers.")
     ] = None,
 ) -> None:
     """Call an internal handler on behalf of a turn, if its profile allows the call.

@@ -172,9 +172,6 @@ def delete_box(
     output.emit(answer, table=lambda: output.print_text(f"{verb} {found.box_id}"), ids=[found.box_id])
 
 
-# --- edit: the list as lines of text
-
-
 @verb(
     "edit",
     "cbx box edit 8b1f22c0",

@@ -245,12 +245,7 @@ def _members_of(reading: BoxReading, totals: Totals, asked: BoxSelection) -> Mem
 
 def _json_head(reading: BoxReading) -> dict[str, Any]:
     box = reading.box
-    return {
-        "box_id": box.box_id,
-        "project_id": box.project_id,
-        "title": box.title,
-        "card_ids": box.card_ids,
-    }
+    return {"box_id": box.box_id, "project_id": box.project_id, "title": box.title, "card_ids": box.card_ids}
 
 
 def _cards(reading: BoxReading, totals: Totals) -> Iterator[Card]:
@@ -368,9 +363,6 @@ def _print_place(place: BoxPlace, *, with_rule: bool) -> None:
     if card is not None:
         output.print_text(indent_lines(full_text(card)))
     output.print_text()
-
-
-# --- the command
 
 
 @verb(

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.options.shared_options import (
-    BoxId,
-    Interval,
-    Limit,
-    Since,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import BOX, OneOf
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
@@ -51,12 +42,12 @@ if TYPE_CHECKING:
     reads=True,
 )
 def list_boxes(
-    limit: Limit = 50,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[str | None, column_option("id,cards,title")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    limit: shared_options.Limit = 50,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
+    columns: Annotated[str | None, shared_options.column_option("id,cards,title")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
     kinds: Annotated[
         list[str] | None,
         Option(
@@ -73,7 +64,7 @@ def list_boxes(
     """
     from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews
 
-    start, end = parse_span(since, until)
+    start, end = shared_options.parse_span(since, until)
     where = BoxKindFilter(
         since=start,
         until=end,
@@ -102,9 +93,6 @@ def _print_hidden(numbers: Mapping[str, int]) -> None:
     if numbers:
         boxes = " and ".join(format_count(number, f"{kind} box") for kind, number in numbers.items())
         announce(f"{boxes} hidden; show them with --kind or -o json")
-
-
-# --- diff
 
 
 # The mark before a line, and its colour, by the kind of change.
@@ -284,11 +272,8 @@ def _other_differences(old: "Card", new: "Card") -> str:
     return f"they differ in {', '.join(parts + keys)}" if parts or keys else "the same card under another id"
 
 
-# --- verify
-
-
 @verb("verify", "cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True)
-def verify_box(box: BoxId) -> None:
+def verify_box(box: shared_options.BoxId) -> None:
     """Check a box's references, tool calls and results, and the digest of its packing. Exit 8 on findings."""
     from cardbox_cli.model.boxes import verify as findings_in
 

@@ -249,9 +249,6 @@ def _whole_card(value: Any, place: str) -> CardDraft:
         raise InvalidCard(f"{place}: {exc.message}", hint=exc.hint) from exc
 
 
-# --- edit
-
-
 @verb(
     "edit",
     "cbx card edit 5f0c2a91",
@@ -399,9 +396,6 @@ def _emit_edited(outcome: _EditOutcome, old: Card) -> None:
     box_ids = [box.box_id for box in boxes]
     table = partial(output.print_lines, [card.card_id, *box_ids])
     output.emit(answer, table=table, ids=box_ids or [card.card_id])
-
-
-# --- delete
 
 
 @verb("delete", "cbx card delete 5f0c2a91 --yes")

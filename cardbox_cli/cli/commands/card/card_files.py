@@ -12,15 +12,7 @@ from typer import Exit, Option
 
 from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.options.conversation_files import (
-    Refused,
-    announce_left_out,
-    conversation_files,
-    end_of_lines,
-    is_packed,
-    one_by_one,
-    open_file,
-)
+from cardbox_cli.cli.options import conversation_files
 from cardbox_cli.cli.options.input_files import open_input, source_name, write_text
 from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.options.value_types import BOX, FILE, OneOf
@@ -107,7 +99,7 @@ def import_cards(
         _check_can_follow(files[0])
         _CardImport(files[0], options).follow()
     else:
-        found = conversation_files(files)
+        found = conversation_files.conversation_files(files)
         if len(found) == 1:
             _import_one(found[0], options)
         else:
@@ -141,12 +133,12 @@ def _import_all(files: Sequence[str], options: _ImportOptions, *, keep_going: bo
         boxes.extend(imported.boxes)
         importing.sum_up(imported, named=True)
 
-    def refuse(refused: Refused) -> bool:
+    def refuse(refused: conversation_files.Refused) -> bool:
         if keep_going:
             announce(f"error: {refused.error.message}")
         return keep_going
 
-    refused = one_by_one(files, take, refuse=refuse)
+    refused = conversation_files.one_by_one(files, take, refuse=refuse)
     _emit_imported(boxes, refused)
     if refused and not keep_going:
         _announce_rest(len(files), boxes, refused[0].file)
@@ -171,7 +163,7 @@ def _check_can_follow(file: str) -> None:
         )
     if os.path.isfile(file):
         with open_input(file) as packed:
-            if is_packed(packed):
+            if conversation_files.is_packed(packed):
                 raise UsageError(
                     f"--follow cannot read the compressed file {file!r}", hint="decompress it first"
                 )
@@ -196,7 +188,7 @@ class _CardImport:
 
         try:
             with (
-                open_file(self._file) as plain,
+                conversation_files.open_file(self._file) as plain,
                 open_log(plain, self._name) as file,
                 bar(f"importing {which}".strip(), os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
             ):
@@ -233,8 +225,8 @@ class _CardImport:
         before, waiting = (0, 0), 0
         while True:
             began = monotonic()
-            with open_file(self._file) as file:
-                status, end = os.fstat(file.fileno()), end_of_lines(file)
+            with conversation_files.open_file(self._file) as file:
+                status, end = os.fstat(file.fileno()), conversation_files.end_of_lines(file)
                 if end and (status.st_ino, end) != before:
                     yield JsonSource(file, self._name, size=end)
                     before = (status.st_ino, end)
@@ -282,12 +274,14 @@ class _CardImport:
         announce(
             f"{lead}{format_count(len(boxes), 'conversation')}, {format_count(total, 'card')}, {new} new"
         )
-        announce_left_out(imported.left_out, lead)
+        conversation_files.announce_left_out(imported.left_out, lead)
         if imported.replaced_characters:
             announce(f"{format_count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
-def _emit_imported(boxes: "Sequence[ImportedBox]", refused: Sequence[Refused] = ()) -> None:
+def _emit_imported(
+    boxes: "Sequence[ImportedBox]", refused: Sequence[conversation_files.Refused] = ()
+) -> None:
     output.emit(
         {"boxes": boxes, "failed": [each.as_json for each in refused]},
         table=lambda: print_table(_IMPORTED_COLUMNS, boxes),
@@ -320,9 +314,6 @@ def _require_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversat
                 "without --follow",
             )
         yield conversation
-
-
-# --- export
 
 
 @verb(

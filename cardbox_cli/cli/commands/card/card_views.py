@@ -8,17 +8,7 @@ import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given
-from cardbox_cli.cli.options.shared_options import (
-    CardIds,
-    Interval,
-    Latest,
-    Limit,
-    Since,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import BOX, CARD, CARD_TYPE
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
@@ -90,7 +80,7 @@ def _held_ids(boxes: "BoxStore", given: str) -> list[str]:
     reads=True,
 )
 def list_cards(
-    limit: Limit = 50,
+    limit: shared_options.Limit = 50,
     types: CardTypes = None,
     box: Annotated[str | None, Option(click_type=BOX, help="Only cards of this box.")] = None,
     role: Annotated[str | None, Option(metavar="ROLE", help="Only this role.")] = None,
@@ -101,17 +91,17 @@ def list_cards(
     tool_call_id: Annotated[
         str | None, Option(metavar="ID", help="Only calls and results with this id.")
     ] = None,
-    since: Since = None,
-    until: Until = None,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
     deleted: Annotated[bool, Option("--deleted", help="Include deleted and expired cards.")] = False,
-    columns: Annotated[str | None, column_option("id,created,preview")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    columns: Annotated[str | None, shared_options.column_option("id,created,preview")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List cards, newest first."""
     from cardbox_cli.store.cards import CardFilter
 
-    start, end = parse_span(since, until)
+    start, end = shared_options.parse_span(since, until)
     where = CardFilter(
         types=types or None,
         role=role,
@@ -142,9 +132,9 @@ def search_cards(
             help='Words, "a phrase", -word, or; any substring for Chinese, Japanese and Korean.',
         ),
     ],
-    limit: Limit = 50,
+    limit: shared_options.Limit = 50,
     types: CardTypes = None,
-    columns: Annotated[str | None, column_option("id,type,match")] = None,
+    columns: Annotated[str | None, shared_options.column_option("id,type,match")] = None,
 ) -> None:
     """Find cards by the text in them, newest first. Matches whole words in any case.
 
@@ -186,14 +176,10 @@ def _highlighted(text: str, words: re.Pattern[str] | None) -> str:
 
 
 @verb(
-    "show",
-    "cbx card show 5f0c2a91",
-    "cbx card show 5f0c2a91 -o json | jq .content",
-    pages=True,
-    reads=True,
+    "show", "cbx card show 5f0c2a91", "cbx card show 5f0c2a91 -o json | jq .content", pages=True, reads=True
 )
 def show_cards(
-    card_ids: CardIds,
+    card_ids: shared_options.CardIds,
     deleted: Annotated[bool, Option("--deleted", help="Also show deleted and expired cards.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail if one of several cards is missing.")] = False,
 ) -> None:
@@ -260,9 +246,9 @@ def list_card_references(
             "if no such card exists.",
         ),
     ],
-    limit: Limit = 50,
-    latest: Latest = MAX_BOXES_SEARCHED.value,
-    columns: Annotated[str | None, column_option("id,positions,title")] = None,
+    limit: shared_options.Limit = 50,
+    latest: shared_options.Latest = MAX_BOXES_SEARCHED.value,
+    columns: Annotated[str | None, shared_options.column_option("id,positions,title")] = None,
 ) -> None:
     """List the boxes that contain a card and its positions in them, most recently changed first.
 

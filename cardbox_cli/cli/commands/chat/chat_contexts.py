@@ -95,8 +95,7 @@ def load_chat_context(
         Argument(metavar="[CONTEXT]", help="The id of the context, or 4 or more characters of it."),
     ] = None,
     query: Annotated[
-        str | None,
-        Option(metavar="TEXT", help="Load the archived context that best matches these words."),
+        str | None, Option(metavar="TEXT", help="Load the archived context that best matches these words.")
     ] = None,
 ) -> None:
     """Continue with an archived context of a chat. The active context is archived first.
@@ -168,11 +167,7 @@ def show_chat_memory(
         "text": None if found is None else found.text,
         "card_id": None if found is None else found.card_id,
     }
-    output.emit(
-        value,
-        table=lambda: _print_memory(found),
-        ids=[] if found is None else [found.card_id],
-    )
+    output.emit(value, table=lambda: _print_memory(found), ids=[] if found is None else [found.card_id])
 
 
 def _print_memory(found: "StoredText | None") -> None:

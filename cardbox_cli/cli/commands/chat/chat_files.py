@@ -44,9 +44,7 @@ class ImportedChats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @verb(
-    "import",
-    "cbx chat import ~/bot",
-    "cbx chat import ~/bot --chat telegram-chat-42 -o json | jq '.skipped'",
+    "import", "cbx chat import ~/bot", "cbx chat import ~/bot --chat telegram-chat-42 -o json | jq '.skipped'"
 )
 def import_chats(
     folder: Annotated[
@@ -56,8 +54,7 @@ def import_chats(
         str | None, Option("--chat", click_type=CHAT, help="Import only this chat. Default: all.")
     ] = None,
     replace: Annotated[
-        bool,
-        Option("--replace", help="Import contexts and texts that differ; the old ones are archived."),
+        bool, Option("--replace", help="Import contexts and texts that differ; the old ones are archived.")
     ] = False,
 ) -> None:
     """Import chats from transcript files: transcripts, active and archived contexts.
@@ -208,9 +205,6 @@ _IMPORTED_COLUMNS = (
 )
 
 
-# --- export
-
-
 @verb(
     "export",
     "cbx chat export telegram-chat-42 ~/bot",
@@ -251,12 +245,7 @@ def export_chat(
         announce(f"warning: card {card_id} is gone and was left out")
     for context_id in exported.unnamed:
         announce(f"warning: {escape_line(context_id)} is not a valid file name, so it was left out")
-    done = {
-        "chat_key": key,
-        "folder": str(root / place),
-        "files": _paths(files),
-        "changed": _paths(changed),
-    }
+    done = {"chat_key": key, "folder": str(root / place), "files": _paths(files), "changed": _paths(changed)}
     output.emit(done, table=lambda: _print_exported(done), ids=[str(root / place)])
 
 

@@ -118,11 +118,7 @@ def send_message(
         emit_entry(sent)
 
 
-@verb(
-    "reply",
-    "cbx chat reply telegram-chat-42 'It is on its way'",
-    "cbx chat reply 'I am looking it up'",
-)
+@verb("reply", "cbx chat reply telegram-chat-42 'It is on its way'", "cbx chat reply 'I am looking it up'")
 def reply_to_chat(
     words: Annotated[
         list[str] | None,

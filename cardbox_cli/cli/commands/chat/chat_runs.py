@@ -48,8 +48,7 @@ def run_chat(
     exec_: model_program.Exec,
     text: Annotated[str | None, Option(metavar="TEXT", help="Send this user message first.")] = None,
     profile: Annotated[
-        str | None,
-        Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile."),
+        str | None, Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile.")
     ] = None,
     wait: Annotated[
         bool, Option("--wait/--no-wait", help="Wait while another run holds the chat, or exit 6.")
@@ -226,9 +225,6 @@ class _StreamListener:
             self._held = ""
 
 
-# --- open
-
-
 @verb(
     "open",
     "cbx chat open me --exec 'python3 client.py'",
@@ -239,8 +235,7 @@ def open_chat(
     key: ChatKey,
     exec_: model_program.Exec,
     profile: Annotated[
-        str | None,
-        Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile."),
+        str | None, Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile.")
     ] = None,
     format_: model_program.RequestFormat = None,
     answers: model_program.AnswersRead = "auto",
@@ -321,10 +316,7 @@ _SLASHES = {
     ),
 }
 _HELP = "help"
-_OWN = {
-    _HELP: "List these commands.",
-    **dict.fromkeys(LEAVE, "Leave (or Ctrl-D)."),
-}
+_OWN = {_HELP: "List these commands.", **dict.fromkeys(LEAVE, "Leave (or Ctrl-D).")}
 
 
 class Talk:

@@ -83,9 +83,6 @@ _CHAT_COLUMNS = (
 )
 
 
-# --- one chat
-
-
 @verb(
     "show",
     "cbx chat show telegram-chat-42",
@@ -175,9 +172,6 @@ _STEP_COLUMNS = (
 )
 
 
-# --- its transcript
-
-
 @verb(
     "transcript",
     "cbx chat transcript telegram-chat-42",
@@ -224,9 +218,6 @@ _ENTRY_COLUMNS = (
     Column("ROLE", lambda entry: entry["role"] or NOTHING),
     Column("TEXT", lambda entry: flatten(entry["text"]) if entry["state"] == "present" else "(card is gone)"),
 )
-
-
-# --- why a chat remembers
 
 
 @verb(

@@ -102,9 +102,6 @@ def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
         print_end(turns, turns.resolve(turn), timeout)
 
 
-# --- report
-
-
 @verb(
     "report",
     "cbx turn report 1d5c8f72 --tool-call-id call_7 --result-text 'approved by Ann'",

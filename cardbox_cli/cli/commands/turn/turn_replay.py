@@ -222,9 +222,6 @@ _OUTCOME_COLUMNS = (
 )
 
 
-# --- the commands
-
-
 @verb(
     "replay",
     "cbx turn replay 1d5c8f72 --exec 'python3 client.py' --times 3",
@@ -261,12 +258,7 @@ def replay_turn(
         program = None
         if exec_ is not None:
             program = replay_program(
-                run,
-                turn_id,
-                exec_,
-                env=env or (),
-                tools=tools,
-                trust_stored_commands=trust_stored_commands,
+                run, turn_id, exec_, env=env or (), tools=tools, trust_stored_commands=trust_stored_commands
             )
         asked = ask_again(
             run, turn_id, ReplayOptions(times=times, profile_name=profile, worker_target=target)
@@ -314,12 +306,7 @@ def fork_turn(
         program = None
         if exec_ is not None:
             program = replay_program(
-                run,
-                turn_id,
-                exec_,
-                env=env or (),
-                tools=tools,
-                trust_stored_commands=trust_stored_commands,
+                run, turn_id, exec_, env=env or (), tools=tools, trust_stored_commands=trust_stored_commands
             )
         wanted = ReplayOptions(profile_name=profile, worker_target=target, at=at, instruction=instruction)
         asked = ask_again(run, turn_id, wanted)

@@ -8,18 +8,7 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.last_ids import LAST
-from cardbox_cli.cli.options.shared_options import (
-    Interval,
-    LastTurnId,
-    Limit,
-    OfAgent,
-    Since,
-    TurnId,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import HTML, OneOf
 from cardbox_cli.cli.project_database import lag_note, open_turns
 from cardbox_cli.cli.standard_streams import announce
@@ -62,8 +51,8 @@ if TYPE_CHECKING:
     reads=True,
 )
 def list_turns(
-    limit: Limit = 50,
-    agent: OfAgent = None,
+    limit: shared_options.Limit = 50,
+    agent: shared_options.OfAgent = None,
     status: Annotated[
         str | None,
         Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only turns in this state."),
@@ -73,11 +62,11 @@ def list_turns(
         Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only turns with this end."),
     ] = None,
     trace: Annotated[str | None, Option(metavar="ID", help="Only turns of this trace_id.")] = None,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[str | None, column_option("id,agent,end")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
+    columns: Annotated[str | None, shared_options.column_option("id,agent,end")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List turns, newest first."""
     from cardbox_cli.execution.turn_summary import summary
@@ -86,7 +75,7 @@ def list_turns(
 
     if end is not None and status not in (None, ENDED):
         raise UsageError(conflict_message("--end", f"--status {status}"), hint="remove one of them")
-    first, last = parse_span(since, until)
+    first, last = shared_options.parse_span(since, until)
     status = status if end is None else ENDED
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
     pause = poll_interval(watch, interval)
@@ -120,9 +109,6 @@ def _filter_by_end(
     return read, lambda _: FurtherCount(0, False)
 
 
-# --- one turn
-
-
 @verb(
     "show",
     "cbx turn show",
@@ -131,7 +117,7 @@ def _filter_by_end(
     pages=True,
     reads=True,
 )
-def show_turn(turn: LastTurnId = LAST) -> None:
+def show_turn(turn: shared_options.LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
     from cardbox_cli.inspect.turns import view_turn
 
@@ -242,9 +228,6 @@ _EDGE_COLUMNS = (
 )
 
 
-# --- a trace
-
-
 SVG = "svg"
 
 
@@ -257,7 +240,7 @@ SVG = "svg"
     reads=True,
 )
 def show_trace(
-    turn: TurnId,
+    turn: shared_options.TurnId,
     format_: Annotated[
         str | None,
         Option(
@@ -351,9 +334,6 @@ class _Drawing:
         output.print_text(flatten(f"{lead}{text}"))
 
 
-# --- logs
-
-
 @verb(
     "logs",
     "cbx turn logs @last",
@@ -363,10 +343,9 @@ class _Drawing:
     reads=True,
 )
 def show_logs(
-    turn: TurnId,
+    turn: shared_options.TurnId,
     step: Annotated[
-        str | None,
-        Option(metavar="N", help="Only this step: its number, or 4 or more characters of its id."),
+        str | None, Option(metavar="N", help="Only this step: its number, or 4 or more characters of its id.")
     ] = None,
 ) -> None:
     """Show the stderr of a turn's commands: its model command and its tools.
