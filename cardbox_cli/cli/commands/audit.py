@@ -1,6 +1,6 @@
 """`cbx audit`: the manual and automatic changes of turns, cards, boxes, tools, profiles and projects."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
@@ -14,9 +14,6 @@ from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_rea
 from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
-
-if TYPE_CHECKING:
-    from cardbox_cli.store.connection.database import Database
 
 # The actions of this version. Rows of other versions may have others, which --action finds as well.
 ACTIONS = (
@@ -64,15 +61,11 @@ def list_audit_entries(
     pause = poll_interval(watch, interval)
     shown = choose_columns(AUDIT_COLUMNS, columns)
     with open_database() as database:
-        turn_id = None if turn is None else _turn(database, turn)
+        turns = resolving_turns(database, session().project_id)
+        turn_id = None if turn is None else resolved_or_given(turns.resolve, turn)
         where = AuditFilter(agent_id=agent, agent_turn_id=turn_id, action=action, since=start, until=end)
         audit = AuditStore(database, session().project_id)
         reading = filter_readers(audit.newest, audit.further, where)
         empty = empty_note("audit rows", narrowed=where != AuditFilter())
         listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.audit_id, empty=empty)
         show_list(listing, database, interval=pause)
-
-
-def _turn(database: "Database", named: str) -> str:
-
-    return resolved_or_given(resolving_turns(database, session().project_id).resolve, named)

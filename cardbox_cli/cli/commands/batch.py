@@ -54,15 +54,9 @@ def list_batches(
     shown = choose_columns(BATCH_COLUMNS, columns)
     with open_database() as database:
         batches = resolving_batches(database, session().project_id)
-        read, further = filter_readers(batches.newest, batches.further, where)
-        listing = Listing(
-            read,
-            further,
-            limit,
-            shown,
-            item_id=lambda batch: batch.batch_id,
-            empty=empty_note("batches", narrowed=where != BatchFilter()),
-        )
+        reading = filter_readers(batches.newest, batches.further, where)
+        empty = empty_note("batches", narrowed=where != BatchFilter())
+        listing = Listing(*reading, limit, shown, item_id=lambda batch: batch.batch_id, empty=empty)
         show_list(listing, database, interval=pause)
 
 
@@ -78,9 +72,9 @@ def show_batch(batch: shared_options.BatchId) -> None:
     from cardbox_cli.inspect.batches import BatchReader
 
     with open_database() as database, database.snapshot():
-        views = resolving_batches(database, session().project_id)
-        seen = BatchReader(views, read_settings()).read(batch)
-    print_batch(seen)
+        batches = resolving_batches(database, session().project_id)
+        view = BatchReader(batches, read_settings()).read(batch)
+    print_batch(view)
 
 
 @verb(
@@ -118,8 +112,8 @@ def cancel_batch(batch: shared_options.BatchId, reason: shared_options.OptionalR
                 f"batch {batch_id} has ended: {status}",
                 hint=f"see its results with `cbx batch show {batch_id}`",
             )
-        seen = view_batch(run, run.batches.get(batch_id))
-    print_batch(seen)
+        view = view_batch(run, run.batches.get(batch_id))
+    print_batch(view)
 
 
 def _own_id(run: "Runtime", batch: str) -> str:

@@ -1,7 +1,7 @@
 """`cbx db`: the embedded server, the tables, garbage collection and psql."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -21,7 +21,7 @@ from cardbox_cli.text.quantities import format_bytes, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
-    from cardbox_cli.store.gc import DanglingBox, PurgeCounts
+    from cardbox_cli.store.gc import PurgeCounts
     from cardbox_cli.store.views.database_status import ProjectSize
 
 
@@ -45,7 +45,7 @@ def start_server() -> None:
     with open_database() as database:
         answer = database_status(database)
     announce("started" if started else "already running")
-    output.emit(answer, table=lambda: print_status(answer))
+    output.emit(answer, table=lambda: _print_status(answer))
 
 
 @verb("stop", "cbx db stop")
@@ -73,17 +73,12 @@ def show_status(
     from cardbox_cli.store.views.database_status import target_status
 
     answer = target_status(database_target(), session().project_id, exact=exact)
+    output.emit(answer, table=lambda: _print_status(answer))
 
-    output.emit(answer, table=lambda: print_status(answer))
 
-
-def print_status(answer: dict[str, Any]) -> None:
-    """Print the facts of a status."""
-    named = {
-        _TABLE_NAMES.get(key, key.replace("_", " ")): _shown_status(key, value)
-        for key, value in answer.items()
-    }
-    output.facts(*named.items())
+def _print_status(answer: dict[str, Any]) -> None:
+    names = {key: "size" if key == "size_bytes" else key.replace("_", " ") for key in answer}
+    output.facts(*((names[key], _format_status(key, value)) for key, value in answer.items()))
     print_below(_TABLE, answer.get("table_sizes") or [])
 
 
@@ -108,14 +103,11 @@ def _number_line(rows: int | None, exact: bool) -> str:
     return str(rows) if exact else f"~{rows}"
 
 
-def _index_line(there: bool) -> str:
-    return "yes" if there else "no; build it with `cbx db index-text`"
+def _index_line(exists: bool) -> str:
+    return "yes" if exists else "no; build it with `cbx db index-text`"
 
 
-_TABLE_NAMES = {"size_bytes": "size"}
-
-
-_DISPLAYED_LENGTH: dict[str, Callable[[Any], str | None]] = {
+_STATUS_FORMATS: dict[str, Callable[[Any], str | None]] = {
     "tables": lambda names: (
         f"{len(names)}, listed below" if names else "none; create them with `cbx db init --yes`"
     ),
@@ -124,10 +116,10 @@ _DISPLAYED_LENGTH: dict[str, Callable[[Any], str | None]] = {
         f"{format_count(spread.tables, 'table')} by project, over {format_count(spread.shards, 'shard')}"
         f" on {format_count(spread.nodes, 'node')}"
     ),
-    "pooler": lambda there: (
-        "yes; no prepared statements, and workers receive no notifications" if there else "no"
+    "pooler": lambda is_pooled: (
+        "yes; no prepared statements, and workers receive no notifications" if is_pooled else "no"
     ),
-    "keeps_plans": lambda kept: "yes, by workers" if kept else "no",
+    "keeps_plans": lambda prepares: "yes, by workers" if prepares else "no",
     "text_index": _index_line,
     "bigram_index": _index_line,
     "size_bytes": format_bytes,
@@ -137,11 +129,11 @@ _DISPLAYED_LENGTH: dict[str, Callable[[Any], str | None]] = {
 }
 
 
-def _shown_status(key: str, value: Any) -> str | None:
+def _format_status(key: str, value: Any) -> str | None:
     if value is None:
         return None
-    if key in _DISPLAYED_LENGTH:
-        return _DISPLAYED_LENGTH[key](value)
+    if key in _STATUS_FORMATS:
+        return _STATUS_FORMATS[key](value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -322,11 +314,11 @@ def collect_garbage(
             purged = found
         else:
             where = "the whole database" if all_projects else f"project {session().project_id!r}"
-            confirm(f"Purge {_describe_rubbish(found, deleted=purge)} of {where} permanently?", yes=yes)
-            for each, rubbish in zip(collectors, finds, strict=True):
-                if rubbish.total:
+            confirm(f"Purge {_describe_counts(found, deleted=purge)} of {where} permanently?", yes=yes)
+            for each, count in zip(collectors, finds, strict=True):
+                if count.total:
                     # Before the first batch, so that an interrupted purge is in the audit, too.
-                    audit_in(database, each.project_id, "db gc", found=rubbish)
+                    audit_in(database, each.project_id, "db gc", found=count)
             with bar("purging", found.total) as show:
                 advance = _running_total(show)
                 purges = (
@@ -342,9 +334,15 @@ def collect_garbage(
         ]
         is_cut = bool(latest) and any(BoxStore(database, name).has_more_than(latest) for name in names)
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
-    summary = f"{'would purge' if dry_run else 'purged'} {_describe_rubbish(purged, deleted=purge)}"
+    summary = f"{'would purge' if dry_run else 'purged'} {_describe_counts(purged, deleted=purge)}"
     summary = summary if found.total else "nothing to purge"
-    output.emit(answer, table=lambda: _print_rubbish(summary, dangling), ids=[box.box_id for box in dangling])
+
+    def table() -> None:
+        output.print_text(summary)
+        if dangling:
+            print_table(_DANGLING_BOXES, dangling)
+
+    output.emit(answer, table=table, ids=[box.box_id for box in dangling])
     if dangling:
         places = sum(box.count for box in dangling)
         state = "would be" if dry_run else "is" if places == 1 else "are"
@@ -356,12 +354,6 @@ def collect_garbage(
         announce(searched_boxes_note(latest))
 
 
-def _print_rubbish(summary: str, dangling: "Sequence[DanglingBox]") -> None:
-    output.print_text(summary)
-    if dangling:
-        print_table(_DANGLING_BOXES, dangling)
-
-
 _DANGLING_BOXES = (
     Column("BOX", lambda box: box.box_id),
     Column("DANGLING", lambda box: str(box.count), right=True),
@@ -369,14 +361,14 @@ _DANGLING_BOXES = (
 )
 
 
-def _describe_rubbish(rubbish: "PurgeCounts", *, deleted: bool) -> str:
-    parts = [format_count(rubbish.expired, "expired card")]
+def _describe_counts(counts: "PurgeCounts", *, deleted: bool) -> str:
+    parts = [format_count(counts.expired, "expired card")]
     if deleted:
-        parts.append(format_count(rubbish.deleted, "deleted card"))
-    if rubbish.logs:
-        parts.append(f"the stderr of {format_count(rubbish.logs, 'command')} of old turns")
-    if rubbish.box_info:
-        parts.append(f"the details of {format_count(rubbish.box_info, 'deleted box')}")
+        parts.append(format_count(counts.deleted, "deleted card"))
+    if counts.logs:
+        parts.append(f"the stderr of {format_count(counts.logs, 'command')} of old turns")
+    if counts.box_info:
+        parts.append(f"the details of {format_count(counts.box_info, 'deleted box')}")
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 

@@ -30,7 +30,6 @@ from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.contexts import ContextChange
-    from cardbox_cli.chat.persona_texts import StoredText
 
 
 def emit_context_change(changed: "ContextChange") -> None:
@@ -40,20 +39,16 @@ def emit_context_change(changed: "ContextChange") -> None:
 
 
 def _print_changed(changed: "ContextChange") -> None:
+    is_empty = changed.loaded is None
+    active = "empty" if is_empty else f"{changed.loaded}, {format_count(changed.messages, 'message')}"
     output.facts(
         ("chat", changed.chat_key),
         ("archived", changed.archived),
-        ("active", _active(changed)),
+        ("active", active),
         ("found by", changed.why),
     )
     if changed.run_id is not None:
         announce(f"run {changed.run_id} uses the new context from its next step")
-
-
-def _active(changed: "ContextChange") -> str:
-    if changed.loaded is None:
-        return "empty"
-    return f"{changed.loaded}, {format_count(changed.messages, 'message')}"
 
 
 @verb(
@@ -123,12 +118,12 @@ def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
     from cardbox_cli.chat.contexts import clear, context_slots
 
     with open_database() as database:
-        room = open_chat_stores(database)
+        stores = open_chat_stores(database)
         with database.snapshot():
-            held = len(context_slots(room, room.chats.get(key)))
-        if held:
-            confirm(f"Forget {format_count(held, 'message')} of chat {escape_line(key)}?", yes=yes)
-        changed = clear(room, key)
+            messages = len(context_slots(stores, stores.chats.get(key)))
+        if messages:
+            confirm(f"Forget {format_count(messages, 'message')} of chat {escape_line(key)}?", yes=yes)
+        changed = clear(stores, key)
     emit_context_change(changed)
 
 
@@ -158,23 +153,20 @@ def show_chat_memory(
     if given is not None:
         refuse_inside_turn("set the memory of a chat, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
-        room = open_chat_stores(database)
+        stores = open_chat_stores(database)
         if given is not None:
-            remember_made(card_id=set_memory(room, key, given))
-        found = find_memory(room, key)
-    value = {
-        "chat_key": key,
-        "text": None if found is None else found.text,
-        "card_id": None if found is None else found.card_id,
-    }
-    output.emit(value, table=lambda: _print_memory(found), ids=[] if found is None else [found.card_id])
+            remember_made(card_id=set_memory(stores, key, given))
+        memory = find_memory(stores, key)
 
+    def table() -> None:
+        if memory is None:
+            announce("the chat has no permanent memory")
+        else:
+            output.print_text(memory.text.rstrip("\n"))
 
-def _print_memory(found: "StoredText | None") -> None:
-    if found is None:
-        announce("the chat has no permanent memory")
-    else:
-        output.print_text(found.text.rstrip("\n"))
+    text, card_id = (None, None) if memory is None else (memory.text, memory.card_id)
+    answer = {"chat_key": key, "text": text, "card_id": card_id}
+    output.emit(answer, table=table, ids=[] if card_id is None else [card_id])
 
 
 @verb(
@@ -204,19 +196,19 @@ def show_chat_persona(
     if given is not None:
         refuse_inside_turn("set a persona, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
-        room = open_chat_stores(database)
+        stores = open_chat_stores(database)
         if name is not None and given is not None:
-            remember_made(card_id=set_persona(room, name, given))
-        found = list_personas(room)
+            remember_made(card_id=set_persona(stores, name, given))
+        personas = list_personas(stores)
     if name is not None:
-        found = [each for each in found if (each.name or "").casefold() == name.casefold()]
-        if not found and given is None:
+        personas = [each for each in personas if (each.name or "").casefold() == name.casefold()]
+        if not personas and given is None:
             raise NotFound(
                 f"no persona {name!r} in project {session().project_id!r}",
                 hint="list the personas with `cbx chat persona`",
             )
     output.emit_list(
-        found,
+        personas,
         columns=Shown(_PERSONA_COLUMNS),
         item_id=lambda persona: persona.card_id,
         empty=f"no personas in project {session().project_id!r}",

@@ -1,6 +1,6 @@
 """`cbx chat import` and `export`: transcript files in a .ship folder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,6 @@ from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.files.chat_import import ImportedChat
-    from cardbox_cli.chat.files.layout_files import ChatFiles
     from cardbox_cli.store.chats import ChatStores
 
 
@@ -68,7 +67,7 @@ def import_chats(
     refuse_inside_turn("import chats, whose memory and personas are system text", hint=PUT_IN_ANSWER)
     root = folders.project_root(folder)
     found, ignored = folders.find_chat_folders(root)
-    chosen = _chosen(found, chat, root)
+    chosen = _choose_chats(found, chat, root)
     for path in chosen.values():
         folders.read_files(path, root)  # find unreadable files before anything is written
     with open_database() as database:
@@ -77,16 +76,16 @@ def import_chats(
             importing.take_personas()
         for chat_key, path in chosen.items():
             importing.take(chat_key, path)
-    done = importing.done(ignored)
+    done = importing.outcome(ignored)
     output.emit(
         done,
         table=lambda: print_table(_IMPORTED_COLUMNS, done.chats),
         ids=[each.chat_key for each in done.chats],
     )
-    _sum_up(done)
+    _announce_summary(done)
 
 
-def _chosen(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
+def _choose_chats(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
     from cardbox_cli.chat.files import records
 
     if chat is None:
@@ -105,10 +104,10 @@ def _chats_hint(keys: Sequence[str]) -> str:
 
 
 class _ChatImport:
-    """The import of some chats, one after the other."""
+    """An import of chats, one after the other."""
 
-    def __init__(self, room: "ChatStores", root: Path, *, replace: bool) -> None:
-        self._room = room
+    def __init__(self, stores: "ChatStores", root: Path, *, replace: bool) -> None:
+        self._stores = stores
         self._root = root
         self._replace = replace
         self._chats: list[ImportedChat] = []
@@ -116,8 +115,7 @@ class _ChatImport:
         self._skipped: list[SkippedRecord] = []
         self._ignored: list[str] = []
 
-    def done(self, ignored: Sequence[str]) -> ImportedChats:
-        """Return all that was imported."""
+    def outcome(self, ignored: Sequence[str]) -> ImportedChats:
         return ImportedChats(
             chats=self._chats,
             personas=self._personas,
@@ -136,7 +134,7 @@ class _ChatImport:
             text = read_text(below, data, self._skipped)
             name = records.persona_name(file) or ""
             try:
-                outcome = import_persona(self._room, name, text, replace=self._replace)
+                outcome = import_persona(self._stores, name, text, replace=self._replace)
             except InvalidInput as exc:
                 self._skipped.append(SkippedRecord(below, None, exc.message))
             else:
@@ -151,19 +149,17 @@ class _ChatImport:
         files = read_chat(chat_key, folders.read_files(path, self._root))
         below = str(path.relative_to(self._root))
         try:
-            self._chats.append(import_chat(self._room, files, replace=self._replace))
+            self._chats.append(import_chat(self._stores, files, replace=self._replace))
         except InvalidInput as exc:
             self._skipped.append(SkippedRecord(below, None, exc.message))
             return
-        self._skipped += _named_below(below, files)
+        self._skipped += [
+            SkippedRecord(f"{below}/{each.file}", each.line, each.reason) for each in files.skipped
+        ]
         self._ignored += [f"{below}/{name}" for name in files.ignored]
 
 
-def _named_below(folder: str, files: "ChatFiles") -> Iterator[SkippedRecord]:
-    return (SkippedRecord(f"{folder}/{each.file}", each.line, each.reason) for each in files.skipped)
-
-
-def _sum_up(done: ImportedChats) -> None:
+def _announce_summary(done: ImportedChats) -> None:
     for each in done.skipped[:_MAX_LISTED]:
         place = each.file if each.line is None else f"{each.file}:{each.line}"
         announce(f"skipped {place}: {each.reason}")
@@ -229,12 +225,17 @@ def export_chat(
     from cardbox_cli.chat.persona_texts import list_personas
     from cardbox_cli.store.chats import ChatStores
 
-    root, place = folders.project_root(folder), f"{records.CHATS}/{_folder_name(key)}"
+    name = records.chat_folder(key)
+    if name is None:
+        raise InvalidInput(
+            f"chat key {key!r} is not a valid folder name", hint="export a chat with another key"
+        )
+    root, place = folders.project_root(folder), f"{records.CHATS}/{name}"
     with open_database() as database, database.snapshot():
-        room = ChatStores(database, session().project_id)
-        exported = chat_export.export_chat(room, key)
-        texts = {records.profile_file(str(each.name)): each.text for each in list_personas(room)}
-    files = {records.PROFILES: _valid_names(texts), place: encode_files(exported.files)}
+        stores = ChatStores(database, session().project_id)
+        exported = chat_export.export_chat(stores, key)
+        texts = {records.profile_file(str(each.name)): each.text for each in list_personas(stores)}
+    files = {records.PROFILES: _filter_names(texts), place: encode_files(exported.files)}
     changed = {
         below: folders.find_changes(root / below, root, texts, replace=replace)
         for below, texts in files.items()
@@ -249,7 +250,7 @@ def export_chat(
     output.emit(done, table=lambda: _print_exported(done), ids=[str(root / place)])
 
 
-def _valid_names(texts: dict[str, str]) -> dict[str, str]:
+def _filter_names(texts: dict[str, str]) -> dict[str, str]:
     """Return the texts whose names are valid file names."""
     from cardbox_cli.chat.files import records
 
@@ -261,17 +262,6 @@ def _valid_names(texts: dict[str, str]) -> dict[str, str]:
 
 def _paths(files: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [f"{folder}/{name}" for folder, below in files.items() for name in below]
-
-
-def _folder_name(key: str) -> str:
-    from cardbox_cli.chat.files import records
-
-    name = records.chat_folder(key)
-    if name is None:
-        raise InvalidInput(
-            f"chat key {key!r} is not a valid folder name", hint="export a chat with another key"
-        )
-    return name
 
 
 def _print_exported(done: dict[str, Any]) -> None:
