@@ -57,13 +57,12 @@ class TodoList:
         return todo_items(slot for box_id in read for slot in self.boxes.slots(box_id))
 
     def write(self, drafts: Sequence[CardDraft]) -> None:
-        """Append these cards to the box."""
         self.cards.add_many(drafts)
         self.boxes.append(self.box_id, [draft.card_id for draft in drafts], fence=self.fence)
         remember_made(card_id=drafts[-1].card_id)
 
 
-def mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
+def _mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
     with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
@@ -81,10 +80,10 @@ def mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
             items = todo.items()
     for note in news:
         announce(note)
-    emit_items([item for item in items if item.first_card_id in chosen])
+    _emit_items([item for item in items if item.first_card_id in chosen])
 
 
-def emit_items(items: Sequence[TodoItem], empty: str = "") -> None:
+def _emit_items(items: Sequence[TodoItem], empty: str = "") -> None:
     output.emit_list(
         items, columns=Shown(_ITEM_COLUMNS), item_id=lambda item: item.first_card_id, empty=empty
     )
@@ -126,19 +125,19 @@ def add_items(
         todo.write(drafts)
         added = {draft.card_id for draft in drafts}
         items = [item for item in todo.items() if item.card_id in added]
-    emit_items(items)
+    _emit_items(items)
 
 
 @verb("done", "cbx todo done 8b1f22c0 1 3", "cbx todo done $CBX_OUTPUT_BOX 5f0c2a91")
 def complete_items(box: BoxId, items: Items) -> None:
     """Mark items as done. Items that are already done do not change."""
-    mark_items(box, items, done=True)
+    _mark_items(box, items, done=True)
 
 
 @verb("reopen", "cbx todo reopen 8b1f22c0 3")
 def reopen_items(box: BoxId, items: Items) -> None:
     """Mark items as not done. Items that are already open do not change."""
-    mark_items(box, items, done=False)
+    _mark_items(box, items, done=False)
 
 
 @verb(
@@ -162,4 +161,4 @@ def list_items(
         items = todo.items()
     wanted = [item for item in items if not (only_open and item.done) and not (only_done and not item.done)]
     which = "open " if only_open else "done " if only_done else ""
-    emit_items(wanted, empty=f"no {which}todo items in box {todo.box_id}")
+    _emit_items(wanted, empty=f"no {which}todo items in box {todo.box_id}")

@@ -1,6 +1,5 @@
 """`cbx token`: the access tokens of a project for HTTP."""
 
-from datetime import timedelta
 from typing import Annotated
 
 import msgspec
@@ -38,26 +37,22 @@ def create_token(
     from cardbox_cli.store.api_tokens import ApiTokenStore
     from cardbox_cli.store.projects import require_known
 
-    lasts = None if expires is None else _lifetime(expires)
+    lifetime = None if expires is None else parse_duration(expires)
+    if expires is not None and not lifetime:
+        message = f"--expires: {invalid_message('duration', expires)}"
+        raise UsageError(message, hint="for example --expires 90d")
     with open_database() as database, database.transaction():
         require_known(database, session().project_id)
         tokens = ApiTokenStore(database, session().project_id)
-        token, kept = tokens.create(label=label, actor=actor(database), lasts=lasts)
-        audit(database, "token create", token_id=kept.token_id, label=label)
-    until = "" if kept.expires_at is None else f", until {format_time(kept.expires_at)}"
+        token, entry = tokens.create(label=label, actor=actor(database), lasts=lifetime)
+        audit(database, "token create", token_id=entry.token_id, label=label)
+    until = "" if entry.expires_at is None else f", until {format_time(entry.expires_at)}"
     announce(
-        f"token {kept.token_id} grants access to project {kept.project_id!r}{until}; it is not shown again"
+        f"token {entry.token_id} grants access to project {entry.project_id!r}{until}; it is not shown again"
     )
     output.emit(
-        {"token": token, **msgspec.structs.asdict(kept)}, table=lambda: output.print_text(token), ids=[token]
+        {"token": token, **msgspec.structs.asdict(entry)}, table=lambda: output.print_text(token), ids=[token]
     )
-
-
-def _lifetime(given: str) -> timedelta:
-    lasts = parse_duration(given)
-    if not lasts:
-        raise UsageError(f"--expires: {invalid_message('duration', given)}", hint="for example --expires 90d")
-    return lasts
 
 
 @verb(
