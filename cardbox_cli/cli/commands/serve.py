@@ -105,19 +105,13 @@ def serve_project(
 def _require_packages() -> None:
     from importlib.util import find_spec
 
-    missing = [
-        name
-        for name in ("fastapi", "jinja2", "python_multipart", "uvicorn", "uvloop")
-        if find_spec(name) is None
-    ]
-    if missing:
-        raise UsageError(
-            f"the library {missing[0]} is not installed", hint="pip install 'cardbox-cli[serve]'"
-        )
+    for name in ("fastapi", "jinja2", "python_multipart", "uvicorn", "uvloop"):
+        if find_spec(name) is None:
+            raise UsageError(f"the library {name} is not installed", hint="pip install 'cardbox-cli[serve]'")
 
 
 def _check_database(lending: "ConnectionPool", options: "ServeOptions") -> None:
-    """Raise now what connecting raises, instead of showing it on a page."""
+    """Raise the errors of connecting now, instead of showing them on a page."""
     with lending.snapshot() as database:
         if options.asks_for_tokens:
             from cardbox_cli.store.connection.tables import TOKENS

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import WorkerEntry
 
 
-class _Journal:
+class _WorkerJournal:
     """Prints events as lines on stderr, and outcomes of runs on stdout if a data format was chosen.
 
     A failure to write does not fail a turn: it calls `leave` once, and `close` raises it.
@@ -217,7 +217,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     from cardbox_cli.execution.worker.worker import Worker
 
     target = database_target()
-    journal = _Journal(session().output)
+    journal = _WorkerJournal(session().output)
     with Wakeups(journal.line) as wakeups, _listener(plan, target, wakeups) as listener:
         worker = Worker(
             plan,

@@ -256,7 +256,7 @@ def _list_text(view: "BoxView", in_place: bool) -> str:
     return "\n".join([*lines, "", *(flatten(f"# {note}".rstrip()) for note in notes), ""])
 
 
-_HASH_LINE = re.compile(r"^# ids_sha256 ([0-9a-f]{{64}})\s*$", re.MULTILINE)
+_HASH_LINE = re.compile(r"^# ids_sha256 ([0-9a-f]{64})\s*$", re.MULTILINE)
 
 
 def _describe_slot(slot: "Slot") -> str:

@@ -157,12 +157,12 @@ def _work(worker: _OwnWorker) -> None:
             settings,
             connect=connecting(database_target()),
             make_runtime=lambda database, project_id: make_runtime(database, project_id, settings, wakeups),
-            journal=_Journal(),
+            journal=_ReplayJournal(),
             listener=listener,
         ).run()
 
 
-class _Journal:
+class _ReplayJournal:
     """Prints warnings and ends; the results are printed at the end."""
 
     def line(self, text: str) -> None:
