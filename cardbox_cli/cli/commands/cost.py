@@ -172,8 +172,8 @@ def show_costs(
     price_list = _read_prices(prices)
     options = compose_options.options(model=model, is_composed=False)
     parse_time(since, "--since")
-    given = {"source": source, "turn": turn, "box": box, "agent": agent, "chat": chat}
-    [(kind, name)] = [(kind, name) for kind, name in given.items() if name is not None]
+    sources = {"source": source, "turn": turn, "box": box, "agent": agent, "chat": chat}
+    [(kind, name)] = [(kind, name) for kind, name in sources.items() if name is not None]
     with open_database() as database, database.snapshot():
         stores = named_stores(database)
         costed = CostReader(*stores, options=options, profile=profile, since=since).read(kind, name)
@@ -190,14 +190,14 @@ def show_costs(
         fail_over.check(account)
 
 
-def _read_prices(given: str | None) -> "Prices | None":
-    """Return the prices of the given file, else of the setting's file; None if neither names one.
+def _read_prices(file: str | None) -> "Prices | None":
+    """Return the prices of the file, else of the setting's file; None if neither names one.
 
     Raises NotFound and InvalidInput naming the file and the place.
     """
     from cardbox_cli.context.cost.answer import Prices
 
-    path = given or PRICES.text() or None
+    path = file or PRICES.text() or None
     if path is None:
         return None
     from cardbox_cli.model.handwritten.prices import parse_prices

@@ -163,9 +163,8 @@ def run_psql(
     target = database_target()
     with open_database():
         pass
-    bundled = target.server().program("psql")
-    own = shutil.which("psql")
-    program = str(bundled) if target.embedded or own is None else own
+    installed = None if target.embedded else shutil.which("psql")
+    program = installed or str(target.server().program("psql"))
     return session().process.run_program(program, arguments or [], psql_environment(target))
 
 
@@ -274,9 +273,9 @@ def index_text() -> None:
 
     with open_database() as database:
         built = build_indexes(database, announce)
-    there = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} built"
+    text = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} built"
     names = dict(zip(("index", "bigram_index"), [*built, None], strict=False))
-    output.emit(names, table=lambda: output.print_text(there))
+    output.emit(names, table=lambda: output.print_text(text))
 
 
 @verb(
@@ -308,18 +307,18 @@ def collect_garbage(
     with open_database() as database:
         names = projects_with_rows(database) if all_projects else [session().project_id]
         collectors = [GarbageCollector(database, name) for name in names]
-        finds = [each.find(deleted=purge, latest=latest or None) for each in collectors]
-        found = sum(finds, PurgeCounts())
-        if dry_run or not found.total:
-            purged = found
+        counts = [each.find(deleted=purge, latest=latest or None) for each in collectors]
+        total = sum(counts, PurgeCounts())
+        if dry_run or not total.total:
+            purged = total
         else:
             where = "the whole database" if all_projects else f"project {session().project_id!r}"
-            confirm(f"Purge {_describe_counts(found, deleted=purge)} of {where} permanently?", yes=yes)
-            for each, count in zip(collectors, finds, strict=True):
+            confirm(f"Purge {_describe_counts(total, deleted=purge)} of {where} permanently?", yes=yes)
+            for each, count in zip(collectors, counts, strict=True):
                 if count.total:
                     # Before the first batch, so that an interrupted purge is in the audit, too.
                     audit_in(database, each.project_id, "db gc", found=count)
-            with bar("purging", found.total) as show:
+            with bar("purging", total.total) as show:
                 advance = _running_total(show)
                 purges = (
                     each.purge(deleted=purge, batch_size=batch_size, advance=advance) for each in collectors
@@ -335,7 +334,7 @@ def collect_garbage(
         is_cut = bool(latest) and any(BoxStore(database, name).has_more_than(latest) for name in names)
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
     summary = f"{'would purge' if dry_run else 'purged'} {_describe_counts(purged, deleted=purge)}"
-    summary = summary if found.total else "nothing to purge"
+    summary = summary if total.total else "nothing to purge"
 
     def table() -> None:
         output.print_text(summary)

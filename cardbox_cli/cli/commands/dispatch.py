@@ -193,10 +193,10 @@ def _parse_config(text: str | None) -> dict[str, Any]:
     return config
 
 
-def _resolve_box(run: "Runtime", named: str | None) -> str | None:
-    if named is None:
+def _resolve_box(run: "Runtime", box: str | None) -> str | None:
+    if box is None:
         return None
-    return resolved_or_given(resolving_boxes(run.database, run.project_id).resolve, named)
+    return resolved_or_given(resolving_boxes(run.database, run.project_id).resolve, box)
 
 
 def _find_parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":

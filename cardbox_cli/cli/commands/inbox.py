@@ -57,14 +57,14 @@ def _give_back(
     _print_row(row)
 
 
-def _resolve_row(run: "Runtime", named: str) -> str:
+def _resolve_row(run: "Runtime", inbox: str) -> str:
     from cardbox_cli.store.views.inbox_views import InboxViews
 
-    return InboxViews(run.database, run.project_id).resolve(named)
+    return InboxViews(run.database, run.project_id).resolve(inbox)
 
 
-def _owner_name(named: str | None) -> str:
-    return named or OWNER.text() or f"shell {user_name() or os.getuid()}@{socket.gethostname()}"
+def _owner_name(owner: str | None) -> str:
+    return owner or OWNER.text() or f"shell {user_name() or os.getuid()}@{socket.gethostname()}"
 
 
 def _print_row(row: InboxRow) -> None:

@@ -368,14 +368,16 @@ def _print_sections(request: Request) -> None:
 def _announce_losses(request: Request, provider: str) -> None:
     from cardbox_cli.context.losses import losses
 
-    lost = losses(request, provider_named(provider))
-    if lost:
+    all_losses = losses(request, provider_named(provider))
+    if all_losses:
         # Examples of cards, but all parameters, which are few.
-        named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_MAX_EXAMPLES]
-        named += [loss.what for loss in lost if loss.card_id is None]
+        examples = list(dict.fromkeys(loss.what for loss in all_losses if loss.card_id is not None))[
+            :_MAX_EXAMPLES
+        ]
+        examples += [loss.what for loss in all_losses if loss.card_id is None]
         announce(
-            f"warning: {provider} cannot represent everything ({format_count(len(lost), 'place')}): "
-            f"{', '.join(named)}; --check names each"
+            f"warning: {provider} cannot represent everything ({format_count(len(all_losses), 'place')}): "
+            f"{', '.join(examples)}; --check names each"
         )
 
 

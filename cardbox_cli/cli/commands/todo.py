@@ -66,10 +66,10 @@ def _mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
     with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
-        named = unique(find_item(items, each, todo.box_id).first_card_id for each in given)
-        chosen = {item.first_card_id: item for item in items if item.first_card_id in named}
-        news = [f"unchanged: {item.number}" for item in chosen.values() if item.done == done]
-        old = cards.get_many([item.card_id for item in chosen.values() if item.done != done]).cards
+        ids = unique(find_item(items, each, todo.box_id).first_card_id for each in given)
+        chosen = [item for item in items if item.first_card_id in ids]
+        notes = [f"unchanged: {item.number}" for item in chosen if item.done == done]
+        old = cards.get_many([item.card_id for item in chosen if item.done != done]).cards
         if old:
             todo.write(
                 [
@@ -78,9 +78,9 @@ def _mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
                 ]
             )
             items = todo.items()
-    for note in news:
+    for note in notes:
         announce(note)
-    _emit_items([item for item in items if item.first_card_id in chosen])
+    _emit_items([item for item in items if item.first_card_id in ids])
 
 
 def _emit_items(items: Sequence[TodoItem], empty: str = "") -> None:
@@ -115,13 +115,13 @@ def add_items(
 
     Refused while a turn reads or writes the box. A worker's command may add to the output box of its turn.
     """
-    read = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
-    wanted = [*(texts or []), *read]
-    if not wanted:
+    lines = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
+    new_texts = [*(texts or []), *lines]
+    if not new_texts:
         raise UsageError("no items to add", hint="pass a TEXT for each item, or --file")
     with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
-        drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in wanted]
+        drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in new_texts]
         todo.write(drafts)
         added = {draft.card_id for draft in drafts}
         items = [item for item in todo.items() if item.card_id in added]
@@ -159,6 +159,6 @@ def list_items(
     with open_stores() as (cards, boxes), boxes.database.snapshot():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
-    wanted = [item for item in items if not (only_open and item.done) and not (only_done and not item.done)]
+    shown = [item for item in items if item.done != only_open] if only_open or only_done else items
     which = "open " if only_open else "done " if only_done else ""
-    _emit_items(wanted, empty=f"no {which}todo items in box {todo.box_id}")
+    _emit_items(shown, empty=f"no {which}todo items in box {todo.box_id}")

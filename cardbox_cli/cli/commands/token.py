@@ -68,9 +68,9 @@ def list_tokens(columns: Annotated[str | None, column_option("id,state,expires")
 
     shown = choose_columns(TOKEN_COLUMNS, columns)
     with open_database() as database:
-        found = ApiTokenStore(database, session().project_id).all()
+        tokens = ApiTokenStore(database, session().project_id).all()
     output.emit_list(
-        found,
+        tokens,
         columns=shown,
         item_id=lambda token: token.token_id,
         empty=f"no tokens for project {session().project_id!r}: create one with `cbx token create`",

@@ -53,9 +53,9 @@ def explain_turn(
 
     Exit code 0: healthy, ended, or waiting in time. 8: stuck, or in an unknown state.
     """
-    given = {"TURN": turn is not None, "--agent": agent is not None, "--all": all_}
-    if sum(given.values()) > 1:
-        raise UsageError(conflict_message(*(name for name in given if given[name])))
+    choices = {"TURN": turn is not None, "--agent": agent is not None, "--all": all_}
+    if sum(choices.values()) > 1:
+        raise UsageError(conflict_message(*(name for name in choices if choices[name])))
     from cardbox_cli.diagnosis.diagnoser import Diagnoser
     from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.projects import require_known

@@ -142,9 +142,9 @@ def find_box_ids(boxes: "BoxStore", selection: BoxSelection) -> tuple[list[str],
         box_id = boxes.resolve(selection.box_ids[0])
         boxes.require(box_id)
         return [box_id], []
-    named = unique(resolved_or_given(boxes.resolve, given) for given in selection.box_ids)
-    there = boxes.filter_existing(named)
-    return [box_id for box_id in named if box_id in there], [each for each in named if each not in there]
+    ids = unique(resolved_or_given(boxes.resolve, given) for given in selection.box_ids)
+    existing = boxes.filter_existing(ids)
+    return [each for each in ids if each in existing], [each for each in ids if each not in existing]
 
 
 def read_boxes(boxes: "BoxStore", selection: BoxSelection) -> BoxReadings:
@@ -165,30 +165,30 @@ def read_boxes(boxes: "BoxStore", selection: BoxSelection) -> BoxReadings:
 # --- for programs
 
 
-def write_documents(seen: BoxReadings, selection: BoxSelection) -> int:
+def write_documents(snapshot: BoxReadings, selection: BoxSelection) -> int:
     """Write the format for programs while reading; return the number of missing cards."""
     if session().format.delimiter is not None:
-        return _write_rows(seen, selection)
-    totals = [Totals(selection) for _ in seen.readings]
+        return _write_rows(snapshot, selection)
+    totals = [Totals(selection) for _ in snapshot.readings]
     if session().output == "id":
-        for reading, total in zip(seen.readings, totals, strict=True):
+        for reading, total in zip(snapshot.readings, totals, strict=True):
             output.write_id(reading.box.box_id)
             if selection.strict:
                 list(reading.places(total, whole=True))
     else:
-        output.emit_members(_members(seen, selection, totals))
+        output.emit_members(_members(snapshot, selection, totals))
     return sum(len(each.missing) for each in totals)
 
 
-def json_lines(boxes: "BoxStore", box_id: str, selection: BoxSelection, gone: set[str]) -> Iterator[str]:
-    """Yield the JSON of each card to show; `gone` collects the ids of the others."""
+def json_lines(boxes: "BoxStore", box_id: str, selection: BoxSelection, lost: set[str]) -> Iterator[str]:
+    """Yield the JSON of each card to show; `lost` collects the ids of the others."""
     cards = boxes.length(box_id) if selection.types is None else 0
     window = None if selection.strict else selection.window(cards)
 
     def places() -> Iterator[str | None]:
         for card_id, text in boxes.json_lines(box_id, selection.types, window):
             if text is None:
-                gone.add(card_id)
+                lost.add(card_id)
             if text is not None or selection.types is None:
                 yield text
 
@@ -196,24 +196,23 @@ def json_lines(boxes: "BoxStore", box_id: str, selection: BoxSelection, gone: se
     return (text for text in shown if text is not None)
 
 
-def _write_rows(seen: BoxReadings, selection: BoxSelection) -> int:
+def _write_rows(snapshot: BoxReadings, selection: BoxSelection) -> int:
     totals = Totals(selection)
-    places = (place for reading in seen.readings for place in reading.places(totals, whole=False))
+    places = (place for reading in snapshot.readings for place in reading.places(totals, whole=False))
     output.write_rows(selection.columns.columns, selection.columns.arranged(places))
     return len(totals.missing)
 
 
-def _members(seen: BoxReadings, selection: BoxSelection, totals: list[Totals]) -> Members:
+def _members(snapshot: BoxReadings, selection: BoxSelection, totals: list[Totals]) -> Members:
     if len(selection.box_ids) == 1:
-        yield from _members_of(seen.readings[0], totals[0], selection)
+        yield from _box_members(snapshot.readings[0], totals[0])
     else:
-        answers = (whole(_members_of(*each, selection)) for each in zip(seen.readings, totals, strict=True))
-        yield "boxes", answers
-        yield "missing_box_ids", seen.missing
+        yield "boxes", (whole(_box_members(*each)) for each in zip(snapshot.readings, totals, strict=True))
+        yield "missing_box_ids", snapshot.missing
 
 
-def _members_of(reading: BoxReading, totals: Totals, selection: BoxSelection) -> Members:
-    box, known = reading.box, reading.provenance
+def _box_members(reading: BoxReading, totals: Totals) -> Members:
+    box, provenance, selection = reading.box, reading.provenance, reading.selection
     yield "box_id", box.box_id
     yield "project_id", box.project_id
     yield "title", box.title
@@ -232,9 +231,10 @@ def _members_of(reading: BoxReading, totals: Totals, selection: BoxSelection) ->
         yield "tokens_exact", tokenizer.exact
         yield "tokenizer", tokenizer.name
     if selection.why:
-        yield "recipe", None if known is None else {"name": known.recipe, "digest": known.recipe_digest}
+        recipe = provenance and {"name": provenance.recipe, "digest": provenance.recipe_digest}
+        yield "recipe", recipe
         rules = [
-            {"position": position, "card_id": card_id, "rule": known and known.rule_of(position)}
+            {"position": position, "card_id": card_id, "rule": provenance and provenance.rule_of(position)}
             for position, card_id in enumerate(box.card_ids)
         ]
         yield "rules", rules
@@ -254,14 +254,14 @@ class BoxPage(msgspec.Struct, frozen=True):
     missing: int
 
 
-def print_in_full(seen: BoxReadings, selection: BoxSelection) -> int:
+def print_in_full(snapshot: BoxReadings, selection: BoxSelection) -> int:
     """Print complete texts as they are read; return the number of missing cards."""
     missing = 0
-    for number, reading in enumerate(seen.readings):
+    for number, reading in enumerate(snapshot.readings):
         totals, shown = Totals(selection), Totals(selection)
         # The totals are printed first, so the places are read twice, and never held.
         places = sum(1 for _ in reading.places(totals, whole=reading.window() is None))
-        _begin_box(number, _box_facts(reading, seen, selection, totals, places))
+        _print_facts(number, _box_facts(reading, snapshot, totals, places))
         if places:
             output.print_text()
         for place in reading.places(shown, whole=False):
@@ -270,25 +270,23 @@ def print_in_full(seen: BoxReadings, selection: BoxSelection) -> int:
     return missing
 
 
-def _box_page(reading: BoxReading, seen: BoxReadings, selection: BoxSelection) -> BoxPage:
-    totals = Totals(selection)
+def _box_page(reading: BoxReading, snapshot: BoxReadings) -> BoxPage:
+    columns, totals = reading.selection.columns, Totals(reading.selection)
     places = reading.places(totals, whole=reading.window() is None)
-    rows = rows_of(selection.columns.columns, selection.columns.arranged(places))
-    facts = _box_facts(reading, seen, selection, totals, len(rows.cells))
+    rows = rows_of(columns.columns, columns.arranged(places))
+    facts = _box_facts(reading, snapshot, totals, len(rows.cells))
     return BoxPage(facts, rows, len(totals.missing))
 
 
-def _box_facts(
-    reading: BoxReading, seen: BoxReadings, selection: BoxSelection, totals: Totals, shown: int
-) -> Facts:
+def _box_facts(reading: BoxReading, snapshot: BoxReadings, totals: Totals, shown: int) -> Facts:
     """Return the facts of a box. If only a part was read: no digest, and the tokens of that part."""
     box, provenance = reading.box, reading.provenance
     whole = reading.window() is None
-    tokens = format_tokens(totals.tokens, exact=tokenizer_for(selection.model).exact)
+    tokens = format_tokens(totals.tokens, exact=tokenizer_for(reading.selection.model).exact)
     cards = len(box.card_ids)
     return (
         ("box", box.box_id),
-        ("title", box.title if seen.titles else "unknown"),
+        ("title", box.title if snapshot.titles else "unknown"),
         ("cards", f"{cards}{'' if whole else f'; {shown} of them shown'}, {tokens} tokens"),
         ("parents", ", ".join(box.parent_ids) or None),
         ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
@@ -297,7 +295,7 @@ def _box_facts(
     )
 
 
-def _begin_box(number: int, facts: Facts) -> None:
+def _print_facts(number: int, facts: Facts) -> None:
     if number:
         output.print_text()
     output.facts(*facts)
@@ -384,18 +382,18 @@ def _show_pages(boxes: "BoxStore", selection: BoxSelection, interval: float | No
 
     def read() -> tuple[list[str], list[BoxPage]]:
         with boxes.database.snapshot():
-            seen = read_boxes(boxes, selection)
-            return seen.missing, [_box_page(reading, seen, selection) for reading in seen.readings]
+            snapshot = read_boxes(boxes, selection)
+            return snapshot.missing, [_box_page(reading, snapshot) for reading in snapshot.readings]
 
-    def show(known: tuple[list[str], list[BoxPage]]) -> None:
-        missing, pages = known
+    def show(result: tuple[list[str], list[BoxPage]]) -> None:
+        missing, pages = result
         _announce_missing(missing)
         for number, page in enumerate(pages):
-            _begin_box(number, page.facts)
+            _print_facts(number, page.facts)
             if page.rows.cells:
                 output.print_text()
                 print_rows(page.rows)
-        _be_strict(selection, missing, sum(page.missing for page in pages))
+        _check_missing(selection, missing, sum(page.missing for page in pages))
 
     if interval is not None:
         keep_showing(read, show, interval=interval, end=True)
@@ -412,10 +410,10 @@ def _show_as_read(
 
     def write() -> None:
         with boxes.database.snapshot():
-            seen = read_boxes(boxes, selection)
-            _announce_missing(seen.missing)
-            lost = write_all(seen, selection)
-        _be_strict(selection, seen.missing, lost)
+            snapshot = read_boxes(boxes, selection)
+            _announce_missing(snapshot.missing)
+            lost = write_all(snapshot, selection)
+        _check_missing(selection, snapshot.missing, lost)
 
     if interval is not None:
         keep_showing(partial(printed_by, write), sys.stdout.write, interval=interval, end=True)
@@ -437,11 +435,11 @@ def _show_lines(boxes: "BoxStore", selection: BoxSelection, interval: float | No
         _announce_missing(missing)
         lost = 0
         for box_id in box_ids:
-            gone: set[str] = set()
-            for line in json_lines(boxes, box_id, selection, gone):
+            lost_ids: set[str] = set()
+            for line in json_lines(boxes, box_id, selection, lost_ids):
                 output.write(line)
-            lost += len(gone)
-    _be_strict(selection, missing, lost)
+            lost += len(lost_ids)
+    _check_missing(selection, missing, lost)
 
 
 def _announce_missing(box_ids: Sequence[str]) -> None:
@@ -449,6 +447,6 @@ def _announce_missing(box_ids: Sequence[str]) -> None:
         announce(f"missing: no box {box_id!r}")
 
 
-def _be_strict(selection: BoxSelection, missing: Sequence[str], lost: int) -> None:
+def _check_missing(selection: BoxSelection, missing: Sequence[str], lost: int) -> None:
     if selection.strict and (missing or lost):
         raise NotFound(f"missing: {format_count(len(missing), 'box')} and {format_count(lost, 'card')}")

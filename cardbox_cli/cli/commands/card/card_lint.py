@@ -67,13 +67,13 @@ def lint_cards(
     model and tools next to its messages. Every file is checked, even if one of them cannot be read.
     """
     options = _LintOptions(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
-    found, refused = found_and_refused(files)
-    if len(found) + len(refused) > 1:
-        _lint_all(found, refused, options)
+    paths, refused = found_and_refused(files)
+    if len(paths) + len(refused) > 1:
+        _lint_all(paths, refused, options)
     elif refused:
         raise refused[0].error
     else:
-        print_findings(_findings(found[0], options))
+        print_findings(_lint_file(paths[0], options))
 
 
 class _LintOptions(NamedTuple):
@@ -98,7 +98,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], options: _LintOp
     unread = [
         *folders,
         *one_by_one(
-            files, lambda file, which: findings.extend(_findings(file, options, which)), refuse=refuse
+            files, lambda file, which: findings.extend(_lint_file(file, options, which)), refuse=refuse
         ),
     ]
     if not unread:
@@ -114,7 +114,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[Refused], options: _LintOp
     )
 
 
-def _findings(file: str, options: _LintOptions, which: str = "") -> list[FileFinding]:
+def _lint_file(file: str, options: _LintOptions, which: str = "") -> list[FileFinding]:
     """Return the findings in a file. With `which`, its place among several, notes begin with its name."""
     name = source_name(file)
     with (
@@ -123,11 +123,11 @@ def _findings(file: str, options: _LintOptions, which: str = "") -> list[FileFin
         bar(f"checking {which}".strip(), os.fstat(opened.fileno()).st_size, in_bytes=True) as heard,
     ):
         documents = JsonDocuments(JsonSource(opened, name, heard=heard))
-        found = _findings_in(documents, options, f"{name}: " if which else "")
-    return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in found]
+        findings = _find_problems(documents, options, f"{name}: " if which else "")
+    return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in findings]
 
 
-def _findings_in(documents: JsonDocuments, options: _LintOptions, lead: str) -> list[LintFinding]:
+def _find_problems(documents: JsonDocuments, options: _LintOptions, lead: str) -> list[LintFinding]:
     from cardbox_cli.conversations.conversation_cards import SkippedConversations
     from cardbox_cli.conversations.conversation_lint import (
         detect_provider,

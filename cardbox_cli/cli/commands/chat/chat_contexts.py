@@ -149,13 +149,13 @@ def show_chat_memory(
     """
     from cardbox_cli.chat.persona_texts import find_memory, set_memory
 
-    given = None if text is None else text_or_file(text)
-    if given is not None:
+    content = None if text is None else text_or_file(text)
+    if content is not None:
         refuse_inside_turn("set the memory of a chat, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
         stores = open_chat_stores(database)
-        if given is not None:
-            remember_made(card_id=set_memory(stores, key, given))
+        if content is not None:
+            remember_made(card_id=set_memory(stores, key, content))
         memory = find_memory(stores, key)
 
     def table() -> None:
@@ -192,17 +192,17 @@ def show_chat_persona(
     """
     from cardbox_cli.chat.persona_texts import list_personas, set_persona
 
-    given = None if text is None else text_or_file(text)
-    if given is not None:
+    content = None if text is None else text_or_file(text)
+    if content is not None:
         refuse_inside_turn("set a persona, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
         stores = open_chat_stores(database)
-        if name is not None and given is not None:
-            remember_made(card_id=set_persona(stores, name, given))
+        if name is not None and content is not None:
+            remember_made(card_id=set_persona(stores, name, content))
         personas = list_personas(stores)
     if name is not None:
         personas = [each for each in personas if (each.name or "").casefold() == name.casefold()]
-        if not personas and given is None:
+        if not personas and content is None:
             raise NotFound(
                 f"no persona {name!r} in project {session().project_id!r}",
                 hint="list the personas with `cbx chat persona`",
@@ -252,13 +252,13 @@ def call_chat_tool(
     from cardbox_cli.chat.context_tools import run_chat_tool
     from cardbox_cli.store.chats import ChatStores
 
-    given = parse_json(arguments, "JSON")
-    parse_arguments(name, given)
+    values = parse_json(arguments, "JSON")
+    parse_arguments(name, values)
     chat_key = chat or CHAT_KEY.text()
     if not chat_key:
         raise UsageError(required_message("--chat"), hint="list the keys with `cbx chat list`")
     with open_database() as database:
-        result = run_chat_tool(ChatStores(database, session().project_id), chat_key, name, given)
+        result = run_chat_tool(ChatStores(database, session().project_id), chat_key, name, values)
     output.emit(result, table=lambda: output.emit_document(result), ids=[chat_key])
 
 

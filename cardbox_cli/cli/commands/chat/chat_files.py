@@ -66,8 +66,8 @@ def import_chats(
 
     refuse_inside_turn("import chats, whose memory and personas are system text", hint=PUT_IN_ANSWER)
     root = folders.project_root(folder)
-    found, ignored = folders.find_chat_folders(root)
-    chosen = _choose_chats(found, chat, root)
+    paths, ignored = folders.find_chat_folders(root)
+    chosen = _choose_chats(paths, chat, root)
     for path in chosen.values():
         folders.read_files(path, root)  # find unreadable files before anything is written
     with open_database() as database:
@@ -85,15 +85,15 @@ def import_chats(
     _announce_summary(done)
 
 
-def _choose_chats(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
+def _choose_chats(paths: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
     from cardbox_cli.chat.files import records
 
     if chat is None:
-        return found
-    if chat not in found:
+        return paths
+    if chat not in paths:
         where = str(root / records.CHATS)
-        raise NotFound(f"no chat {chat!r} in {where!r}", hint=_chats_hint(list(found)))
-    return {chat: found[chat]}
+        raise NotFound(f"no chat {chat!r} in {where!r}", hint=_chats_hint(list(paths)))
+    return {chat: paths[chat]}
 
 
 def _chats_hint(keys: Sequence[str]) -> str:

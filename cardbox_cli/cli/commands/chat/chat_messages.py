@@ -63,14 +63,14 @@ def _find_own_run() -> ChatFence | None:
     return ChatFence(key, run_id, int(epoch))
 
 
-def _parse_key_and_message(given: Sequence[str], file: str | None) -> tuple[str, str]:
+def _parse_key_and_message(words: Sequence[str], file: str | None) -> tuple[str, str]:
     """Return the key and the message of `[KEY] [TEXT]`. The command of a run may omit the key."""
     texts = 1 if file is None else 0
-    if len(given) == texts + 1:
-        return given[0], _read_message(given[1] if texts else None, file)
-    if len(given) == texts and CHAT_KEY.text():
-        return CHAT_KEY.text(), _read_message(given[0] if texts else None, file)
-    what = "the key of the chat is missing" if len(given) <= texts else f"got {len(given)} arguments"
+    if len(words) == texts + 1:
+        return words[0], _read_message(words[1] if texts else None, file)
+    if len(words) == texts and CHAT_KEY.text():
+        return CHAT_KEY.text(), _read_message(words[0] if texts else None, file)
+    what = "the key of the chat is missing" if len(words) <= texts else f"got {len(words)} arguments"
     raise UsageError(f"{what}; pass a key and a message", hint="quote a message that has spaces")
 
 

@@ -89,39 +89,39 @@ def show_chat(key: ChatKey) -> None:
     from cardbox_cli.chat.chat_view import read_chat_view
 
     with open_database() as database, database.snapshot():
-        seen = read_chat_view(open_chat_stores(database), key)
-    ids = [] if seen.context_id is None else [seen.context_id]
-    output.emit(seen, table=lambda: _print_chat(seen), ids=ids)
+        chat = read_chat_view(open_chat_stores(database), key)
+    ids = [] if chat.context_id is None else [chat.context_id]
+    output.emit(chat, table=lambda: _print_chat(chat), ids=ids)
 
 
-def _print_chat(seen: "ChatView") -> None:
+def _print_chat(chat: "ChatView") -> None:
     output.facts(
-        ("chat", escape_line(seen.chat_key)),
-        ("context", _describe_context(seen)),
-        ("box", seen.context_box_id),
-        ("reset", None if seen.reset_by is None else f"{seen.reset_by}, {format_time(seen.reset_at)}"),
-        ("archived", format_count(seen.archives, "context")),
-        ("transcript", _describe_transcript(seen.transcript)),
-        ("window", _describe_window(seen.transcript)),
-        ("running", _describe_run(seen)),
+        ("chat", escape_line(chat.chat_key)),
+        ("context", _describe_context(chat)),
+        ("box", chat.context_box_id),
+        ("reset", None if chat.reset_by is None else f"{chat.reset_by}, {format_time(chat.reset_at)}"),
+        ("archived", format_count(chat.archives, "context")),
+        ("transcript", _describe_transcript(chat.transcript)),
+        ("window", _describe_window(chat.transcript)),
+        ("running", _describe_run(chat)),
     )
-    print_below(_MESSAGE_COLUMNS, list(enumerate(seen.messages, 1)))
-    print_below(_RUN_COLUMNS, seen.runs)
-    print_below(_STEP_COLUMNS, seen.steps)
+    print_below(_MESSAGE_COLUMNS, list(enumerate(chat.messages, 1)))
+    print_below(_RUN_COLUMNS, chat.runs)
+    print_below(_STEP_COLUMNS, chat.steps)
 
 
-def _describe_context(seen: "ChatView") -> str:
-    if seen.context_id is None:
+def _describe_context(chat: "ChatView") -> str:
+    if chat.context_id is None:
         return "empty"
-    loaded = "" if seen.loaded_from in (None, seen.context_id) else f", loaded from {seen.loaded_from}"
-    return f"{seen.context_id}, {format_count(len(seen.messages), 'message')}{loaded}"
+    loaded = "" if chat.loaded_from in (None, chat.context_id) else f", loaded from {chat.loaded_from}"
+    return f"{chat.context_id}, {format_count(len(chat.messages), 'message')}{loaded}"
 
 
-def _describe_run(seen: "ChatView") -> str | None:
-    if seen.running is None:
+def _describe_run(chat: "ChatView") -> str | None:
+    if chat.running is None:
         return None
-    owner = escape_line(seen.owner or "nobody")
-    return f"{seen.running}, by {owner}, lease until {format_time(seen.lease_expires_at)}"
+    owner = escape_line(chat.owner or "nobody")
+    return f"{chat.running}, by {owner}, lease until {format_time(chat.lease_expires_at)}"
 
 
 def _describe_transcript(transcript: "TranscriptSummary") -> str:
@@ -132,10 +132,10 @@ def _describe_transcript(transcript: "TranscriptSummary") -> str:
 
 def _describe_window(transcript: "TranscriptSummary") -> str:
     window = transcript.window
-    seen = window.last - window.first
-    places = f", from {window.first} to {window.last - 1}" if seen else ""
+    count = window.last - window.first
+    places = f", from {window.first} to {window.last - 1}" if count else ""
     since = f"; none before {window.start}" if window.start else ""
-    return f"{seen} of at most {window.most} entries{places}{since}, for a run without context"
+    return f"{count} of at most {window.most} entries{places}{since}, for a run without context"
 
 
 # Items are pairs of a number and a message.

@@ -23,9 +23,9 @@ _REFUSED = "cbx rejects what it writes for the turn"
 _UNFENCED = "it belongs to another system, so cbx cannot reject what it writes"
 
 
-def _run_audited_fix(turn: str, do: "Callable[..., FixOutcome]", **given: Any) -> None:
+def _run_audited_fix(turn: str, do: "Callable[..., FixOutcome]", **options: Any) -> None:
     """Fix a turn with a function of `recovery.fixes` that takes the actor and the command's options."""
-    _run_fix(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **given))
+    _run_fix(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **options))
 
 
 def _run_fix(turn: str, do: "Callable[[Runtime, str], FixOutcome]") -> None:

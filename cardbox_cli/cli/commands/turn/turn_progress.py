@@ -139,9 +139,9 @@ def report_result(
 
     if result is not None and result_text is not None:
         raise UsageError(conflict_message("--result", "--result-text"), hint="remove one of them")
-    for option, given in (("--result", result), ("--result-text", result_text)):
-        if given == reports.PLACEHOLDER:
-            raise UsageError(f"{option} {given} is a placeholder", hint="replace it with the answer")
+    for option, text in (("--result", result), ("--result-text", result_text)):
+        if text == reports.PLACEHOLDER:
+            raise UsageError(f"{option} {text} is a placeholder", hint="replace it with the answer")
     value: Any = msgspec.UNSET
     if result is not None:
         value = _parse_result(result)
