@@ -16,7 +16,6 @@ from cardbox_cli.cli.terminal.list_output import Listing, empty_project_note, fi
 from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.execution.turns import Head
 from cardbox_cli.text.times import format_age, format_time
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def provision_agent(
     ],
     profile: Annotated[str, Option(click_type=PROFILE, help="The name of its profile.")],
     worker_target: Annotated[
-        str | None,
-        Option(metavar="TARGET", help="Its pool of workers. Default: the profile's."),
+        str | None, Option(metavar="TARGET", help="Its pool of workers. Default: the profile's.")
     ] = None,
     display_name: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
     tag: Annotated[
@@ -116,13 +114,7 @@ def list_agents(
 AgentId = Annotated[str, Argument(click_type=AGENT, help="The agent's id.")]
 
 
-@verb(
-    "show",
-    "cbx agent show writer-1",
-    "cbx agent show writer-1 -o json | jq .head",
-    pages=True,
-    reads=True,
-)
+@verb("show", "cbx agent show writer-1", "cbx agent show writer-1 -o json | jq .head", pages=True, reads=True)
 def show_agent(agent: AgentId) -> None:
     """Show an agent and its state."""
     from cardbox_cli.store.roster import AgentStore
@@ -149,11 +141,8 @@ def _print_agent(entry: "RosterEntry") -> None:
     output.print_text()
     if entry.head is None:
         output.print_text("no state row: the agent never had a turn, or the row was lost")
-    else:
-        _print_head(entry.head)
-
-
-def _print_head(head: Head) -> None:
+        return
+    head = entry.head
     output.facts(
         ("status", f"{head.status}, since {format_age(head.updated_at)}"),
         ("turn", head.active_agent_turn_id),

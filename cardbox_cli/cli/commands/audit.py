@@ -1,20 +1,11 @@
 """`cbx audit`: the manual and automatic changes of turns, cards, boxes, tools, profiles and projects."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given, resolving_turns
-from cardbox_cli.cli.options.shared_options import (
-    Interval,
-    Limit,
-    OfAgent,
-    Since,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import TURN, OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -23,9 +14,6 @@ from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_rea
 from cardbox_cli.cli.terminal.table_layout import choose_columns
 from cardbox_cli.cli.terminal.watch import poll_interval
 from cardbox_cli.cli.verb import verb
-
-if TYPE_CHECKING:
-    from cardbox_cli.store.connection.database import Database
 
 # The actions of this version. Rows of other versions may have others, which --action finds as well.
 ACTIONS = (
@@ -44,8 +32,8 @@ ACTIONS = (
     reads=True,
 )
 def list_audit_entries(
-    limit: Limit = 50,
-    agent: OfAgent = None,
+    limit: shared_options.Limit = 50,
+    agent: shared_options.OfAgent = None,
     turn: Annotated[
         str | None, Option(click_type=TURN, help="Only changes of this turn: an id, or its beginning or end.")
     ] = None,
@@ -57,11 +45,11 @@ def list_audit_entries(
             help="Only this action, for example stop or 'card delete'.",
         ),
     ] = None,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[str | None, column_option("age,action,who")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
+    columns: Annotated[str | None, shared_options.column_option("age,action,who")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List changes of turns, cards, boxes, profiles, tools and projects, with actor and reason, newest first.
 
@@ -69,19 +57,15 @@ def list_audit_entries(
     """
     from cardbox_cli.store.audit import AuditFilter, AuditStore
 
-    start, end = parse_span(since, until)
+    start, end = shared_options.parse_span(since, until)
     pause = poll_interval(watch, interval)
     shown = choose_columns(AUDIT_COLUMNS, columns)
     with open_database() as database:
-        turn_id = None if turn is None else _turn(database, turn)
+        turns = resolving_turns(database, session().project_id)
+        turn_id = None if turn is None else resolved_or_given(turns.resolve, turn)
         where = AuditFilter(agent_id=agent, agent_turn_id=turn_id, action=action, since=start, until=end)
         audit = AuditStore(database, session().project_id)
         reading = filter_readers(audit.newest, audit.further, where)
         empty = empty_note("audit rows", narrowed=where != AuditFilter())
         listing = Listing(*reading, limit, shown, item_id=lambda entry: entry.audit_id, empty=empty)
         show_list(listing, database, interval=pause)
-
-
-def _turn(database: "Database", named: str) -> str:
-
-    return resolved_or_given(resolving_turns(database, session().project_id).resolve, named)

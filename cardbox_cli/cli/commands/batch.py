@@ -7,18 +7,7 @@ from typer import Option
 from cardbox_cli.cli.actor import actor
 from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import resolving_batches
-from cardbox_cli.cli.options.shared_options import (
-    BatchId,
-    EndTimeout,
-    Interval,
-    Limit,
-    OptionalReason,
-    Since,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import OneOf
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -45,35 +34,29 @@ if TYPE_CHECKING:
     reads=True,
 )
 def list_batches(
-    limit: Limit = 50,
+    limit: shared_options.Limit = 50,
     status: Annotated[
         str | None,
         Option(click_type=OneOf(lambda: BATCH_STATUSES, what="state"), help="Only batches in this state."),
     ] = None,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[str | None, column_option("id,status,ended")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
+    columns: Annotated[str | None, shared_options.column_option("id,status,ended")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List batches, newest first, including those of another system's manager, `pmo`."""
     from cardbox_cli.store.execution.batch_store import BatchFilter
 
-    first, last = parse_span(since, until)
+    first, last = shared_options.parse_span(since, until)
     where = BatchFilter(status=status, since=first, until=last)
     pause = poll_interval(watch, interval)
     shown = choose_columns(BATCH_COLUMNS, columns)
     with open_database() as database:
         batches = resolving_batches(database, session().project_id)
-        read, further = filter_readers(batches.newest, batches.further, where)
-        listing = Listing(
-            read,
-            further,
-            limit,
-            shown,
-            item_id=lambda batch: batch.batch_id,
-            empty=empty_note("batches", narrowed=where != BatchFilter()),
-        )
+        reading = filter_readers(batches.newest, batches.further, where)
+        empty = empty_note("batches", narrowed=where != BatchFilter())
+        listing = Listing(*reading, limit, shown, item_id=lambda batch: batch.batch_id, empty=empty)
         show_list(listing, database, interval=pause)
 
 
@@ -84,14 +67,14 @@ def list_batches(
     pages=True,
     reads=True,
 )
-def show_batch(batch: BatchId) -> None:
+def show_batch(batch: shared_options.BatchId) -> None:
     """Show a batch and, in the order of its tasks, what its children delivered."""
     from cardbox_cli.inspect.batches import BatchReader
 
     with open_database() as database, database.snapshot():
-        views = resolving_batches(database, session().project_id)
-        seen = BatchReader(views, read_settings()).read(batch)
-    print_batch(seen)
+        batches = resolving_batches(database, session().project_id)
+        view = BatchReader(batches, read_settings()).read(batch)
+    print_batch(view)
 
 
 @verb(
@@ -101,8 +84,8 @@ def show_batch(batch: BatchId) -> None:
     "cbx batch watch 5e1f0a27 -o jsonl | jq -r '\"\\(.task_index) \\(.state)\"'",
 )
 def watch_batch(
-    batch: BatchId,
-    timeout: EndTimeout = None,
+    batch: shared_options.BatchId,
+    timeout: shared_options.EndTimeout = None,
     join_box: Annotated[
         bool, Option("--join-box", help="Create a box of the deliverables, in order.")
     ] = False,
@@ -116,7 +99,7 @@ def watch_batch(
 
 
 @verb("cancel", "cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
-def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
+def cancel_batch(batch: shared_options.BatchId, reason: shared_options.OptionalReason = None) -> None:
     """End a batch as failed, and stop its children: what they write from then on is refused."""
     from cardbox_cli.inspect.batches import view_batch
     from cardbox_cli.orchestration.batch_manager import cancel
@@ -129,8 +112,8 @@ def cancel_batch(batch: BatchId, reason: OptionalReason = None) -> None:
                 f"batch {batch_id} has ended: {status}",
                 hint=f"see its results with `cbx batch show {batch_id}`",
             )
-        seen = view_batch(run, run.batches.get(batch_id))
-    print_batch(seen)
+        view = view_batch(run, run.batches.get(batch_id))
+    print_batch(view)
 
 
 def _own_id(run: "Runtime", batch: str) -> str:

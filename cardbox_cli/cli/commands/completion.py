@@ -23,11 +23,7 @@ SHELLS = ("bash", "zsh", "fish")
 def print_completion_script(
     shell: Annotated[
         str,
-        Argument(
-            metavar="|".join(SHELLS),
-            click_type=OneOf(lambda: SHELLS, what=None),
-            help="Your shell.",
-        ),
+        Argument(metavar="|".join(SHELLS), click_type=OneOf(lambda: SHELLS, what=None), help="Your shell."),
     ],
 ) -> None:
     """Print the script that completes commands, options, recipes, profiles, boxes and cards."""

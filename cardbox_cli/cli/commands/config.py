@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 from typer import Argument
 
 from cardbox_cli import settings
-from cardbox_cli.cli.config_file import ConfiguredValue, config_path
+from cardbox_cli.cli.config_file import config_path
 from cardbox_cli.cli.options.value_types import SETTING
 from cardbox_cli.cli.project_database import database_target, replica_target
 from cardbox_cli.cli.session import session
@@ -30,7 +30,6 @@ class EffectiveSetting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the value as text."""
         if self.value is None:
             return ""
         return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
@@ -60,13 +59,13 @@ def show_config(
         one = _effective_setting(_find_variable(name))
         if one.refused is not None:
             raise one.refused
-        output.emit(_described(one), table=lambda: output.print_text(one.text), ids=[one.variable.name])
+        output.emit(_setting_json(one), table=lambda: output.print_text(one.text), ids=[one.variable.name])
         return
-    every = [*map(_effective_setting, settings.SETTINGS), *_columns()]
+    every = [*map(_effective_setting, settings.SETTINGS), *_configured_columns()]
     output.emit_items(
-        map(_described, every),
-        table=lambda: print_table(_SETTING, every),
-        item_id=lambda described: described["name"],
+        map(_setting_json, every),
+        table=lambda: print_table(_SETTING_COLUMNS, every),
+        item_id=lambda setting: setting["name"],
     )
     for each in every:
         if each.refused is not None:
@@ -75,9 +74,9 @@ def show_config(
 
 
 def _find_variable(given: str) -> settings.Variable:
-    wanted = given.upper().replace("-", "_")
+    name = given.upper().replace("-", "_")
     for variable in settings.SETTINGS:
-        if wanted in (variable.name, variable.name.removeprefix("CBX_")):
+        if name in (variable.name, variable.name.removeprefix("CBX_")):
             return variable
     raise NotFound(
         unknown_message("setting", given, [each.name for each in settings.SETTINGS]),
@@ -85,8 +84,7 @@ def _find_variable(given: str) -> settings.Variable:
     )
 
 
-def _columns() -> list[EffectiveSetting]:
-    """Return the columns of lists in the config file as settings."""
+def _configured_columns() -> list[EffectiveSetting]:
     config = session().config
     return [
         EffectiveSetting(
@@ -97,22 +95,17 @@ def _columns() -> list[EffectiveSetting]:
     ]
 
 
-def _configured(variable: settings.Variable) -> ConfiguredValue | None:
-    config = session().config
-    return None if config is None else config.get(variable)
-
-
 def _effective_setting(variable: settings.Variable) -> EffectiveSetting:
-    found, configured = variable.find(), _configured(variable)
-    source = found[0] if found else configured.place if configured else DEFAULT
+    override, configured = variable.find(), session().configured(variable)
+    source = override[0] if override else configured.place if configured else DEFAULT
     try:
-        return EffectiveSetting(variable, *_looked_up(variable, source))
+        return EffectiveSetting(variable, *_look_up(variable, source))
     except UsageError as exc:
         return EffectiveSetting(variable, None if variable.secret else variable.text(), source, exc)
 
 
-def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
-    """Return the value and its source: an option, or else `source`."""
+def _look_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
+    """Return the value and its source: an option, else `source`."""
     if variable is settings.PROJECT:
         return session().project_id, variable.option if variable.option in session().given else source
     if variable is settings.HOME:
@@ -135,17 +128,17 @@ def _looked_up(variable: settings.Variable, source: str) -> tuple[Any, str]:
             target = find_listen_target(target)
         if target.conninfo is not None:
             return hide_password(target.conninfo) or "libpq's environment", target.named_by
-    configured = _configured(variable)
+    configured = session().configured(variable)
     return (configured.value if configured and source == configured.place else variable.value()), source
 
 
-def _described(shown: EffectiveSetting) -> dict[str, Any]:
-    variable = shown.variable
+def _setting_json(setting: EffectiveSetting) -> dict[str, Any]:
+    variable = setting.variable
     return {
         "name": variable.name,
-        "value": shown.value,
+        "value": setting.value,
         "unit": variable.unit,
-        "source": shown.source,
+        "source": setting.source,
         "default": variable.default,
         "kind": variable.kind,
         "lower": variable.lower or None,
@@ -156,7 +149,7 @@ def _described(shown: EffectiveSetting) -> dict[str, Any]:
     }
 
 
-_SETTING = (
+_SETTING_COLUMNS = (
     Column("NAME", lambda each: each.variable.name),
     Column("VALUE", lambda each: each.text or NOTHING),
     Column("UNIT", lambda each: each.variable.unit or "", spare=1),

@@ -67,7 +67,7 @@ class Budget(NamedTuple):
 
     def _describe(self, step: StepCost) -> str:
         if self.share is None:
-            return f"{self.tokens}"
+            return str(self.tokens)
         return f"{self.limit(step):.0f}, {self.share * 100:g}% of the window of {step.model}"
 
 
@@ -75,7 +75,7 @@ class _BudgetType(click.ParamType[Budget]):
     name = "TOKENS|SHARE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Budget:
-        """Return the budget. Raises UsageError if it is invalid."""
+        """Raises UsageError for an invalid budget."""
         if isinstance(value, Budget):
             return value
         percent = _PERCENT.fullmatch(value)
@@ -110,8 +110,8 @@ def show_costs(
         str | None,
         Argument(
             click_type=BOX_OR_TURN,
-            help="A turn (the requests of its steps) or a box (the requests before its answers): an id, 4 or "
-            "more characters of its beginning or end, or @last for the last box.",
+            help="A turn (the requests of its steps) or a box (the requests before its answers). Pass an id, "
+            "4 or more characters of its beginning or end, or @last for the last box.",
         ),
     ] = None,
     turn: Annotated[str | None, Option(click_type=TURN, help="A turn, for example --turn @last.")] = None,
@@ -169,11 +169,11 @@ def show_costs(
     from cardbox_cli.cli.terminal.cost_report import Page, print_cost
     from cardbox_cli.inspect.costs import CostReader
 
-    known = read_prices(prices)
+    price_list = _read_prices(prices)
     options = compose_options.options(model=model, is_composed=False)
     parse_time(since, "--since")
-    given = {"source": source, "turn": turn, "box": box, "agent": agent, "chat": chat}
-    [(kind, name)] = [(kind, name) for kind, name in given.items() if name is not None]
+    sources = {"source": source, "turn": turn, "box": box, "agent": agent, "chat": chat}
+    [(kind, name)] = [(kind, name) for kind, name in sources.items() if name is not None]
     with open_database() as database, database.snapshot():
         stores = named_stores(database)
         costed = CostReader(*stores, options=options, profile=profile, since=since).read(kind, name)
@@ -184,20 +184,20 @@ def show_costs(
         for step in account.steps:
             fail_over.limit(step)  # report an unknown window before printing
     print_cost(
-        costed, account, Page(by=cast(Grouping, by), top=top, prices=known, is_picture=format_ == HTML)
+        costed, account, Page(by=cast(Grouping, by), top=top, prices=price_list, is_picture=format_ == HTML)
     )
     if fail_over is not None:
         fail_over.check(account)
 
 
-def read_prices(given: str | None) -> "Prices | None":
-    """Return the prices of the given file, else of the setting's file; None if neither names one.
+def _read_prices(file: str | None) -> "Prices | None":
+    """Return the prices of the file, else of the setting's file; None if neither names one.
 
     Raises NotFound and InvalidInput naming the file and the place.
     """
     from cardbox_cli.context.cost.answer import Prices
 
-    path = given or PRICES.text() or None
+    path = file or PRICES.text() or None
     if path is None:
         return None
     from cardbox_cli.model.handwritten.prices import parse_prices

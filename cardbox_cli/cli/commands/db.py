@@ -1,7 +1,7 @@
 """`cbx db`: the embedded server, the tables, garbage collection and psql."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -21,7 +21,7 @@ from cardbox_cli.text.quantities import format_bytes, format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
-    from cardbox_cli.store.gc import DanglingBox, PurgeCounts
+    from cardbox_cli.store.gc import PurgeCounts
     from cardbox_cli.store.views.database_status import ProjectSize
 
 
@@ -45,7 +45,7 @@ def start_server() -> None:
     with open_database() as database:
         answer = database_status(database)
     announce("started" if started else "already running")
-    output.emit(answer, table=lambda: print_status(answer))
+    output.emit(answer, table=lambda: _print_status(answer))
 
 
 @verb("stop", "cbx db stop")
@@ -73,17 +73,12 @@ def show_status(
     from cardbox_cli.store.views.database_status import target_status
 
     answer = target_status(database_target(), session().project_id, exact=exact)
+    output.emit(answer, table=lambda: _print_status(answer))
 
-    output.emit(answer, table=lambda: print_status(answer))
 
-
-def print_status(answer: dict[str, Any]) -> None:
-    """Print the facts of a status."""
-    named = {
-        _TABLE_NAMES.get(key, key.replace("_", " ")): _shown_status(key, value)
-        for key, value in answer.items()
-    }
-    output.facts(*named.items())
+def _print_status(answer: dict[str, Any]) -> None:
+    names = {key: "size" if key == "size_bytes" else key.replace("_", " ") for key in answer}
+    output.facts(*((names[key], _format_status(key, value)) for key, value in answer.items()))
     print_below(_TABLE, answer.get("table_sizes") or [])
 
 
@@ -108,14 +103,11 @@ def _number_line(rows: int | None, exact: bool) -> str:
     return str(rows) if exact else f"~{rows}"
 
 
-def _index_line(there: bool) -> str:
-    return "yes" if there else "no; build it with `cbx db index-text`"
+def _index_line(exists: bool) -> str:
+    return "yes" if exists else "no; build it with `cbx db index-text`"
 
 
-_TABLE_NAMES = {"size_bytes": "size"}
-
-
-_DISPLAYED_LENGTH: dict[str, Callable[[Any], str | None]] = {
+_STATUS_FORMATS: dict[str, Callable[[Any], str | None]] = {
     "tables": lambda names: (
         f"{len(names)}, listed below" if names else "none; create them with `cbx db init --yes`"
     ),
@@ -124,10 +116,10 @@ _DISPLAYED_LENGTH: dict[str, Callable[[Any], str | None]] = {
         f"{format_count(spread.tables, 'table')} by project, over {format_count(spread.shards, 'shard')}"
         f" on {format_count(spread.nodes, 'node')}"
     ),
-    "pooler": lambda there: (
-        "yes; no prepared statements, and workers receive no notifications" if there else "no"
+    "pooler": lambda is_pooled: (
+        "yes; no prepared statements, and workers receive no notifications" if is_pooled else "no"
     ),
-    "keeps_plans": lambda kept: "yes, by workers" if kept else "no",
+    "keeps_plans": lambda prepares: "yes, by workers" if prepares else "no",
     "text_index": _index_line,
     "bigram_index": _index_line,
     "size_bytes": format_bytes,
@@ -137,11 +129,11 @@ _DISPLAYED_LENGTH: dict[str, Callable[[Any], str | None]] = {
 }
 
 
-def _shown_status(key: str, value: Any) -> str | None:
+def _format_status(key: str, value: Any) -> str | None:
     if value is None:
         return None
-    if key in _DISPLAYED_LENGTH:
-        return _DISPLAYED_LENGTH[key](value)
+    if key in _STATUS_FORMATS:
+        return _STATUS_FORMATS[key](value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -171,9 +163,8 @@ def run_psql(
     target = database_target()
     with open_database():
         pass
-    bundled = target.server().program("psql")
-    own = shutil.which("psql")
-    program = str(bundled) if target.embedded or own is None else own
+    installed = None if target.embedded else shutil.which("psql")
+    program = installed or str(target.server().program("psql"))
     return session().process.run_program(program, arguments or [], psql_environment(target))
 
 
@@ -229,9 +220,6 @@ def upgrade_database(
     output.emit(answer, table=lambda: output.print_text(plan.script if dry_run and plan.steps else text))
 
 
-# --- distribute
-
-
 _DISTRIBUTION = (
     "card ids are then unique per project only: card-box clients, which upsert on the id alone, can read but"
     " no longer write"
@@ -269,9 +257,7 @@ def distribute_tables(
         else "all tables are already distributed"
     )
     output.emit(
-        answer,
-        table=lambda: output.print_text(plan.script if dry_run and plan.steps else text),
-        ids=names,
+        answer, table=lambda: output.print_text(plan.script if dry_run and plan.steps else text), ids=names
     )
     if dry_run and plan.steps:
         announce(f"this drops the index {GLOBAL_IDS}: {_DISTRIBUTION}")
@@ -287,9 +273,9 @@ def index_text() -> None:
 
     with open_database() as database:
         built = build_indexes(database, announce)
-    there = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} built"
+    text = f"{' and '.join(built)} {'is' if len(built) == 1 else 'are'} built"
     names = dict(zip(("index", "bigram_index"), [*built, None], strict=False))
-    output.emit(names, table=lambda: output.print_text(there))
+    output.emit(names, table=lambda: output.print_text(text))
 
 
 @verb(
@@ -321,18 +307,18 @@ def collect_garbage(
     with open_database() as database:
         names = projects_with_rows(database) if all_projects else [session().project_id]
         collectors = [GarbageCollector(database, name) for name in names]
-        finds = [each.find(deleted=purge, latest=latest or None) for each in collectors]
-        found = sum(finds, PurgeCounts())
-        if dry_run or not found.total:
-            purged = found
+        counts = [each.find(deleted=purge, latest=latest or None) for each in collectors]
+        total = sum(counts, PurgeCounts())
+        if dry_run or not total.total:
+            purged = total
         else:
             where = "the whole database" if all_projects else f"project {session().project_id!r}"
-            confirm(f"Purge {_describe_rubbish(found, deleted=purge)} of {where} permanently?", yes=yes)
-            for each, rubbish in zip(collectors, finds, strict=True):
-                if rubbish.total:
+            confirm(f"Purge {_describe_counts(total, deleted=purge)} of {where} permanently?", yes=yes)
+            for each, count in zip(collectors, counts, strict=True):
+                if count.total:
                     # Before the first batch, so that an interrupted purge is in the audit, too.
-                    audit_in(database, each.project_id, "db gc", found=rubbish)
-            with bar("purging", found.total) as show:
+                    audit_in(database, each.project_id, "db gc", found=count)
+            with bar("purging", total.total) as show:
                 advance = _running_total(show)
                 purges = (
                     each.purge(deleted=purge, batch_size=batch_size, advance=advance) for each in collectors
@@ -347,9 +333,15 @@ def collect_garbage(
         ]
         is_cut = bool(latest) and any(BoxStore(database, name).has_more_than(latest) for name in names)
     answer = {"dry_run": dry_run, "purged": purged, "dangling": dangling}
-    summary = f"{'would purge' if dry_run else 'purged'} {_describe_rubbish(purged, deleted=purge)}"
-    summary = summary if found.total else "nothing to purge"
-    output.emit(answer, table=lambda: _print_rubbish(summary, dangling), ids=[box.box_id for box in dangling])
+    summary = f"{'would purge' if dry_run else 'purged'} {_describe_counts(purged, deleted=purge)}"
+    summary = summary if total.total else "nothing to purge"
+
+    def table() -> None:
+        output.print_text(summary)
+        if dangling:
+            print_table(_DANGLING_BOXES, dangling)
+
+    output.emit(answer, table=table, ids=[box.box_id for box in dangling])
     if dangling:
         places = sum(box.count for box in dangling)
         state = "would be" if dry_run else "is" if places == 1 else "are"
@@ -361,12 +353,6 @@ def collect_garbage(
         announce(searched_boxes_note(latest))
 
 
-def _print_rubbish(summary: str, dangling: "Sequence[DanglingBox]") -> None:
-    output.print_text(summary)
-    if dangling:
-        print_table(_DANGLING_BOXES, dangling)
-
-
 _DANGLING_BOXES = (
     Column("BOX", lambda box: box.box_id),
     Column("DANGLING", lambda box: str(box.count), right=True),
@@ -374,14 +360,14 @@ _DANGLING_BOXES = (
 )
 
 
-def _describe_rubbish(rubbish: "PurgeCounts", *, deleted: bool) -> str:
-    parts = [format_count(rubbish.expired, "expired card")]
+def _describe_counts(counts: "PurgeCounts", *, deleted: bool) -> str:
+    parts = [format_count(counts.expired, "expired card")]
     if deleted:
-        parts.append(format_count(rubbish.deleted, "deleted card"))
-    if rubbish.logs:
-        parts.append(f"the stderr of {format_count(rubbish.logs, 'command')} of old turns")
-    if rubbish.box_info:
-        parts.append(f"the details of {format_count(rubbish.box_info, 'deleted box')}")
+        parts.append(format_count(counts.deleted, "deleted card"))
+    if counts.logs:
+        parts.append(f"the stderr of {format_count(counts.logs, 'command')} of old turns")
+    if counts.box_info:
+        parts.append(f"the details of {format_count(counts.box_info, 'deleted box')}")
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
 
 

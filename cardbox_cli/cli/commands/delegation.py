@@ -9,7 +9,7 @@ from typer import Argument, Option
 from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes
 from cardbox_cli.cli.options.input_files import read_text, source_name, text_or_file
-from cardbox_cli.cli.options.shared_options import EndTimeout
+from cardbox_cli.cli.options.shared_options import EndTimeout, check_waiting
 from cardbox_cli.cli.options.value_types import AGENT, BOX, FILE, PROFILE, TARGET, OneOf, Seconds
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
@@ -17,7 +17,6 @@ from cardbox_cli.cli.terminal.batch_report import await_batch, print_batch, prin
 from cardbox_cli.cli.terminal.turn_report import print_delegated
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import BadRequest, UsageError
-from cardbox_cli.text.error_messages import conflict_message
 from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
@@ -46,20 +45,14 @@ NewTurnId = Annotated[
 WaitForEnd = Annotated[bool, Option("--wait", help="Wait for the end and print the deliverable.")]
 
 
-def check_waiting(timeout: float | None, *, wait: bool) -> None:
-    """Raise UsageError for a timeout without --wait."""
-    if timeout is not None and not wait:
-        raise UsageError("--timeout requires --wait", hint="add --wait, or remove --timeout")
-
-
-def caller_named(run: "Runtime", name: str | None) -> "Caller":
-    """Return the caller that --caller names. Raises NotFound."""
+def _find_caller(run: "Runtime", name: str | None) -> "Caller":
+    """Raises NotFound for an unknown caller."""
     from cardbox_cli.execution.dispatch_requests import Caller, named_caller
 
     return Caller() if name is None else named_caller(run, name)
 
 
-def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: Any) -> "Task":
+def _parse_task(run: "Runtime", name: str, context_box: str | None = None, **fields: Any) -> "Task":
     """Return the task of the options of the command `name`. Raises BadRequest with all problems."""
     from cardbox_cli.model.handwritten.documents import document_from_value
     from cardbox_cli.model.handwritten.tasks import Task
@@ -67,8 +60,8 @@ def task_of(run: "Runtime", name: str, context_box: str | None = None, **said: A
 
     if context_box is not None:
         boxes = resolving_boxes(run.database, run.project_id)
-        said["context_box_id"] = resolved_or_given(boxes.resolve, context_box)
-    return fit(Task, document_from_value(said, name), refuse_with=BadRequest)
+        fields["context_box_id"] = resolved_or_given(boxes.resolve, context_box)
+    return fit(Task, document_from_value(fields, name), refuse_with=BadRequest)
 
 
 STRATEGIES = ("new", "reuse", "clone")
@@ -86,9 +79,8 @@ def delegate_task(
         str,
         Option(
             click_type=OneOf(lambda: STRATEGIES, what=None),
-            help="new: a new agent of a profile. reuse: an existing agent. clone: a new agent "
-            "that has read the "
-            "output of an existing one.",
+            help="new: a new agent of a profile. reuse: an existing agent. clone: a new agent that has read "
+            "the output of an existing one.",
         ),
     ],
     ref: Annotated[str, Option(click_type=TARGET, help="The profile (for new) or the agent.")],
@@ -111,10 +103,10 @@ def delegate_task(
     from cardbox_cli.orchestration.delegation import delegate
 
     check_waiting(timeout, wait=wait)
-    said = {"target_strategy": strategy, "target_ref": ref, "instruction": text_or_file(instruction)}
+    fields = {"target_strategy": strategy, "target_ref": ref, "instruction": text_or_file(instruction)}
     with runtime() as run:
-        task = task_of(run, "delegate", context_box, **said)
-        done = delegate(run, caller_named(run, caller), task, agent_turn_id=turn_id)
+        task = _parse_task(run, "delegate", context_box, **fields)
+        done = delegate(run, _find_caller(run, caller), task, agent_turn_id=turn_id)
         print_delegated(run, done, wait=wait, timeout=timeout)
 
 
@@ -136,11 +128,11 @@ def launch_agent(
     from cardbox_cli.orchestration.delegation import launch_principal
 
     check_waiting(timeout, wait=wait)
-    said = text_or_file(instruction)
+    text = text_or_file(instruction)
     with runtime() as run:
-        task = task_of(run, "launch", target_strategy="new", target_ref=profile, instruction=said)
-        by = caller_named(run, caller)
-        done = launch_principal(run, by, task.target_ref, task.instruction, agent_turn_id=turn_id)
+        task = _parse_task(run, "launch", target_strategy="new", target_ref=profile, instruction=text)
+        caller_agent = _find_caller(run, caller)
+        done = launch_principal(run, caller_agent, task.target_ref, task.instruction, agent_turn_id=turn_id)
         print_delegated(run, done, wait=wait, timeout=timeout)
 
 
@@ -165,12 +157,12 @@ def ask_agent(
     from cardbox_cli.orchestration.delegation import ask_expert
 
     check_waiting(timeout, wait=wait)
-    said = text_or_file(question)
+    text = text_or_file(question)
     with runtime() as run:
-        task = task_of(run, "ask", target_strategy="new", target_ref=profile, instruction=said)
+        task = _parse_task(run, "ask", target_strategy="new", target_ref=profile, instruction=text)
         done = ask_expert(
             run,
-            caller_named(run, caller),
+            _find_caller(run, caller),
             task.target_ref,
             task.instruction,
             include_history=include_history,
@@ -179,10 +171,7 @@ def ask_agent(
         print_delegated(run, done, wait=wait, timeout=timeout)
 
 
-# --- many tasks at once
-
-
-_LINES = (".jsonl", ".ndjson")
+_JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 
 @verb(
@@ -222,18 +211,22 @@ def fork_join_tasks(
 
     With --wait: exit 8 if the batch does not succeed, 124 when --timeout elapses. Ctrl-C does not stop it.
     """
-    _check_waiting_options(timeout, wait=wait, join_box=join_box, dry_run=dry_run)
+    check_waiting(timeout, wait=wait, dry_run=dry_run)
+    if join_box and not wait:
+        raise UsageError("--join-box requires --wait", hint="add --wait: only ended children can be joined")
     from cardbox_cli.orchestration.batch_creation import create_batch
 
     with runtime() as run:
-        asked = _task_specs(run, file, fail_fast, deadline)
+        spec = _read_spec(run, file, fail_fast, deadline)
         with run.rolled_back() if dry_run else run.transaction():
-            created = create_batch(run, caller_named(run, caller), asked)
+            created = create_batch(run, _find_caller(run, caller), spec)
         if not dry_run:
             remember_made(batch_id=created.batch.batch_id)
-        _announce_batch(created)
+        for index, notes in created.notes.items():
+            for note in notes:
+                announce(f"note: tasks[{index}]: {note}; cbx would refuse this for a model")
         if dry_run:
-            print_plan(asked, created.batch)
+            print_plan(spec, created.batch)
         elif wait:
             announce(f"batch {created.batch.batch_id}: {format_count(created.batch.task_count, 'task')}")
             await_batch(run, created.batch.batch_id, timeout=timeout, joined=join_box)
@@ -241,31 +234,25 @@ def fork_join_tasks(
             _print_created(run, created)
 
 
-def _check_waiting_options(timeout: float | None, *, wait: bool, join_box: bool, dry_run: bool) -> None:
-    check_waiting(timeout, wait=wait)
-    if join_box and not wait:
-        raise UsageError("--join-box requires --wait", hint="add --wait: only ended children can be joined")
-    if wait and dry_run:
-        raise UsageError(conflict_message("--wait", "--dry-run"), hint="remove one of them")
-
-
-def _task_specs(run: "Runtime", file: str, fail_fast: bool, deadline: float | None) -> "ForkJoin":
+def _read_spec(run: "Runtime", file: str, fail_fast: bool, deadline: float | None) -> "ForkJoin":
     from cardbox_cli.orchestration.tasks_file import read_tasks
 
     text = read_text(file)
-    asked = read_tasks(
+    spec = read_tasks(
         text,
         source_name(file),
         folder=Path() if file == "-" else Path(file).parent,
         limit=run.settings.max_tasks,
-        lines=file.endswith(_LINES) or (file == "-" and _is_lines(text)),
+        lines=file.endswith(_JSON_LINES_SUFFIXES) or (file == "-" and _is_json_lines(text)),
     )
-    given = {"fail_fast": asked.fail_fast or fail_fast}
-    return asked.model_copy(update=given if deadline is None else {**given, "deadline_seconds": deadline})
+    changes: dict[str, Any] = {"fail_fast": spec.fail_fast or fail_fast}
+    if deadline is not None:
+        changes["deadline_seconds"] = deadline
+    return spec.model_copy(update=changes)
 
 
-def _is_lines(text: str) -> bool:
-    """Return whether the text is JSON lines: its first line is a task."""
+def _is_json_lines(text: str) -> bool:
+    """Return whether the text is JSON lines. Its first line is then a task."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     try:
         task = msgspec.json.decode(first.encode())
@@ -274,17 +261,11 @@ def _is_lines(text: str) -> bool:
     return isinstance(task, dict) and "tasks" not in task
 
 
-def _announce_batch(created: "BatchCreation") -> None:
-    for index, notes in created.notes.items():
-        for note in notes:
-            announce(f"note: tasks[{index}]: {note}; cbx would refuse this for a model")
-
-
 def _print_created(run: "Runtime", created: "BatchCreation") -> None:
     from cardbox_cli.inspect.batches import view_batch
 
     with run.database.snapshot():
-        seen = view_batch(run, run.batches.get(created.batch.batch_id))
+        view = view_batch(run, run.batches.get(created.batch.batch_id))
     if session().output in ("table", "wide"):
         announce(f"watch it with `cbx batch watch {created.batch.batch_id}`")
-    print_batch(seen)
+    print_batch(view)

@@ -88,33 +88,25 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
         os.environ |= before
 
 
-def _run(written: str, values: dict[str, str]) -> None:
-    _print_text(f"$ {written}")
+def _run(command: str, values: dict[str, str]) -> None:
+    _print_text(f"$ {command}")
     sys.stdout.flush()
-    if waits := re.match(r"sleep (\d+); ", written):
-        time.sleep(float(waits[1]))
-        written = written[waits.end() :]
-    assigned = re.fullmatch(r"(\w+)=\$\((.*)\)", written, re.DOTALL)
-    line = (assigned[2] if assigned else written).replace("\\\n", "")
-    words = [_fill(word, values) for word in shlex.split(line)][1:]
+    if pause := re.match(r"sleep (\d+); ", command):
+        time.sleep(float(pause[1]))
+        command = command[pause.end() :]
+    assigned = re.fullmatch(r"(\w+)=\$\((.*)\)", command, re.DOTALL)
+    line = (assigned[2] if assigned else command).replace("\\\n", "")
+    words = [re.sub(r"\$([A-Z]+)", lambda name: values[name[1]], word) for word in shlex.split(line)][1:]
     if assigned:
-        values[assigned[1]] = _capture(words)
+        with redirect_stdout(io.StringIO()) as captured:
+            _cbx(words)
+        values[assigned[1]] = captured.getvalue().strip()
     else:
         _cbx(words)
 
 
-def _fill(word: str, values: dict[str, str]) -> str:
-    return re.sub(r"\$([A-Z]+)", lambda found: values[found[1]], word)
-
-
-def _capture(words: list[str]) -> str:
-    with redirect_stdout(io.StringIO()) as captured:
-        _cbx(words)
-    return captured.getvalue().strip()
-
-
 def _cbx(words: list[str]) -> None:
-    """Run one command on this run's database as a separate `cbx` would. A failure ends the demo."""
+    """Run one command on this run's database, as a separate `cbx` would. A failure ends the demo."""
     own = Session(database_url=session().database_url, pages=False, process=session().process)
     try:
         root().main(words, prog_name="cbx", standalone_mode=False, obj=own)

@@ -1,4 +1,4 @@
-"""`cbx dispatch`: a turn is asked for, and if wished awaited."""
+"""`cbx dispatch`: requests a turn, and awaits it with --wait."""
 
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -9,15 +9,9 @@ from typer import Option
 from cardbox_cli.cli.actor import actor, own_turn
 from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes, resolving_turns
+from cardbox_cli.cli.options import recipe_arguments
 from cardbox_cli.cli.options.input_files import parse_json
-from cardbox_cli.cli.options.recipe_arguments import (
-    ArgumentFiles,
-    Arguments,
-    load_recipe,
-    parse_arguments,
-    resolve_boxes,
-)
-from cardbox_cli.cli.options.shared_options import EndTimeout
+from cardbox_cli.cli.options.shared_options import EndTimeout, check_waiting
 from cardbox_cli.cli.options.value_types import AGENT, BOX, RECIPE, TURN, OneOf
 from cardbox_cli.cli.terminal.lint_report import gate
 from cardbox_cli.cli.terminal.turn_report import await_end, print_dispatched, refuse
@@ -25,7 +19,6 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import InvalidInput, UsageError
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.ids import check_new_id
-from cardbox_cli.text.error_messages import conflict_message
 
 if TYPE_CHECKING:
     from cardbox_cli.execution.dispatch_requests import DispatchResult, Handover, Parent
@@ -44,13 +37,7 @@ if TYPE_CHECKING:
 def dispatch_turn(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that runs the turn.")],
     context_box: Annotated[
-        str | None,
-        Option(
-            "--context-box",
-            "-c",
-            click_type=BOX,
-            help="The context box. Or pass --recipe.",
-        ),
+        str | None, Option("--context-box", "-c", click_type=BOX, help="The context box. Or pass --recipe.")
     ] = None,
     handover: Annotated[
         str | None,
@@ -62,8 +49,8 @@ def dispatch_turn(
             help="Build the context from this recipe: a file or a name.",
         ),
     ] = None,
-    arg: Arguments = None,
-    args: ArgumentFiles = None,
+    arg: recipe_arguments.Arguments = None,
+    args: recipe_arguments.ArgumentFiles = None,
     output_box: Annotated[
         str | None, Option(click_type=BOX, help="The output box of the turn. Default: a new box.")
     ] = None,
@@ -85,8 +72,7 @@ def dispatch_turn(
         ),
     ] = "descend",
     correlation_id: Annotated[
-        str | None,
-        Option(metavar="ID", help="Your own id. Repeating the request returns the first turn."),
+        str | None, Option(metavar="ID", help="Your own id. Repeating the request returns the first turn.")
     ] = None,
     display_name: Annotated[str | None, Option(metavar="NAME", help="A name for people.")] = None,
     runtime_config: Annotated[
@@ -116,21 +102,21 @@ def dispatch_turn(
     from cardbox_cli.execution.dispatch_requests import DepthPolicy, DispatchRequest
 
     _check_context(context_box, handover, [*(arg or []), *(args or [])], correlation_id)
-    _check_waiting(timeout, wait=wait, dry_run=dry_run)
+    check_waiting(timeout, wait=wait, dry_run=dry_run)
     passing = gate("dispatches", check=check, force=force)
-    packing = _handover(handover, arg or [], args or [])
-    config = _config(runtime_config)
+    packing = _load_handover(handover, arg or [], args or [])
+    config = _parse_config(runtime_config)
     with runtime() as run:
         request = DispatchRequest(
             target_agent_id=agent,
-            context_box_id=_box(run, context_box),
+            context_box_id=_resolve_box(run, context_box),
             handover=_resolve_boxes(run, packing),
             channel_id=channel,
             source_agent_id=source_agent,
-            output_box_id=_box(run, output_box),
+            output_box_id=_resolve_box(run, output_box),
             correlation_id=correlation_id,
             depth_policy=cast("DepthPolicy", depth_policy),
-            parent=_parent(run, parent_turn, tool_call_id),
+            parent=_find_parent(run, parent_turn, tool_call_id),
             display_name=display_name,
             runtime_config=config,
             emit_state=emit_state,
@@ -138,7 +124,7 @@ def dispatch_turn(
         with run.transaction() if force else nullcontext():
             dispatched = dispatch(run, request, queue=not no_queue, dry_run=dry_run, check=passing)
             if passing is not None and passing.overruled and not dry_run:
-                _audit(run, dispatched.result, passing.overruled)
+                _audit_force(run, dispatched.result, passing.overruled)
         if dispatched.result.status != "accepted":
             refuse(dispatched)
         if not dry_run:
@@ -149,7 +135,7 @@ def dispatch_turn(
     print_dispatched(dispatched.result, dry_run=dry_run)
 
 
-def _audit(run: "Runtime", result: "DispatchResult", overruled: list[str]) -> None:
+def _audit_force(run: "Runtime", result: "DispatchResult", overruled: list[str]) -> None:
     from cardbox_cli.model.execution.turns import Fence
 
     if result.status == "accepted" and result.agent_turn_id is not None:
@@ -173,41 +159,32 @@ def _check_context(
         )
     if handover is None and arguments:
         raise UsageError("--arg and --args require --recipe", hint="pass --recipe instead of --context-box")
-    if correlation_id is not None and not correlation_id.strip():
-        raise UsageError("--correlation-id is empty", hint="is the shell variable set?")
     if correlation_id is not None:
-        hint = "use letters, digits and -"
-        check_new_id(correlation_id, "--correlation-id", hint)
+        if not correlation_id.strip():
+            raise UsageError("--correlation-id is empty", hint="is the shell variable set?")
+        check_new_id(correlation_id, "--correlation-id", "use letters, digits and -")
 
 
-def _check_waiting(timeout: float | None, *, wait: bool, dry_run: bool) -> None:
-    if timeout is not None and not wait:
-        raise UsageError("--timeout requires --wait", hint="add --wait, or remove --timeout")
-    if wait and dry_run:
-        raise UsageError(conflict_message("--wait", "--dry-run"), hint="remove one of them")
-
-
-def _handover(name: str | None, given: list[str], files: list[str]) -> "Handover | None":
+def _load_handover(name: str | None, given: list[str], files: list[str]) -> "Handover | None":
     if name is None:
         return None
     from cardbox_cli.execution.dispatch_requests import Handover
 
-    loaded = load_recipe(name)
-    arguments = parse_arguments(given, files, loaded.recipe)
+    loaded = recipe_arguments.load_recipe(name)
+    arguments = recipe_arguments.parse_arguments(given, files, loaded.recipe)
     return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments, turn=own_turn())
 
 
 def _resolve_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":
-    """Return the same with full box ids among its arguments."""
-
+    """Return the handover with full box ids in its arguments."""
     if packing is None:
         return None
     boxes = resolving_boxes(run.database, run.project_id)
-    arguments = resolve_boxes(dict(packing.arguments), packing.recipe, boxes)
+    arguments = recipe_arguments.resolve_boxes(dict(packing.arguments), packing.recipe, boxes)
     return msgspec.structs.replace(packing, arguments=arguments)
 
 
-def _config(text: str | None) -> dict[str, Any]:
+def _parse_config(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     config = parse_json(text, "--runtime-config")
@@ -216,14 +193,13 @@ def _config(text: str | None) -> dict[str, Any]:
     return config
 
 
-def _box(run: "Runtime", named: str | None) -> str | None:
-
-    if named is None:
+def _resolve_box(run: "Runtime", box: str | None) -> str | None:
+    if box is None:
         return None
-    return resolved_or_given(resolving_boxes(run.database, run.project_id).resolve, named)
+    return resolved_or_given(resolving_boxes(run.database, run.project_id).resolve, box)
 
 
-def _parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
+def _find_parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> "Parent | None":
     from cardbox_cli.execution.dispatch_requests import Parent
 
     if turn is None:

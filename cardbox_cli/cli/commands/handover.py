@@ -1,6 +1,6 @@
 """`cbx handover`: recipes. Needs no database."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument
 
@@ -23,22 +23,17 @@ def list_recipes(columns: Annotated[str | None, column_option("name,description"
     from cardbox_cli.packing import recipe_files
 
     shown = choose_columns(_RECIPE_COLUMNS, columns)
-
-    def as_json(recipe: recipe_files.ListedRecipe) -> dict[str, Any]:
-        return {
+    recipes = [
+        {
             "name": recipe.name,
             "description": recipe.description,
             "source": str(recipe.source),
             "shipped": recipe.shipped,
             "problem": recipe.problem,
         }
-
-    output.emit_list(
-        [as_json(recipe) for recipe in recipe_files.list_recipes(recipe_files.recipe_folders())],
-        columns=shown,
-        item_id=lambda recipe: recipe["name"],
-        empty="no recipes",
-    )
+        for recipe in recipe_files.list_recipes(recipe_files.recipe_folders())
+    ]
+    output.emit_list(recipes, columns=shown, item_id=lambda recipe: recipe["name"], empty="no recipes")
 
 
 _RECIPE_COLUMNS = (
@@ -77,8 +72,8 @@ def show_recipe(recipe: Recipe) -> None:
     output.emit(answer, table=lambda: output.print_text(loaded.text.rstrip("\n")), ids=[loaded.name])
     if session().format.kind == "text":
         for name, each in declared.items():
-            need = "required" if each.required else "optional"
-            announce(f"--arg {name}=…  {each.type}, {need}. {each.description}")
+            requirement = "required" if each.required else "optional"
+            announce(f"--arg {name}=…  {each.type}, {requirement}. {each.description}")
 
 
 @verb("validate", "cbx handover validate handovers/*.yaml")

@@ -14,15 +14,7 @@ from typer import Option
 from cardbox_cli.cli.actor import actor, user_name
 from cardbox_cli.cli.command_runtime import listener, runtime
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.options.shared_options import (
-    InboxId,
-    Interval,
-    Limit,
-    OfAgent,
-    OptionalReason,
-    Watch,
-    column_option,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import OneOf, Seconds
 from cardbox_cli.cli.project_database import open_inbox
 from cardbox_cli.cli.session import session
@@ -36,7 +28,7 @@ from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
-from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow, Lease
+from cardbox_cli.model.execution.turns import CONSUMED, ERROR, OPEN, SKIPPED, InboxRow
 from cardbox_cli.settings import OWNER
 from cardbox_cli.text.command_lines import quote_argument
 from cardbox_cli.text.error_messages import conflict_message
@@ -54,28 +46,28 @@ Owner = Annotated[
 ]
 
 
-def give_back(
-    inbox: str, do: "Callable[Concatenate[Runtime, str, P], object]", *given: P.args, **named: P.kwargs
+def _give_back(
+    inbox: str, do: "Callable[Concatenate[Runtime, str, P], object]", *args: P.args, **kwargs: P.kwargs
 ) -> None:
     """Return a claimed row with a function of `queue.claims`, and print its new state."""
     with runtime() as run:
-        inbox_id = resolve_row(run, inbox)
-        do(run, inbox_id, *given, **named)
+        inbox_id = _resolve_row(run, inbox)
+        do(run, inbox_id, *args, **kwargs)
         row = run.inbox.get(inbox_id)
-    print_row(row)
+    _print_row(row)
 
 
-def resolve_row(run: "Runtime", named: str) -> str:
+def _resolve_row(run: "Runtime", inbox: str) -> str:
     from cardbox_cli.store.views.inbox_views import InboxViews
 
-    return InboxViews(run.database, run.project_id).resolve(named)
+    return InboxViews(run.database, run.project_id).resolve(inbox)
 
 
-def owner_name(named: str | None) -> str:
-    return named or OWNER.text() or f"shell {user_name() or os.getuid()}@{socket.gethostname()}"
+def _owner_name(owner: str | None) -> str:
+    return owner or OWNER.text() or f"shell {user_name() or os.getuid()}@{socket.gethostname()}"
 
 
-def print_row(row: InboxRow) -> None:
+def _print_row(row: InboxRow) -> None:
     output.emit(
         row,
         table=lambda: output.facts(
@@ -89,7 +81,7 @@ def print_row(row: InboxRow) -> None:
     )
 
 
-STATES = (*OPEN, CONSUMED, ERROR, SKIPPED)
+_STATUSES = (*OPEN, CONSUMED, ERROR, SKIPPED)
 
 
 def _message_types() -> list[str]:
@@ -107,24 +99,19 @@ def _message_types() -> list[str]:
     reads=True,
 )
 def list_inbox_rows(
-    limit: Limit = 50,
-    agent: OfAgent = None,
+    limit: shared_options.Limit = 50,
+    agent: shared_options.OfAgent = None,
     status: Annotated[
-        str | None, Option(click_type=OneOf(lambda: STATES, what="state"), help="Only rows in this state.")
+        str | None, Option(click_type=OneOf(lambda: _STATUSES, what="state"), help="Only rows in this state.")
     ] = None,
     message_type: Annotated[
         str | None,
-        Option(
-            "--type",
-            "-t",
-            click_type=OneOf(_message_types, what=None),
-            help="Only rows of this type.",
-        ),
+        Option("--type", "-t", click_type=OneOf(_message_types, what=None), help="Only rows of this type."),
     ] = None,
     dead: Annotated[bool, Option("--dead", help="Only dead rows, which are not retried.")] = False,
-    columns: Annotated[str | None, column_option("id,agent,status")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    columns: Annotated[str | None, shared_options.column_option("id,agent,status")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List inbox rows, newest first."""
     from cardbox_cli.store.views.inbox_views import InboxFilter
@@ -142,25 +129,17 @@ def list_inbox_rows(
 
 
 @verb(
-    "show",
-    "cbx inbox show 1d5c8f72",
-    "cbx inbox show 1d5c8f72 -o json | jq .payload",
-    pages=True,
-    reads=True,
+    "show", "cbx inbox show 1d5c8f72", "cbx inbox show 1d5c8f72 -o json | jq .payload", pages=True, reads=True
 )
-def show_row(inbox_id: InboxId) -> None:
+def show_row(inbox_id: shared_options.InboxId) -> None:
     """Show an inbox row and its lease."""
     from cardbox_cli.store.execution.inbox_store import InboxStore
 
     with open_inbox() as inbox, inbox.database.snapshot():
         rows = InboxStore(inbox.database, inbox.project_id)
-        found = rows.get(inbox.resolve(inbox_id))
-        lease = rows.lease(found.inbox_id) if inbox.database.keeps_turns else None
-    output.emit(found, table=lambda: _print_whole_row(found, lease), ids=[found.inbox_id])
-
-
-def _print_whole_row(row: InboxRow, lease: Lease | None) -> None:
-    output.facts(
+        row = rows.get(inbox.resolve(inbox_id))
+        lease = rows.lease(row.inbox_id) if inbox.database.keeps_turns else None
+    facts = (
         ("inbox row", row.inbox_id),
         ("agent", row.agent_id),
         ("type", row.message_type),
@@ -179,6 +158,7 @@ def _print_whole_row(row: InboxRow, lease: Lease | None) -> None:
         ("payload", exact_json.encode(row.payload).decode()),
         ("headers", exact_json.encode(row.context_headers).decode()),
     )
+    output.emit(row, table=lambda: output.facts(*facts), ids=[row.inbox_id])
 
 
 @verb(
@@ -200,7 +180,7 @@ def claim_rows(
     """Claim due rows under a lease (CBX_LEASE), at most one per agent. Exit 3 if no row is due."""
     from cardbox_cli.execution.queue.claims import claim
 
-    name = owner_name(owner)
+    name = _owner_name(owner)
     with runtime() as run, ExitStack() as listening:
         # Listen before the first claim, so that no notification is missed in between.
         wakeups = listening.enter_context(listener(target)) if wait else None
@@ -226,28 +206,28 @@ _CLAIMED_COLUMNS = (
 
 
 @verb("ack", "cbx inbox ack 1d5c8f72")
-def ack_row(inbox: InboxId, owner: Owner = None) -> None:
+def ack_row(inbox: shared_options.InboxId, owner: Owner = None) -> None:
     """Mark a claimed row as done. If it carries a turn, the turn ends with success."""
     from cardbox_cli.execution.queue import claims
 
-    give_back(inbox, claims.ack, owner=owner_name(owner))
+    _give_back(inbox, claims.ack, owner=_owner_name(owner))
 
 
 @verb("fail", "cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
 def fail_row(
-    inbox: InboxId,
+    inbox: shared_options.InboxId,
     reason: Annotated[str, Option(metavar="TEXT", help="The reason why it failed.")],
     owner: Owner = None,
 ) -> None:
     """Mark a claimed row as dead. If it carries a turn, the turn ends as failed."""
     from cardbox_cli.execution.queue import claims
 
-    give_back(inbox, claims.fail, owner=owner_name(owner), error=reason)
+    _give_back(inbox, claims.fail, owner=_owner_name(owner), error=reason)
 
 
 @verb("defer", "cbx inbox defer 1d5c8f72 --reason 'the service is down' --delay 30")
 def defer_row(
-    inbox: InboxId,
+    inbox: shared_options.InboxId,
     reason: Annotated[str, Option(metavar="TEXT", help="The reason to try again.")],
     delay: Annotated[
         float | None,
@@ -259,21 +239,21 @@ def defer_row(
     from cardbox_cli.execution.queue import claims
 
     wait = None if delay is None else timedelta(seconds=delay)
-    give_back(
+    _give_back(
         inbox,
         lambda run, inbox_id: claims.defer(
-            run, run.inbox.get(inbox_id), owner=owner_name(owner), reason=reason, delay=wait
+            run, run.inbox.get(inbox_id), owner=_owner_name(owner), reason=reason, delay=wait
         ),
     )
 
 
 @verb("retry", "cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
-def retry_row(inbox: InboxId) -> None:
+def retry_row(inbox: shared_options.InboxId) -> None:
     """Try a dead row again. A report or a stop becomes due again; a turn is dispatched as a new turn."""
     from cardbox_cli.execution.recovery.retrying import retry
 
     with runtime() as run:
-        retried = retry(run, resolve_row(run, inbox), source_agent_id=OPERATOR)
+        retried = retry(run, _resolve_row(run, inbox), source_agent_id=OPERATOR)
         if retried.dispatched is not None and retried.dispatched.result.status != "accepted":
             refuse(retried.dispatched)
         if retried.dispatched is None:
@@ -281,17 +261,17 @@ def retry_row(inbox: InboxId) -> None:
         else:
             row = run.inbox.get(retried.dispatched.result.inbox_id or "")
             remember_made(turn_id=row.turn_id)
-    print_row(row)
+    _print_row(row)
 
 
 @verb("cancel", "cbx inbox cancel 1d5c8f72 --reason 'asked for twice'")
-def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
+def cancel_row(inbox: shared_options.InboxId, reason: shared_options.OptionalReason = None) -> None:
     """Cancel the turn of a queued row before it begins."""
     from cardbox_cli.errors import Conflict
     from cardbox_cli.execution.recovery import fixes
 
     with runtime() as run:
-        row = run.inbox.get(resolve_row(run, inbox))
+        row = run.inbox.get(_resolve_row(run, inbox))
         if row.status != "queued":
             raise Conflict(
                 f"the inbox row {row.inbox_id} is {row.status}, not queued",
@@ -299,4 +279,4 @@ def cancel_row(inbox: InboxId, reason: OptionalReason = None) -> None:
             )
         fixes.stop(run, row.turn_id, actor=actor(run.database), reason=reason)
         row = run.inbox.get(row.inbox_id)
-    print_row(row)
+    _print_row(row)

@@ -10,14 +10,7 @@ from typer import Option
 
 from cardbox_cli.cli.actor import audit, own_turn
 from cardbox_cli.cli.last_ids import remember_made, resolving_boxes
-from cardbox_cli.cli.options import compose_options
-from cardbox_cli.cli.options.recipe_arguments import (
-    ArgumentFiles,
-    Arguments,
-    load_recipe,
-    parse_arguments,
-    resolve_boxes,
-)
+from cardbox_cli.cli.options import compose_options, recipe_arguments
 from cardbox_cli.cli.options.value_types import RECIPE
 from cardbox_cli.cli.project_database import open_database
 from cardbox_cli.cli.session import session
@@ -61,8 +54,8 @@ def pack_context(
             help="A recipe file, or the name of one (`cbx handover list`).",
         ),
     ],
-    arg: Arguments = None,
-    args: ArgumentFiles = None,
+    arg: recipe_arguments.Arguments = None,
+    args: recipe_arguments.ArgumentFiles = None,
     source_agent: Annotated[
         str, Option(metavar="AGENT", help="The agent on whose behalf cbx packs.")
     ] = OPERATOR,
@@ -86,12 +79,12 @@ def pack_context(
     if not source_agent.strip():
         raise UsageError("--source-agent is empty", hint=f"remove it to use {OPERATOR}")
     budget = compose_options.token_budget(max_tokens, fit)
-    seen = _PackedCards(shows=explain or dry_run)
-    loaded = load_recipe(handover)
-    arguments = parse_arguments(arg or [], args or [], loaded.recipe)
+    cards_read = _PackedCards(are_printed=explain or dry_run)
+    loaded = recipe_arguments.load_recipe(handover)
+    arguments = recipe_arguments.parse_arguments(arg or [], args or [], loaded.recipe)
     with open_database() as database, database.transaction() if force else nullcontext():
         boxes = resolving_boxes(database, session().project_id)
-        arguments = resolve_boxes(arguments, loaded.recipe, boxes)
+        arguments = recipe_arguments.resolve_boxes(arguments, loaded.recipe, boxes)
         packing = Packing(
             database,
             session().project_id,
@@ -103,37 +96,38 @@ def pack_context(
         )
         packed = packing.pack(
             dry_run=dry_run,
-            look=seen.add,
+            look=cards_read.add,
             check=passing,
             fit=None if budget is None else partial(_fit, database, budget=budget),
         )
         if passing is not None and passing.overruled and not dry_run:
             box = packed.context_box_id
             audit(database, "pack --force", context_box_id=box, overruled=passing.overruled)
-        _remember(packed)
-        if seen.shows:
-            seen.recount(_tokenizer(database, packed))
+        if packed.context_box_id is not None:
+            new_ids = [None, *(draft.card_id for draft in packed.plan.drafts)]
+            remember_made(card_id=new_ids[-1], box_id=packed.context_box_id)
+        if cards_read.are_printed:
+            cards_read.recount(_profile_tokenizer(database, packed))
     for note in compose_options.fit_notes(packed.fitted) if packed.fitted is not None else ():
         announce(f"note: {note}")
     for name in loaded.recipe.unused_arguments(arguments):
         announce(f"warning: recipe {loaded.name!r} does not use the argument {name!r}")
-    _print(packed, seen)
+    _print(packed, cards_read)
 
 
 class _PackedCards:
-    """The cards to print by id, and their tokens. Cards are held only if they are printed."""
+    """The tokens of the packed cards. If they are printed, also the cards by id."""
 
-    def __init__(self, *, shows: bool) -> None:
-        self.shows = shows
+    def __init__(self, *, are_printed: bool) -> None:
+        self.are_printed = are_printed
         self.tokenizer = ESTIMATING_TOKENIZER
         self.tokens = 0
         self.cards: dict[str, Card | CardDraft] = {}
 
     def add(self, place: PlannedCard, card: Card | CardDraft | None) -> None:
-        """Add a card as it is read."""
         if card is None:
             return
-        if self.shows:
+        if self.are_printed:
             self.cards[place.card_id] = card
         else:
             self.tokens += card_tokens(card)
@@ -147,8 +141,7 @@ class _PackedCards:
 def _fit(
     database: "Database", entries: "list[RequestEntry]", *, budget: compose_options.TokenBudget
 ) -> "FittedRequest":
-    """Return the request of the context within the budget: with the tools that a worker would offer, in the
-    format of the model's provider."""
+    """Fit the request that a worker would send, with its tools, into the budget."""
     from cardbox_cli.context.repair.fit import fit
     from cardbox_cli.execution.requests.turn_requests import offered_definitions, present_cards
     from cardbox_cli.orchestration.handlers import HANDLERS
@@ -162,14 +155,7 @@ def _fit(
     return fit(request, budget.most, budget.strategy, provider=provider, author_id=OPERATOR)
 
 
-def _remember(packed: "PackResult") -> None:
-    if packed.context_box_id is not None:
-        new = [draft.card_id for draft in packed.plan.drafts]
-        remember_made(card_id=new[-1] if new else None, box_id=packed.context_box_id)
-
-
-def _tokenizer(database: "Database", packed: "PackResult") -> Tokenizer:
-    """Return the tokenizer of the profile's model."""
+def _profile_tokenizer(database: "Database", packed: "PackResult") -> Tokenizer:
     from cardbox_cli.providers.models import tokenizer_for
     from cardbox_cli.store.profiles import ProfileStore
 
@@ -177,7 +163,7 @@ def _tokenizer(database: "Database", packed: "PackResult") -> Tokenizer:
     return tokenizer_for(model_of(profile_of([card] if card else [])))
 
 
-def _print(packed: "PackResult", seen: _PackedCards) -> None:
+def _print(packed: "PackResult", cards_read: _PackedCards) -> None:
     answer: dict[str, Any] = {
         "context_box_id": packed.context_box_id,
         "profile_box_id": packed.profile_box_id,
@@ -186,34 +172,34 @@ def _print(packed: "PackResult", seen: _PackedCards) -> None:
         "digest": packed.digest,
         "left_out": packed.plan.left_out,
     }
-    if seen.shows:
-        answer["plan"] = [_line(place, seen) for place in packed.plan.cards]
-        answer["tokens"] = seen.tokens
-        answer["tokens_exact"] = seen.tokenizer.exact
-        answer["tokenizer"] = seen.tokenizer.name
+    if cards_read.are_printed:
+        answer["plan"] = [_plan_line(place, cards_read) for place in packed.plan.cards]
+        answer["tokens"] = cards_read.tokens
+        answer["tokens_exact"] = cards_read.tokenizer.exact
+        answer["tokenizer"] = cards_read.tokenizer.name
     output.emit(
         answer,
-        table=lambda: _print_text(packed, seen),
+        table=lambda: _print_text(packed, cards_read),
         ids=[packed.context_box_id] if packed.context_box_id else [],
     )
 
 
-def _line(place: PlannedCard, seen: _PackedCards) -> dict[str, Any]:
-    card = seen.cards.get(place.card_id)
+def _plan_line(place: PlannedCard, cards_read: _PackedCards) -> dict[str, Any]:
+    card = cards_read.cards.get(place.card_id)
     return {
         "card_id": place.card_id,
         "rule": place.rule,
         "new": place.draft is not None,
         "type": card.type if card else None,
         "role": card.role if card else None,
-        "tokens": card_tokens(card, seen.tokenizer) if card else 0,
+        "tokens": card_tokens(card, cards_read.tokenizer) if card else 0,
         "content": card.content if card else None,
     }
 
 
-def _print_text(packed: "PackResult", seen: _PackedCards) -> None:
+def _print_text(packed: "PackResult", cards_read: _PackedCards) -> None:
     places = packed.plan.cards
-    tokens = format_tokens(seen.tokens, exact=seen.tokenizer.exact)
+    tokens = format_tokens(cards_read.tokens, exact=cards_read.tokenizer.exact)
     output.facts(
         ("context box", packed.context_box_id or "(dry run: nothing was written)"),
         ("profile", f"{packed.profile_name}  {packed.profile_box_id}"),
@@ -223,24 +209,24 @@ def _print_text(packed: "PackResult", seen: _PackedCards) -> None:
         ("parents", ", ".join(packed.plan.parent_ids) or None),
         ("digest", packed.digest),
     )
-    if seen.shows:
-        print_below(_columns(packed, seen), list(enumerate(places)))
-        print_below(_LEFT_OUT, packed.plan.left_out)
+    if cards_read.are_printed:
+        print_below(_plan_columns(packed, cards_read), list(enumerate(places)))
+        print_below(_LEFT_OUT_COLUMNS, packed.plan.left_out)
 
 
-_LEFT_OUT = (
+_LEFT_OUT_COLUMNS = (
     Column("LEFT OUT", lambda left: short_id(left.card_id)),
     Column("WHY", lambda left: left.reason),
     Column("RULE", lambda left: short_rule(left.rule)),
 )
 
 
-def _columns(packed: "PackResult", seen: _PackedCards) -> Sequence[Column]:
+def _plan_columns(packed: "PackResult", cards_read: _PackedCards) -> Sequence[Column]:
     """Return the columns of planned cards. Items are pairs of a position and a card."""
 
-    def of_card(text: Callable[[Card | CardDraft], str], without: str = NOTHING) -> Callable[[Any], str]:
+    def card_cell(text: Callable[[Card | CardDraft], str], without: str = NOTHING) -> Callable[[Any], str]:
         def cell(numbered: tuple[int, PlannedCard]) -> str:
-            card = seen.cards.get(numbered[1].card_id)
+            card = cards_read.cards.get(numbered[1].card_id)
             return text(card) if card else without
 
         return cell
@@ -251,14 +237,14 @@ def _columns(packed: "PackResult", seen: _PackedCards) -> Sequence[Column]:
         return short_id(place.card_id) if is_written else "(new)"
 
     def tokens(card: Card | CardDraft) -> str:
-        return format_tokens(card_tokens(card, seen.tokenizer), exact=seen.tokenizer.exact)
+        return format_tokens(card_tokens(card, cards_read.tokenizer), exact=cards_read.tokenizer.exact)
 
     return (
         Column("#", lambda numbered: str(numbered[0]), right=True),
         Column("ID", card_id),
-        Column("TYPE", of_card(lambda card: card.type, "(dangling)")),
-        Column("ROLE", of_card(lambda card: card.role or NOTHING), spare=1),
-        Column("TOKENS", of_card(tokens), right=True, spare=2),
+        Column("TYPE", card_cell(lambda card: card.type, "(dangling)")),
+        Column("ROLE", card_cell(lambda card: card.role or NOTHING), spare=1),
+        Column("TOKENS", card_cell(tokens), right=True, spare=2),
         Column("RULE", lambda numbered: short_rule(numbered[1].rule)),
-        Column("PREVIEW", of_card(lambda card: preview(card, 60), ""), overflow="cut"),
+        Column("PREVIEW", card_cell(lambda card: preview(card, 60), ""), overflow="cut"),
     )

@@ -1,5 +1,6 @@
 """`cbx profile`: the static configurations of agents, by name."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -26,20 +27,20 @@ from cardbox_cli.text.quantities import format_count
 if TYPE_CHECKING:
     from cardbox_cli.store.profiles import ProfileStore
 
+ProfileFiles = Annotated[
+    list[str], Argument(click_type=FILE, help="YAML files with one profile each; - for stdin.")
+]
+
 
 @verb("import", "cbx profile import researcher.yaml", "cbx profile import - < researcher.yaml")
 def import_profiles(
-    files: Annotated[
-        list[str], Argument(click_type=FILE, help="YAML files with one profile each; - for stdin.")
-    ],
+    files: ProfileFiles,
 ) -> None:
     """Store profiles from YAML files. An existing name then refers to the new version; old boxes stay.
 
     A profile that did not change creates no new box.
     """
-    from cardbox_cli.model.handwritten.profiles import parse_profile, profile_warnings
-    from cardbox_cli.model.identity import allowed_handlers
-    from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.model.handwritten.profiles import parse_profile
     from cardbox_cli.store.boxes import BoxStore
     from cardbox_cli.store.profiles import ProfileStore
     from cardbox_cli.store.tools import ToolStore
@@ -49,8 +50,7 @@ def import_profiles(
         store = ProfileStore(database, session().project_id)
         tools = ToolStore(database, session().project_id).names()
         for profile in profiles:
-            for warning in [*profile_warnings(profile, tools), *HANDLERS.warnings(allowed_handlers(profile))]:
-                announce(f"warning: profile {profile['name']!r}: {warning}")
+            _announce_warnings(profile, f"profile {profile['name']!r}", tools)
         with database.transaction():
             imported = [_save_profile(store, profile) for profile in profiles]
         newest = BoxStore(database, session().project_id).get(imported[-1].profile_box_id)
@@ -62,24 +62,22 @@ def import_profiles(
     )
 
 
-class _Imported(msgspec.Struct, frozen=True):
+class _ProfileImport(msgspec.Struct, frozen=True):
     profile_box_id: str
     name: str
     action: str
 
 
-def _save_profile(store: "ProfileStore", profile: dict[str, Any]) -> _Imported:
-    """Store a profile with an audit row; return the action: import, update or unchanged."""
+def _save_profile(store: "ProfileStore", profile: dict[str, Any]) -> _ProfileImport:
     known = store.find(profile["name"])
     entry = store.save(profile, author_id=OPERATOR)
-    box_before = None if known is None else known.profile_box_id
-    action = "import" if known is None else "update"
-    if entry.profile_box_id == box_before:
+    if known is not None and entry.profile_box_id == known.profile_box_id:
         action = "unchanged"
     else:
-        replaced = {} if box_before is None else {"box_before": box_before}
+        action = "import" if known is None else "update"
+        replaced = {} if known is None else {"box_before": known.profile_box_id}
         audit(store.database, "profile import", name=entry.name, box_id=entry.profile_box_id, **replaced)
-    return _Imported(entry.profile_box_id, entry.name, action)
+    return _ProfileImport(entry.profile_box_id, entry.name, action)
 
 
 _DONE = {"import": "imported", "update": "updated", "unchanged": "unchanged"}
@@ -147,27 +145,25 @@ def show_profile(
         )
         output.print_text()
         if isinstance(configuration, dict):
-            output.facts(*((key, _plain(value)) for key, value in configuration.items()))
+            output.facts(*((key, _format_value(value)) for key, value in configuration.items()))
 
     output.emit(configuration, table=table, ids=[entry.profile_box_id])
 
 
-def _plain(value: Any) -> str | None:
+def _format_value(value: Any) -> str | None:
     return value if isinstance(value, str) else exact_json.encode(value).decode()
 
 
 @verb("validate", "cbx profile validate profiles/*.yaml")
 def validate_profiles(
-    files: Annotated[
-        list[str], Argument(click_type=FILE, help="YAML files with one profile each; - for stdin.")
-    ],
+    files: ProfileFiles,
 ) -> None:
     """Check profiles, and print each error with file and line. Exit 4 if there are errors."""
     failures: list[CbxError] = []
     names: dict[str, str] = {}
     for file in files:
         try:
-            name = _profile_name(file)
+            name = _check_profile(file)
             if name in names:
                 raise InvalidInput(
                     f"{source_name(file)}: profile {name!r} is also defined in {source_name(names[name])}",
@@ -182,15 +178,20 @@ def validate_profiles(
     output.emit({"valid": files, "problems": []}, table=lambda: output.print_text(valid), ids=files)
 
 
-def _profile_name(file: str) -> str:
-    """Return the case-folded name of the profile in a file; announce warnings about it."""
-    from cardbox_cli.model.handwritten.profiles import parse_profile, profile_warnings
+def _announce_warnings(profile: dict[str, Any], place: str, tools: Collection[str]) -> None:
+    from cardbox_cli.model.handwritten.profiles import profile_warnings
     from cardbox_cli.model.identity import allowed_handlers
     from cardbox_cli.orchestration.handlers import HANDLERS
 
+    for warning in [*profile_warnings(profile, tools), *HANDLERS.warnings(allowed_handlers(profile))]:
+        announce(f"warning: {place}: {warning}")
+
+
+def _check_profile(file: str) -> str:
+    """Return the case-folded name of the profile in a file; announce warnings about it."""
+    from cardbox_cli.model.handwritten.profiles import parse_profile
+
     profile = parse_profile(read_text(file), source_name(file))
     # Only a project knows its tools, so the named ones count as registered.
-    named = profile.get("must_end_with", [])
-    for warning in [*profile_warnings(profile, named), *HANDLERS.warnings(allowed_handlers(profile))]:
-        announce(f"warning: {source_name(file)}: {warning}")
+    _announce_warnings(profile, source_name(file), profile.get("must_end_with", []))
     return str(profile["name"]).casefold()

@@ -31,28 +31,27 @@ Title = Annotated[str | None, Option(metavar="TEXT", help="A title for people.")
 Owner = Annotated[str | None, Option(metavar="ID", help="The owner.")]
 
 
-def chosen_project(given: str | None) -> str:
+def _choose_project(given: str | None) -> str:
     """Return the project of the command, and make it the project of the session."""
     if given is not None:
         session().project_id = given
     return session().project_id
 
 
-def check_labels(title: str | None, owner: str | None) -> None:
+def _check_labels(title: str | None, owner: str | None) -> None:
     for text, what in ((title, "title"), (owner, "owner")):
         if text is not None:
             check_label(text, what)
 
 
-def emit_project(project: Project, done: str, settings: ProjectSettings | None = None) -> None:
-    value = project if settings is None else project_facts(project, settings)
+def _emit_project(project: Project, done: str, settings: ProjectSettings | None = None) -> None:
+    value = project if settings is None else _project_json(project, settings)
     output.emit(
         value, table=lambda: output.print_text(f"{done} {project.project_id}"), ids=[project.project_id]
     )
 
 
-def warn_of(settings: ProjectSettings) -> None:
-    """Warn about stored settings that have no effect."""
+def _announce_unused_settings(settings: ProjectSettings) -> None:
     for name in settings.reproducible_layers:
         if name not in settings.stored_layers:
             announce(
@@ -61,7 +60,7 @@ def warn_of(settings: ProjectSettings) -> None:
             )
 
 
-def project_facts(project: Project, settings: ProjectSettings) -> dict[str, Any]:
+def _project_json(project: Project, settings: ProjectSettings) -> dict[str, Any]:
     return {**asdict(project), **asdict(settings)}
 
 
@@ -70,16 +69,16 @@ def create_project(named: ProjectId = None, title: Title = None, owner: Owner = 
     """Create a project with a title and an owner. Its first profile, tool or agent creates it, too."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = chosen_project(named)
+    project_id = _choose_project(named)
     session().check_project()
-    check_labels(title, owner)
+    _check_labels(title, owner)
     with open_database() as database:
         created = ProjectsStore(database).create(
             project_id,
             title=project_id if title is None else title,
             owner_id=OPERATOR if owner is None else owner,
         )
-    emit_project(created, "created project")
+    _emit_project(created, "created project")
 
 
 @verb(
@@ -128,54 +127,50 @@ def update_project(
     """Change a project's title, owner, state or composing rules."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = chosen_project(named)
+    project_id = _choose_project(named)
     rules = {"allow_incomplete_context": allow_incomplete_context, "knowledge_scope": knowledge_scope}
-    named_settings = {
-        **_changed_settings(share, share_default, reproducible_layers),
+    new_settings = {
+        **_parse_settings(share, share_default, reproducible_layers),
         **{name: value for name, value in rules.items() if value is not None},
     }
-    if title is status is owner is None and not named_settings:
+    if title is status is owner is None and not new_settings:
         raise UsageError("no change given", hint="pass at least one option; see `cbx project update --help`")
-    check_labels(title, owner)
+    _check_labels(title, owner)
     with open_database() as database, database.transaction():
         projects = ProjectsStore(database)
-        before = project_facts(projects.lock(project_id), projects.settings(project_id))
+        before = _project_json(projects.lock(project_id), projects.settings(project_id))
         updated, _ = projects.update(project_id, title=title, status=status, owner_id=owner)
-        if named_settings:
-            projects.configure(project_id, **named_settings)
+        if new_settings:
+            projects.configure(project_id, **new_settings)
         settings = projects.settings(project_id)
-        changes = _changes(before, project_facts(updated, settings))
+        after = _project_json(updated, settings)
+        changes = {
+            name: {"before": before[name], "after": value}
+            for name, value in after.items()
+            if value != before[name] and name != "updated_at"
+        }
         if changes:
             audit(database, "project update", changes=changes)
-    warn_of(settings)
-    emit_project(updated, "updated project" if changes else "unchanged: project", settings)
+    _announce_unused_settings(settings)
+    _emit_project(updated, "updated project" if changes else "unchanged: project", settings)
 
 
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Return the changed values, each with its old and new one."""
-    return {
-        name: {"before": before[name], "after": value}
-        for name, value in after.items()
-        if value != before[name] and name != "updated_at"
-    }
-
-
-def _changed_settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:
+def _parse_settings(share: bool | None, share_default: bool, layers: str | None) -> dict[str, Any]:
     """Return the settings of the options. Raises UsageError and InvalidInput."""
     if share is not None and share_default:
         raise UsageError(
             conflict_message(f"--{'share' if share else 'no-share'}", "--share-default"),
             hint="remove one of them",
         )
-    named: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if share is not None or share_default:
-        named["enable_share_context"] = share
+        settings["enable_share_context"] = share
     if layers is not None:
         names = unique(name.strip() for name in layers.split(",") if name.strip())
         for name in names:
             check_stored_layer(name)
-        named["reproducible_layers"] = names
-    return named
+        settings["reproducible_layers"] = names
+    return settings
 
 
 @verb(
@@ -211,27 +206,27 @@ def show_project(named: ProjectId = None) -> None:
     """Show a project and its settings."""
     from cardbox_cli.store.projects import ProjectsStore
 
-    project_id = chosen_project(named)
+    project_id = _choose_project(named)
     with open_database() as database, database.snapshot():
         projects = ProjectsStore(database)
-        found, settings = projects.get(project_id), projects.settings(project_id)
+        project, settings = projects.get(project_id), projects.settings(project_id)
 
     def table() -> None:
         output.facts(
-            ("project", found.project_id),
-            ("title", found.title),
-            ("status", found.status),
-            ("owner", found.owner_id),
-            ("created", format_time(found.created_at)),
-            ("updated", format_time(found.updated_at)),
+            ("project", project.project_id),
+            ("title", project.title),
+            ("status", project.status),
+            ("owner", project.owner_id),
+            ("created", format_time(project.created_at)),
+            ("updated", format_time(project.updated_at)),
             ("share", _SHARING_TEXTS[settings.enable_share_context]),
             ("reproducible layers", ", ".join(settings.stored_layers) or "none"),
             ("incomplete contexts", "are run" if settings.allow_incomplete_context else "fail"),
             ("knowledge scope", settings.knowledge_scope),
         )
 
-    warn_of(settings)
-    output.emit(project_facts(found, settings), table=table, ids=[found.project_id])
+    _announce_unused_settings(settings)
+    output.emit(_project_json(project, settings), table=table, ids=[project.project_id])
 
 
 _SHARING_TEXTS = {True: "yes", False: "no", None: "by the type of process"}

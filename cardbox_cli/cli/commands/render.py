@@ -3,26 +3,14 @@
 Owns the options. `inspect/requests.py` finds the request, `terminal/request_report.py` explains it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from typer import Option
 
-from cardbox_cli.cli.options import compose_options
-from cardbox_cli.cli.options.value_types import (
-    AGENT,
-    BOX,
-    BOX_OR_TURN,
-    CHAT,
-    HTML,
-    PROFILE,
-    RENDERED_FORMAT,
-    STEP,
-    TURN,
-    OneOf,
-)
+from cardbox_cli.cli.options import compose_options, value_types
 from cardbox_cli.cli.project_database import named_stores, open_database
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
@@ -37,22 +25,22 @@ from cardbox_cli.text.error_messages import conflict_message
 from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
-    from cardbox_cli.execution.requests.recorded_requests import RecordedRequests
-    from cardbox_cli.inspect.requests import InspectedRequest, Requests
+    from cardbox_cli.inspect.requests import InspectedRequest
 
 
 _WHAT = "What to render"
 _INSTEAD = "Instead of the body"
 
 
-def check_answers(**asked: bool) -> None:
-    """Raise UsageError if more than one kind of answer is requested."""
-    named = [f"--{name}" for name, is_asked in asked.items() if is_asked]
-    if len(named) > 1:
-        raise UsageError(conflict_message(*named[:2]), hint="remove one of them")
+def _check_exclusive(given: Mapping[str, object]) -> list[str]:
+    """Return the options that are given. Raises UsageError for more than one."""
+    options = [f"--{name}" for name, value in given.items() if value]
+    if len(options) > 1:
+        raise UsageError(conflict_message(*options[:2]), hint="remove one of them")
+    return options
 
 
-def check_sources(
+def _check_sources(
     box: list[str] | None,
     turn: str | None,
     agent: str | None,
@@ -62,29 +50,26 @@ def check_sources(
     is_diff: bool,
 ) -> None:
     """Raise UsageError unless one request is named; --diff may name both of its own."""
-    given = {"--box": box, "--turn": turn, "--agent": agent, "--chat": chat}
-    named = [name for name, value in given.items() if value]
-    if len(named) > 1:
-        raise UsageError(conflict_message(*named[:2]), hint="remove one of them")
+    sources = _check_exclusive({"box": box, "turn": turn, "agent": agent, "chat": chat})
     if profile is not None and (turn or agent or chat):
         raise UsageError("--profile requires --box: a turn has its own profile", hint="remove --profile")
-    if not named and not is_diff:
+    if not sources and not is_diff:
         raise UsageError("no request is named", hint="pass --box, --turn, --agent or --chat")
 
 
-def format_of_host(provider: str, format_: str | None, *, check: bool) -> str:
+def _choose_host_format(provider: str, format_: str | None, *, check: bool) -> str:
     """Return the format of a host. Raises UsageError for a different --format, or without --check."""
-    taken = HOSTS[provider][0]
+    accepted = HOSTS[provider][0]
     if not check:
         raise UsageError("--provider requires --check", hint="add --check, or remove --provider")
-    if format_ not in (None, taken):
+    if format_ not in (None, accepted):
         raise UsageError(
-            f"{provider} does not accept the format {format_}", hint=f"remove --format, or use {taken}"
+            f"{provider} does not accept the format {format_}", hint=f"remove --format, or use {accepted}"
         )
-    return taken
+    return accepted
 
 
-def check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool) -> None:
+def _check_step(at: str | None, *, has_steps: bool, is_diff: bool, verify: bool) -> None:
     """Raise UsageError for a step without a turn or chat, and for options that name steps twice."""
     from cardbox_cli.execution.requests.turn_requests import NEXT
 
@@ -123,16 +108,16 @@ def render_request(
         Option(
             "--box",
             "-b",
-            click_type=BOX,
+            click_type=value_types.BOX,
             rich_help_panel=_WHAT,
-            help="A box: an id, 4 or more characters of its beginning or end, or @last. "
-            "Repeatable, in order.",
+            help="A box: an id, 4 or more characters of its beginning or end, or @last. Repeatable, in "
+            "order.",
         ),
     ] = None,
     profile: Annotated[
         str | None,
         Option(
-            click_type=PROFILE,
+            click_type=value_types.PROFILE,
             rich_help_panel=_WHAT,
             help="With boxes: add the system prompt, model and tools of this profile.",
         ),
@@ -140,13 +125,15 @@ def render_request(
     turn: Annotated[
         str | None,
         Option(
-            click_type=TURN, rich_help_panel=_WHAT, help="A turn: its next request, or its last if it ended."
+            click_type=value_types.TURN,
+            rich_help_panel=_WHAT,
+            help="A turn: its next request, or its last if it ended.",
         ),
     ] = None,
     at: Annotated[
         str | None,
         Option(
-            click_type=STEP,
+            click_type=value_types.STEP,
             rich_help_panel=_WHAT,
             help="A step of the turn: its number, its id (or beginning or end), or next.",
         ),
@@ -154,7 +141,7 @@ def render_request(
     agent: Annotated[
         str | None,
         Option(
-            click_type=AGENT,
+            click_type=value_types.AGENT,
             rich_help_panel=_WHAT,
             help="The active turn of this agent, else its next, else its last.",
         ),
@@ -162,7 +149,7 @@ def render_request(
     chat: Annotated[
         str | None,
         Option(
-            click_type=CHAT,
+            click_type=value_types.CHAT,
             rich_help_panel=_WHAT,
             help="A chat: the request of its next run, or of its last if all is answered.",
         ),
@@ -171,13 +158,12 @@ def render_request(
         str | None,
         Option(
             "--format",
-            click_type=RENDERED_FORMAT,
+            click_type=value_types.RENDERED_FORMAT,
             metavar="FORMAT",
             rich_help_panel=_WHAT,
             help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
-            "or html (a page with pictures). "
-            "Default for a turn: the format of this or the last step, else the model's. Default for boxes: "
-            f"{DEFAULT}, with --check the model's.",
+            "or html (a page with pictures). Default for a turn: the format of this or the last step, else "
+            f"the model's. Default for boxes: {DEFAULT}, with --check the model's.",
         ),
     ] = None,
     model: compose_options.Model = None,
@@ -201,7 +187,7 @@ def render_request(
     provider: Annotated[
         str | None,
         Option(
-            click_type=OneOf(lambda: HOSTS, what="provider"),
+            click_type=value_types.OneOf(lambda: HOSTS, what="provider"),
             rich_help_panel=_INSTEAD,
             help="With --check: use the rules of a host, for example openai-compatible.",
         ),
@@ -221,11 +207,10 @@ def render_request(
         tuple[str, str] | None,
         Option(
             metavar="A B",
-            autocompletion=BOX_OR_TURN.matches,
+            autocompletion=value_types.BOX_OR_TURN.matches,
             rich_help_panel=_INSTEAD,
-            help="Print the differences of two requests, and what a prefix cache loses. Each is a "
-            "box, a turn "
-            "or a step by its full id; with --turn, a step of it. Exit 8 unless B only adds messages.",
+            help="Print the differences of two requests, and what a prefix cache loses. Each is a box, a "
+            "turn or a step by its full id; with --turn, a step of it. Exit 8 unless B only adds messages.",
         ),
     ] = None,
     verify: Annotated[
@@ -242,15 +227,14 @@ def render_request(
     A profile's box among the boxes gives the system prompt, like --profile. A recorded step is printed as it
     was sent; other requests are composed now, which a note on stderr says.
     """
-
-    is_page = format_ == HTML
-    asked = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
-    check_answers(**asked, **{f"format {HTML}": is_page})
-    check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
+    is_page = format_ == value_types.HTML
+    answers = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
+    _check_exclusive({**answers, f"format {value_types.HTML}": is_page})
+    _check_sources(box, turn, agent, chat, profile, is_diff=diff is not None)
     if provider is not None:
-        format_ = format_of_host(provider, format_, check=check)
+        format_ = _choose_host_format(provider, format_, check=check)
     has_steps = bool(turn or agent or chat)
-    check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
+    _check_step(at, has_steps=has_steps, is_diff=diff is not None, verify=verify)
     if has_steps:
         from cardbox_cli.inspect.requests import check_query
 
@@ -271,18 +255,20 @@ def render_request(
         layout=layout,
         is_composed=bool(box),
     )
+    from cardbox_cli.cli.terminal import request_report
     from cardbox_cli.inspect.requests import Requests
 
     with open_database() as database, database.snapshot():
-        wanted = None if is_page else format_
-        stores = named_stores(database)
-        requests = Requests(*stores, options=options, format=wanted, profile=profile)
+        stores, request_format = named_stores(database), None if is_page else format_
+        requests = Requests(*stores, options=options, format=request_format, profile=profile)
         of_turn = requests.recorded(turn=turn, agent=agent, chat=chat)
         _announce_notes(requests.notes)
         if diff is not None:
-            answer = _difference(requests, diff, box or [], of_turn)
+            pair = requests.pair(diff, before=box or [], steps=of_turn)
+            _announce_notes(unique([note for each in pair for note in each.unknown]))
+            answer: Callable[[], None] = partial(request_report.print_diff, *pair)
         elif verify and of_turn is not None:
-            answer = _verification(requests, of_turn, at)
+            answer = partial(request_report.print_verified, of_turn.name, *requests.verified(of_turn, at))
         else:
             if of_turn is not None:
                 shown = requests.read_step(of_turn, at)
@@ -292,37 +278,18 @@ def render_request(
                 shown = requests.read_boxes(box or [], by_model=check or is_page)
             if budget is not None:
                 shown = _fit_budget(shown, budget)
-            answer = (
-                _page(requests, shown, of_turn)
-                if is_page
-                else _request(shown, check=check, explain=explain, stats=stats, provider=provider)
-            )
+            _announce_notes(shown.notes)
+            if is_page:
+                picture = request_report.draw_request(requests, shown, of_turn)
+                answer = partial(request_report.print_page, picture)
+            else:
+                printer = _choose_printer(check=check, explain=explain, stats=stats, provider=provider)
+                answer = partial(printer, shown)
+    # Printed after the database is released.
     answer()
 
 
-# --- answers, printed after the database is released
-
-Answer = Callable[[], None]
-
-
-def _difference(
-    requests: "Requests", diff: tuple[str, str], before: list[str], turn: "RecordedRequests | None"
-) -> Answer:
-    from cardbox_cli.cli.terminal.request_report import print_diff
-
-    pair = requests.pair(diff, before=before, steps=turn)
-    _announce_notes(unique([note for each in pair for note in each.unknown]))
-    return partial(print_diff, *pair)
-
-
-def _verification(requests: "Requests", turn: "RecordedRequests", at: str | None) -> Answer:
-    from cardbox_cli.cli.terminal.request_report import print_verified
-
-    step, verified = requests.verified(turn, at)
-    return partial(print_verified, turn.name, step, verified)
-
-
-def _check_by(shown: "InspectedRequest", *, provider: str | None) -> None:
+def _print_check(shown: "InspectedRequest", *, provider: str | None) -> None:
     from cardbox_cli.cli.terminal.lint_report import print_findings
     from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.providers.models import unknown_models
@@ -334,43 +301,30 @@ def _check_by(shown: "InspectedRequest", *, provider: str | None) -> None:
     print_findings(lint(shown.entries, shown.request, rules_of, awaited=shown.awaited))
 
 
-def _request(
-    shown: "InspectedRequest", *, check: bool, explain: bool, stats: bool, provider: str | None
-) -> Answer:
+def _choose_printer(
+    *, check: bool, explain: bool, stats: bool, provider: str | None
+) -> Callable[["InspectedRequest"], None]:
     from cardbox_cli.cli.terminal.request_report import print_explained, print_stats
 
-    asked = ((check, partial(_check_by, provider=provider)), (explain, print_explained), (stats, print_stats))
-    show = next((each for is_asked, each in asked if is_asked), print_body)
-    _announce_notes(shown.notes)
-    return partial(show, shown)
+    if check:
+        return partial(_print_check, provider=provider)
+    return print_explained if explain else print_stats if stats else _print_body
 
 
 def _fit_budget(shown: "InspectedRequest", budget: compose_options.TokenBudget) -> "InspectedRequest":
-    """The request within the budget. Raises UsageError for a step that has been sent."""
+    """Return the request within the budget. Raises UsageError for a step that has been sent."""
     from cardbox_cli.context.repair.fit import fit
 
     if shown.sent:
         raise UsageError(
-            "--max-tokens cannot change a step that was sent",
-            hint="use --at next for the next request",
+            "--max-tokens cannot change a step that was sent", hint="use --at next for the next request"
         )
     fitted = fit(
-        shown.request,
-        budget.most,
-        budget.strategy,
-        provider=provider_of(shown.format),
-        author_id=OPERATOR,
+        shown.request, budget.most, budget.strategy, provider=provider_of(shown.format), author_id=OPERATOR
     )
     return msgspec.structs.replace(
         shown, request=fitted.request, notes=[*shown.notes, *compose_options.fit_notes(fitted)]
     )
-
-
-def _page(requests: "Requests", shown: "InspectedRequest", turn: "RecordedRequests | None") -> Answer:
-    from cardbox_cli.cli.terminal.request_report import draw_request, print_page
-
-    _announce_notes(shown.notes)
-    return partial(print_page, draw_request(requests, shown, turn))
 
 
 def _announce_notes(notes: Iterable[str]) -> None:
@@ -378,15 +332,12 @@ def _announce_notes(notes: Iterable[str]) -> None:
         announce(f"note: {note}")
 
 
-# --- the body, and warnings about it
-
-
 # How many losses are named in a warning; --check lists all.
 _MAX_EXAMPLES = 3
 
 
-def print_body(shown: "InspectedRequest") -> None:
-    """Print the body as it is sent, and tell what reading it does not: cards that are gone, calls renamed."""
+def _print_body(shown: "InspectedRequest") -> None:
+    """Print the body as it is sent, and announce what it does not show: missing cards, renamed calls."""
     request = shown.request
     for entry in shown.entries:
         slot = entry.slot
@@ -405,26 +356,28 @@ def print_body(shown: "InspectedRequest") -> None:
 
 
 def _print_sections(request: Request) -> None:
-    """Print the messages and the tools with an empty line between, and none at the end."""
-    held = ""
+    """Print the messages and the tools, with an empty line between them and none at the end."""
+    last = ""
     for section in text_sections(request):
-        if held:
-            output.print_text(held + "\n")
-        held = section
-    output.print_text(held.rstrip("\n"))
+        if last:
+            output.print_text(last + "\n")
+        last = section
+    output.print_text(last.rstrip("\n"))
 
 
 def _announce_losses(request: Request, provider: str) -> None:
     from cardbox_cli.context.losses import losses
 
-    lost = losses(request, provider_named(provider))
-    if lost:
+    all_losses = losses(request, provider_named(provider))
+    if all_losses:
         # Examples of cards, but all parameters, which are few.
-        named = list(dict.fromkeys(loss.what for loss in lost if loss.card_id is not None))[:_MAX_EXAMPLES]
-        named += [loss.what for loss in lost if loss.card_id is None]
+        examples = list(dict.fromkeys(loss.what for loss in all_losses if loss.card_id is not None))[
+            :_MAX_EXAMPLES
+        ]
+        examples += [loss.what for loss in all_losses if loss.card_id is None]
         announce(
-            f"warning: {provider} cannot represent everything ({format_count(len(lost), 'place')}): "
-            f"{', '.join(named)}; --check names each"
+            f"warning: {provider} cannot represent everything ({format_count(len(all_losses), 'place')}): "
+            f"{', '.join(examples)}; --check names each"
         )
 
 

@@ -41,19 +41,16 @@ def serve_project(
         ),
     ] = False,
     allowed_host: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="Accept requests for this host name. Repeatable."),
+        list[str] | None, Option(metavar="NAME", help="Accept requests for this host name. Repeatable.")
     ] = None,
     cors_origin: Annotated[
-        list[str] | None,
-        Option(metavar="URL", help="Allow browser requests from this origin. Repeatable."),
+        list[str] | None, Option(metavar="URL", help="Allow browser requests from this origin. Repeatable.")
     ] = None,
     behind_tls: Annotated[
         bool, Option("--behind-tls", help="A proxy in front of it terminates TLS: cookies are for TLS only.")
     ] = False,
     access_log: Annotated[
-        bool,
-        Option("--access-log", help="Print each request to stderr, without query and token."),
+        bool, Option("--access-log", help="Print each request to stderr, without query and token.")
     ] = False,
     connections: Annotated[
         int, Option(metavar="N", min=1, max=100, help="Use at most N database connections.")
@@ -108,19 +105,13 @@ def serve_project(
 def _require_packages() -> None:
     from importlib.util import find_spec
 
-    missing = [
-        name
-        for name in ("fastapi", "jinja2", "python_multipart", "uvicorn", "uvloop")
-        if find_spec(name) is None
-    ]
-    if missing:
-        raise UsageError(
-            f"the library {missing[0]} is not installed", hint="pip install 'cardbox-cli[serve]'"
-        )
+    for name in ("fastapi", "jinja2", "python_multipart", "uvicorn", "uvloop"):
+        if find_spec(name) is None:
+            raise UsageError(f"the library {name} is not installed", hint="pip install 'cardbox-cli[serve]'")
 
 
 def _check_database(lending: "ConnectionPool", options: "ServeOptions") -> None:
-    """Raise now what connecting raises, instead of showing it on a page."""
+    """Raise the errors of connecting now, instead of showing them on a page."""
     with lending.snapshot() as database:
         if options.asks_for_tokens:
             from cardbox_cli.store.connection.tables import TOKENS

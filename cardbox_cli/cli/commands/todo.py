@@ -57,20 +57,19 @@ class TodoList:
         return todo_items(slot for box_id in read for slot in self.boxes.slots(box_id))
 
     def write(self, drafts: Sequence[CardDraft]) -> None:
-        """Append these cards to the box."""
         self.cards.add_many(drafts)
         self.boxes.append(self.box_id, [draft.card_id for draft in drafts], fence=self.fence)
         remember_made(card_id=drafts[-1].card_id)
 
 
-def mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
+def _mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
     with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
-        named = unique(find_item(items, each, todo.box_id).first_card_id for each in given)
-        chosen = {item.first_card_id: item for item in items if item.first_card_id in named}
-        news = [f"unchanged: {item.number}" for item in chosen.values() if item.done == done]
-        old = cards.get_many([item.card_id for item in chosen.values() if item.done != done]).cards
+        ids = unique(find_item(items, each, todo.box_id).first_card_id for each in given)
+        chosen = [item for item in items if item.first_card_id in ids]
+        notes = [f"unchanged: {item.number}" for item in chosen if item.done == done]
+        old = cards.get_many([item.card_id for item in chosen if item.done != done]).cards
         if old:
             todo.write(
                 [
@@ -79,12 +78,12 @@ def mark_items(box: str, given: Sequence[str], *, done: bool) -> None:
                 ]
             )
             items = todo.items()
-    for note in news:
+    for note in notes:
         announce(note)
-    emit_items([item for item in items if item.first_card_id in chosen])
+    _emit_items([item for item in items if item.first_card_id in ids])
 
 
-def emit_items(items: Sequence[TodoItem], empty: str = "") -> None:
+def _emit_items(items: Sequence[TodoItem], empty: str = "") -> None:
     output.emit_list(
         items, columns=Shown(_ITEM_COLUMNS), item_id=lambda item: item.first_card_id, empty=empty
     )
@@ -116,29 +115,29 @@ def add_items(
 
     Refused while a turn reads or writes the box. A worker's command may add to the output box of its turn.
     """
-    read = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
-    wanted = [*(texts or []), *read]
-    if not wanted:
+    lines = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
+    new_texts = [*(texts or []), *lines]
+    if not new_texts:
         raise UsageError("no items to add", hint="pass a TEXT for each item, or --file")
     with open_stores() as (cards, boxes), boxes.database.transaction():
         todo = TodoList(cards, boxes, box)
-        drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in wanted]
+        drafts = [new_item(text, author_id=todo.author, agent_turn_id=todo.turn) for text in new_texts]
         todo.write(drafts)
         added = {draft.card_id for draft in drafts}
         items = [item for item in todo.items() if item.card_id in added]
-    emit_items(items)
+    _emit_items(items)
 
 
 @verb("done", "cbx todo done 8b1f22c0 1 3", "cbx todo done $CBX_OUTPUT_BOX 5f0c2a91")
 def complete_items(box: BoxId, items: Items) -> None:
     """Mark items as done. Items that are already done do not change."""
-    mark_items(box, items, done=True)
+    _mark_items(box, items, done=True)
 
 
 @verb("reopen", "cbx todo reopen 8b1f22c0 3")
 def reopen_items(box: BoxId, items: Items) -> None:
     """Mark items as not done. Items that are already open do not change."""
-    mark_items(box, items, done=False)
+    _mark_items(box, items, done=False)
 
 
 @verb(
@@ -160,6 +159,6 @@ def list_items(
     with open_stores() as (cards, boxes), boxes.database.snapshot():
         todo = TodoList(cards, boxes, box)
         items = todo.items()
-    wanted = [item for item in items if not (only_open and item.done) and not (only_done and not item.done)]
+    shown = [item for item in items if item.done != only_open] if only_open or only_done else items
     which = "open " if only_open else "done " if only_done else ""
-    emit_items(wanted, empty=f"no {which}todo items in box {todo.box_id}")
+    _emit_items(shown, empty=f"no {which}todo items in box {todo.box_id}")

@@ -1,6 +1,5 @@
 """`cbx token`: the access tokens of a project for HTTP."""
 
-from datetime import timedelta
 from typing import Annotated
 
 import msgspec
@@ -28,8 +27,7 @@ from cardbox_cli.text.times import format_time, parse_duration
 def create_token(
     label: Annotated[str, Option(metavar="TEXT", help="A label for the list of tokens.")] = "",
     expires: Annotated[
-        str | None,
-        Option(metavar="DURATION", help="Lifetime, for example 12h or 90d. Default: no expiry."),
+        str | None, Option(metavar="DURATION", help="Lifetime, for example 12h or 90d. Default: no expiry.")
     ] = None,
 ) -> None:
     """Create a token that lets a program or a browser read this project through `cbx serve`.
@@ -39,26 +37,22 @@ def create_token(
     from cardbox_cli.store.api_tokens import ApiTokenStore
     from cardbox_cli.store.projects import require_known
 
-    lasts = None if expires is None else _lifetime(expires)
+    lifetime = None if expires is None else parse_duration(expires)
+    if expires is not None and not lifetime:
+        message = f"--expires: {invalid_message('duration', expires)}"
+        raise UsageError(message, hint="for example --expires 90d")
     with open_database() as database, database.transaction():
         require_known(database, session().project_id)
         tokens = ApiTokenStore(database, session().project_id)
-        token, kept = tokens.create(label=label, actor=actor(database), lasts=lasts)
-        audit(database, "token create", token_id=kept.token_id, label=label)
-    until = "" if kept.expires_at is None else f", until {format_time(kept.expires_at)}"
+        token, entry = tokens.create(label=label, actor=actor(database), lasts=lifetime)
+        audit(database, "token create", token_id=entry.token_id, label=label)
+    until = "" if entry.expires_at is None else f", until {format_time(entry.expires_at)}"
     announce(
-        f"token {kept.token_id} grants access to project {kept.project_id!r}{until}; it is not shown again"
+        f"token {entry.token_id} grants access to project {entry.project_id!r}{until}; it is not shown again"
     )
     output.emit(
-        {"token": token, **msgspec.structs.asdict(kept)}, table=lambda: output.print_text(token), ids=[token]
+        {"token": token, **msgspec.structs.asdict(entry)}, table=lambda: output.print_text(token), ids=[token]
     )
-
-
-def _lifetime(given: str) -> timedelta:
-    lasts = parse_duration(given)
-    if not lasts:
-        raise UsageError(f"--expires: {invalid_message('duration', given)}", hint="for example --expires 90d")
-    return lasts
 
 
 @verb(
@@ -74,9 +68,9 @@ def list_tokens(columns: Annotated[str | None, column_option("id,state,expires")
 
     shown = choose_columns(TOKEN_COLUMNS, columns)
     with open_database() as database:
-        found = ApiTokenStore(database, session().project_id).all()
+        tokens = ApiTokenStore(database, session().project_id).all()
     output.emit_list(
-        found,
+        tokens,
         columns=shown,
         item_id=lambda token: token.token_id,
         empty=f"no tokens for project {session().project_id!r}: create one with `cbx token create`",

@@ -1,6 +1,6 @@
 """`cbx tool`: the tools that agents may call, and their commands."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from typer import Argument, Option
@@ -24,12 +24,8 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.cards import OPERATOR
 from cardbox_cli.model.identity import NO_PARAMETERS, Tool
 
-if TYPE_CHECKING:
-    from cardbox_cli.store.connection.database import Database
-    from cardbox_cli.store.tools import ToolRegistration
 
-
-def command_of(tool: Tool) -> str | None:
+def _redact_command(tool: Tool) -> str | None:
     """Return the tool's command without secrets, for the audit; None if calls wait for a report."""
     from cardbox_cli.execution.worker.command_output import redact
 
@@ -75,7 +71,7 @@ def add_tool(
     tool = Tool(
         tool_name=name,
         description=description,
-        parameters=NO_PARAMETERS if schema is None else _schema(schema),
+        parameters=NO_PARAMETERS if schema is None else _parse_schema(schema),
         target_subject=None,
         after_execution=after_execution,
         options={option: value for option, value in options.items() if value is not None},
@@ -83,7 +79,9 @@ def add_tool(
     with open_database() as database, database.transaction():
         done = ToolStore(database, session().project_id).add(tool, actor=OPERATOR, replace=replace)
         if done.action != "unchanged":
-            _audit_added(database, done)
+            before = {} if done.before is None else {"command_before": _redact_command(done.before)}
+            command = _redact_command(done.tool)
+            audit(database, "tool add", tool_name=name, did=done.action, command=command, **before)
     action = "unchanged:" if done.action == "unchanged" else done.action
     output.emit(
         {**msgspec.structs.asdict(done.tool), "action": done.action},
@@ -92,13 +90,7 @@ def add_tool(
     )
 
 
-def _audit_added(database: "Database", done: "ToolRegistration") -> None:
-    before = {} if done.before is None else {"command_before": command_of(done.before)}
-    name, command = done.tool.tool_name, command_of(done.tool)
-    audit(database, "tool add", tool_name=name, did=done.action, command=command, **before)
-
-
-def _schema(given: str) -> Any:
+def _parse_schema(given: str) -> Any:
     inline = given.startswith("@") or given.lstrip().startswith("{")
     return parse_json(given if inline else f"@{given}", "--schema")
 
@@ -124,11 +116,7 @@ def list_tools(
 
 
 @verb(
-    "show",
-    "cbx tool show weather",
-    "cbx tool show weather -o json | jq .parameters",
-    pages=True,
-    reads=True,
+    "show", "cbx tool show weather", "cbx tool show weather -o json | jq .parameters", pages=True, reads=True
 )
 def show_tool(name: ToolName) -> None:
     """Show a tool and its schema."""
@@ -168,8 +156,7 @@ def call_tool(
         str, Option("--args", metavar="JSON|@FILE", help="The arguments, a JSON object; @- for stdin.")
     ] = "{}",
     tool_call_id: Annotated[
-        str | None,
-        Option(metavar="ID", help="A pending tool call of the turn, which the result answers."),
+        str | None, Option(metavar="ID", help="A pending tool call of the turn, which the result answers.")
     ] = None,
 ) -> None:
     """Call an internal handler on behalf of a turn, if its profile allows the call.
@@ -184,28 +171,23 @@ def call_tool(
     with runtime() as run:
         turn_id = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
         answer = call_handler(run, name, arguments, agent_turn_id=turn_id, tool_call_id=tool_call_id)
-    output.emit(answer, table=lambda: _print_answer(answer), ids=_answer_ids(answer))
+    values = answer if isinstance(answer, dict) else {}
+
+    def table() -> None:
+        if isinstance(answer, dict):
+            output.facts(*((str(key), _format_answer(value)) for key, value in values.items()))
+        else:
+            output.print_text(_format_answer(answer) or "null")
+
+    # The next command needs the first id of these.
+    ids = [values[name] for name in ("agent_turn_id", "batch_id", "agent_id") if name in values]
+    output.emit(answer, table=table, ids=[each for each in ids if isinstance(each, str)][:1])
 
 
-def _print_answer(answer: Any) -> None:
-    if isinstance(answer, dict):
-        output.facts(*((str(key), _answer_text(value)) for key, value in answer.items()))
-    else:
-        output.print_text(_answer_text(answer) or "null")
-
-
-def _answer_text(value: Any) -> str | None:
+def _format_answer(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return exact_json.encode(value).decode()
-
-
-def _answer_ids(answer: Any) -> list[str]:
-    """Return the id that the next command needs, if the answer has one."""
-    known = answer if isinstance(answer, dict) else {}
-    return [
-        known[name] for name in ("agent_turn_id", "batch_id", "agent_id") if isinstance(known.get(name), str)
-    ][:1]
 
 
 @verb("remove", "cbx tool remove weather --yes")
@@ -219,5 +201,5 @@ def remove_tool(name: ToolName, yes: Yes = False) -> None:
         confirm(f"Remove the tool {name}?", yes=yes)
         with database.transaction():
             tools.remove(name)
-            audit(database, "tool remove", tool_name=name, command=command_of(tool))
+            audit(database, "tool remove", tool_name=name, command=_redact_command(tool))
     output.emit({"removed": name}, table=lambda: output.print_text(f"removed {name}"), ids=[name])

@@ -21,7 +21,7 @@ from cardbox_cli.text.quantities import format_count
 from cardbox_cli.text.times import format_time
 
 if TYPE_CHECKING:
-    from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, Survey
+    from cardbox_cli.diagnosis.diagnoser import Survey
     from cardbox_cli.diagnosis.verdict import Diagnosis
 
 
@@ -53,9 +53,9 @@ def explain_turn(
 
     Exit code 0: healthy, ended, or waiting in time. 8: stuck, or in an unknown state.
     """
-    given = {"TURN": turn is not None, "--agent": agent is not None, "--all": all_}
-    if sum(given.values()) > 1:
-        raise UsageError(conflict_message(*(name for name in given if given[name])))
+    choices = {"TURN": turn is not None, "--agent": agent is not None, "--all": all_}
+    if sum(choices.values()) > 1:
+        raise UsageError(conflict_message(*(name for name in choices if choices[name])))
     from cardbox_cli.diagnosis.diagnoser import Diagnoser
     from cardbox_cli.orchestration.handlers import HANDLERS
     from cardbox_cli.store.projects import require_known
@@ -72,9 +72,9 @@ def explain_turn(
         elif agent is not None:
             _print_diagnosis(diagnoser.agent(agent))
         else:
-            is_last = turn in (None, LAST)
-            meant = recall(database.address, session().project_id, "turn") if is_last else turn
-            _print_diagnosis(diagnoser.turn(meant or ""))
+            if turn is None or turn == LAST:
+                turn = recall(database.address, session().project_id, "turn")
+            _print_diagnosis(diagnoser.turn(turn))
 
 
 def _print_diagnosis(diagnosis: "Diagnosis") -> None:
@@ -95,7 +95,7 @@ def _print_survey(survey: "Survey") -> None:
 
     output.emit_list(
         survey_answer(survey, session().project_option),
-        columns=Shown(_PROBLEM),
+        columns=Shown(_PROBLEM_COLUMNS),
         item_id=lambda each: each.turn or each.agent,
         empty="nothing is stuck",
     )
@@ -115,18 +115,17 @@ def _print_survey(survey: "Survey") -> None:
         )
 
 
-def _format_agent(problem: "ProblemAnswer") -> str:
-    return f"of agent {problem.agent}" if problem.agent else NOTHING
-
-
-_PROBLEM = (
-    Column("TURN", lambda problem: problem.turn or _format_agent(problem)),
+_PROBLEM_COLUMNS = (
+    Column(
+        "TURN",
+        lambda problem: problem.turn or (f"of agent {problem.agent}" if problem.agent else NOTHING),
+    ),
     Column("VERDICT", lambda problem: problem.verdict),
     Column("RULE", lambda problem: problem.rule or NOTHING),
     Column("WAITING", lambda problem: str(problem.waiting), right=True, spare=1),
     Column("FIX", lambda problem: problem.fix or problem.next_actor or NOTHING, overflow="whole"),
 )
-_EVIDENCE = (
+_EVIDENCE_COLUMNS = (
     Column("TABLE", lambda evidence: evidence.table),
     Column("ROW", lambda evidence: evidence.row),
     Column("SHOWS", lambda evidence: flatten(evidence.shows)),
@@ -139,7 +138,7 @@ def _print_page(diagnosis: "Diagnosis") -> None:
     colour = "" if diagnosis.is_well else "red"
     output.print_painted([(colour, _headline(diagnosis))])
     output.print_text(diagnosis.proves)
-    print_below(_EVIDENCE, diagnosis.evidence)
+    print_below(_EVIDENCE_COLUMNS, diagnosis.evidence)
     output.print_text()
     fix = fix_line(diagnosis.fix, session().project_option)
     output.facts(("next", diagnosis.next_actor), ("by", format_time(diagnosis.due_at)), ("fix", fix))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.execution.turns import WorkerEntry
 
 
-class Journal:
+class _WorkerJournal:
     """Prints events as lines on stderr, and outcomes of runs on stdout if a data format was chosen.
 
     A failure to write does not fail a turn: it calls `leave` once, and `close` raises it.
@@ -76,9 +76,9 @@ class Journal:
         )
         if outcome.kind in ("ended", "suspended"):
             with self._writing():
-                self._keep(_shown_outcome(project_id, outcome))
+                self._write(_outcome_json(project_id, outcome))
 
-    def _keep(self, shown: dict[str, Any]) -> None:
+    def _write(self, shown: dict[str, Any]) -> None:
         if self._format == "jsonl":
             from cardbox_cli.model import exact_json
 
@@ -97,7 +97,7 @@ class Journal:
             output.emit(self._outcomes, table=lambda: None)
 
 
-def _shown_outcome(project_id: str, outcome: "RunOutcome") -> dict[str, Any]:
+def _outcome_json(project_id: str, outcome: "RunOutcome") -> dict[str, Any]:
     return {
         "project_id": project_id,
         "agent_turn_id": outcome.agent_turn_id,
@@ -177,7 +177,10 @@ def run_worker(
     Events go to stderr; -o jsonl prints the outcome of each turn on stdout. A failed turn does not fail the
     worker. SIGTERM and Ctrl-C let running turns finish; a second one returns them to the queue.
     """
-    _check_options(target, once=once, drain=drain)
+    if once and drain:
+        raise UsageError(conflict_message("--once", "--drain"), hint="remove one of them")
+    if not target.strip():
+        raise UsageError("--target is empty", hint="`cbx agent list` shows the worker target of each agent")
     from cardbox_cli.cli.options.model_program import environment_of, keep_running, make_program, one_command
     from cardbox_cli.execution.worker.worker import WorkerPlan
 
@@ -209,19 +212,12 @@ def run_worker(
         return _serve(plan, settings)
 
 
-def _check_options(target: str, *, once: bool, drain: bool) -> None:
-    if once and drain:
-        raise UsageError(conflict_message("--once", "--drain"), hint="remove one of them")
-    if not target.strip():
-        raise UsageError("--target is empty", hint="`cbx agent list` shows the worker target of each agent")
-
-
 def _serve(plan: "WorkerPlan", settings: Settings) -> int:
     from cardbox_cli.execution.notifications.service import Wakeups
     from cardbox_cli.execution.worker.worker import Worker
 
     target = database_target()
-    journal = Journal(session().output)
+    journal = _WorkerJournal(session().output)
     with Wakeups(journal.line) as wakeups, _listener(plan, target, wakeups) as listener:
         worker = Worker(
             plan,
@@ -259,17 +255,17 @@ def list_workers(
 
     with open_database() as database:
         database.require_execution()
-        found = WorkerStore(database, session().project_id).all(target)
-    shown = [worker for worker in found if all_ or worker.live]
+        workers = WorkerStore(database, session().project_id).all(target)
+    shown = [worker for worker in workers if all_ or worker.live]
     output.emit_list(
         shown,
         columns=Shown(_WORKER_COLUMNS),
         item_id=lambda worker: worker.worker_id,
         empty=f"no workers serve project {session().project_id!r}; start one with `cbx worker run`",
     )
-    if len(shown) < len(found):
+    if len(shown) < len(workers):
         announce(
-            f"{format_count(len(found) - len(shown), 'worker')} stopped without signing off; "
+            f"{format_count(len(workers) - len(shown), 'worker')} stopped without signing off; "
             "show them with --all"
         )
 

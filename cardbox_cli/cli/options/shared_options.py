@@ -20,6 +20,7 @@ from cardbox_cli.cli.options.value_types import (
     Seconds,
 )
 from cardbox_cli.errors import UsageError
+from cardbox_cli.text.error_messages import conflict_message
 from cardbox_cli.text.times import parse_time
 
 _AN_ID = "An id, or 4 or more characters of its beginning or end"
@@ -82,6 +83,15 @@ Interval = Annotated[float, Option(click_type=Seconds(min=0.1), help="With --wat
 EndTimeout = Annotated[
     float | None, Option(click_type=Seconds(min=0), help="Wait at most this long, then exit 124.")
 ]
+
+
+def check_waiting(timeout: float | None, *, wait: bool, dry_run: bool = False) -> None:
+    """Raise UsageError for --timeout without --wait, and for --wait with --dry-run."""
+    if timeout is not None and not wait:
+        raise UsageError("--timeout requires --wait", hint="add --wait, or remove --timeout")
+    if wait and dry_run:
+        raise UsageError(conflict_message("--wait", "--dry-run"), hint="remove one of them")
+
 
 AUTO = "auto"
 

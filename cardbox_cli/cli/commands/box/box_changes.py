@@ -37,7 +37,7 @@ CardIds = Annotated[
 AllowDangling = Annotated[bool, Option("--allow-dangling", help="Accept ids of cards that do not exist.")]
 
 
-def given_cards(cards: "CardStore", given: Sequence[str] | None, allow_dangling: bool) -> list[str]:
+def _read_card_ids(cards: "CardStore", given: Sequence[str] | None, allow_dangling: bool) -> list[str]:
     ids: list[str] = []
     for text in given or []:
         if text == "-":
@@ -46,11 +46,11 @@ def given_cards(cards: "CardStore", given: Sequence[str] | None, allow_dangling:
             ids.append(text)
     absent = set(cards.missing_ids(ids))
     return [
-        card_id if card_id not in absent else resolved_card(cards, card_id, allow_dangling) for card_id in ids
+        card_id if card_id not in absent else _resolve_card(cards, card_id, allow_dangling) for card_id in ids
     ]
 
 
-def resolved_card(cards: "CardStore", given: str, allow_dangling: bool) -> str:
+def _resolve_card(cards: "CardStore", given: str, allow_dangling: bool) -> str:
     try:
         return cards.resolve(given)
     except NotFound:
@@ -59,11 +59,11 @@ def resolved_card(cards: "CardStore", given: str, allow_dangling: bool) -> str:
         raise
 
 
-def emit_box(box: "Box") -> None:
+def _emit_box(box: "Box") -> None:
     output.emit(box, table=lambda: output.print_text(box.box_id), ids=[box.box_id])
 
 
-def audited_box(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
+def _audit_detail(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
     """Return the audit details of a box before and after a change: hashes, as the ids may be many."""
     before = {"box_id": box.box_id, "cards": len(box.card_ids), "ids_sha256": hash_ids(box.card_ids)}
     if changed is None:
@@ -87,11 +87,11 @@ def create_box(
 ) -> None:
     """Create a box of cards, in the given order."""
     with open_stores() as (cards, boxes), boxes.database.transaction():
-        ids = given_cards(cards, card_ids, allow_dangling)
+        ids = _read_card_ids(cards, card_ids, allow_dangling)
         parents = [boxes.get(boxes.resolve(given)).box_id for given in parent or []]
         box = boxes.create(ids, parent_ids=parents, title=title, allow_dangling=allow_dangling)
         remember_made(box_id=box.box_id)
-    emit_box(box)
+    _emit_box(box)
 
 
 @verb("append", "cbx box append 8b1f22c0 5f0c2a91")
@@ -105,10 +105,10 @@ def append_cards(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDang
         raise UsageError("no cards to append", hint="pass card ids, or - to read them from stdin")
     with open_stores() as (cards, boxes), boxes.database.transaction():
         box_id = boxes.resolve(box)
-        ids = given_cards(cards, card_ids, allow_dangling)
+        ids = _read_card_ids(cards, card_ids, allow_dangling)
         boxes.append(box_id, ids, allow_dangling=allow_dangling, fence=own_output(box_id))
         changed = boxes.get(box_id)
-    emit_box(changed)
+    _emit_box(changed)
 
 
 @verb(
@@ -129,12 +129,12 @@ def replace_card(
 ) -> None:
     """Set the cards of a box. Without card ids, the box becomes empty."""
     with open_stores() as (cards, boxes), boxes.database.transaction():
-        ids = given_cards(cards, card_ids, allow_dangling)
+        ids = _read_card_ids(cards, card_ids, allow_dangling)
         old = boxes.lock(boxes.resolve(box))
         changed = boxes.replace(old.box_id, ids, if_ids=if_ids, allow_dangling=allow_dangling)
         if changed.card_ids != old.card_ids:
-            audit(boxes.database, "box replace", **audited_box(old, changed))
-    emit_box(changed)
+            audit(boxes.database, "box replace", **_audit_detail(old, changed))
+    _emit_box(changed)
 
 
 @verb("fork", "cbx box fork 8b1f22c0 --title 'what if'")
@@ -146,9 +146,9 @@ def fork_box(
 ) -> None:
     """Copy a box: the new box has the same cards, and this one as its parent."""
     with open_stores() as (_, boxes):
-        made = boxes.fork(boxes.resolve(box), title=title)
-        remember_made(box_id=made.box_id)
-    emit_box(made)
+        fork = boxes.fork(boxes.resolve(box), title=title)
+        remember_made(box_id=fork.box_id)
+    _emit_box(fork)
 
 
 @verb("delete", "cbx box delete 8b1f22c0 --yes")
@@ -161,18 +161,15 @@ def delete_box(
 ) -> None:
     """Delete a box. Its cards stay."""
     with open_stores() as (_, boxes):
-        found = boxes.get(boxes.resolve(box))
+        old = boxes.get(boxes.resolve(box))
         if not dry_run:
-            confirm(f"Delete box {found.box_id} ({format_count(len(found.card_ids), 'card')})?", yes=yes)
+            confirm(f"Delete box {old.box_id} ({format_count(len(old.card_ids), 'card')})?", yes=yes)
             with boxes.database.transaction():
-                audit(boxes.database, "box delete", **audited_box(boxes.lock(found.box_id)))
-                boxes.delete(found.box_id)
+                audit(boxes.database, "box delete", **_audit_detail(boxes.lock(old.box_id)))
+                boxes.delete(old.box_id)
     verb = "would delete" if dry_run else "deleted"
-    answer = {"deleted_box_id": found.box_id, "dry_run": dry_run}
-    output.emit(answer, table=lambda: output.print_text(f"{verb} {found.box_id}"), ids=[found.box_id])
-
-
-# --- edit: the list as lines of text
+    answer = {"deleted_box_id": old.box_id, "dry_run": dry_run}
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {old.box_id}"), ids=[old.box_id])
 
 
 @verb(
@@ -206,14 +203,14 @@ def edit_box(
             boxes.check_replaceable(view.box.box_id)
     old = view.box
     with _new_list(view, file, in_place) as new:
-        wanted = _parse_lines(new)
-        is_new = [line.given for line in wanted] != old.card_ids
-        made, notes = _write_box(wanted, new, old, in_place) if wanted and is_new else (old, [])
-    if is_new and not wanted:
+        lines = _parse_lines(new)
+        is_new = [line.given for line in lines] != old.card_ids
+        edited, notes = _write_box(lines, new, old, in_place) if lines and is_new else (old, [])
+    if is_new and not lines:
         decline("canceled: the list is empty")
     if not is_new:
         announce(f"unchanged: {old.box_id}")
-    output.emit(made, table=lambda: output.print_text(made.box_id), ids=[made.box_id])
+    _emit_box(edited)
     for note in notes:
         announce(note)
 
@@ -247,21 +244,22 @@ def _list_text(view: "BoxView", in_place: bool) -> str:
     title = f": {box.title}" if box.title else ""
     notes = [
         f"Box {box.box_id}{title}, {format_count(len(box.card_ids), 'card')}",
-        f"{_HASH} {hash_ids(box.card_ids)}",
+        f"ids_sha256 {hash_ids(box.card_ids)}",
         "",
         "Each line is a card of the box. Its first word is the id, or 4 or more characters of the",
         "beginning or end; the rest of the line is a comment. Move, delete or add lines.",
         f"{effect} An empty list cancels.",
     ]
-    lines = [escape_invisible(flatten(f"{_quoted(slot.card_id)}  {_described(slot)}")) for slot in view.slots]
+    lines = [
+        escape_invisible(flatten(f"{_quote_id(slot.card_id)}  {_describe_slot(slot)}")) for slot in view.slots
+    ]
     return "\n".join([*lines, "", *(flatten(f"# {note}".rstrip()) for note in notes), ""])
 
 
-_HASH = "ids_sha256"
-_HASH_LINE = re.compile(rf"^# {_HASH} ([0-9a-f]{{64}})\s*$", re.MULTILINE)
+_HASH_LINE = re.compile(r"^# ids_sha256 ([0-9a-f]{64})\s*$", re.MULTILINE)
 
 
-def _described(slot: "Slot") -> str:
+def _describe_slot(slot: "Slot") -> str:
     from cardbox_cli.model.pairing import preview
 
     card = slot.card
@@ -271,10 +269,10 @@ def _described(slot: "Slot") -> str:
     return f"{card.type}  {card.role or '-'}  {state}{preview(card)}"
 
 
-def _quoted(card_id: str) -> str:
+def _quote_id(card_id: str) -> str:
     """Return the id, as a JSON string unless it is a plain word."""
-    plain = _PLAIN.fullmatch(card_id) and escape_invisible(card_id) == card_id
-    return card_id if plain else json.dumps(card_id)
+    is_plain = _PLAIN.fullmatch(card_id) and escape_invisible(card_id) == card_id
+    return card_id if is_plain else json.dumps(card_id)
 
 
 _PLAIN = re.compile(r"""[^\s#"]\S*""")
@@ -288,16 +286,12 @@ def _parse_lines(new: "EditedText") -> list[_Line]:
         if line.strip() and not line.lstrip().startswith("#")
     ]
     for line in lines:
-        _check_text(line)
+        try:
+            exact_json.check_storable(line.given)
+        except exact_json.Unstorable as exc:
+            message = f"{line.place}: the id {line.given!r} {exc}"
+            raise InvalidInput(message, hint="no card can have this id: remove the line") from exc
     return lines
-
-
-def _check_text(line: _Line) -> None:
-    try:
-        exact_json.check_storable(line.given)
-    except exact_json.Unstorable as exc:
-        message = f"{line.place}: the id {line.given!r} {exc}"
-        raise InvalidInput(message, hint="no card can have this id: remove the line") from exc
 
 
 def _first_word(line: str, place: str) -> str:
@@ -313,31 +307,31 @@ def _first_word(line: str, place: str) -> str:
 
 
 def _write_box(
-    wanted: Sequence[_Line], new: "EditedText", old: "Box", in_place: bool
+    lines: Sequence[_Line], new: "EditedText", old: "Box", in_place: bool
 ) -> "tuple[Box, list[str]]":
     """Write the box of the list; return it with notes for the person."""
     from cardbox_cli.cli.commands.box.box_repair import rebox_hints
     from cardbox_cli.cli.options.editor import box_change_notes
 
-    found = _HASH_LINE.search(new.text)
-    read = found[1] if found else hash_ids(old.card_ids)
+    match = _HASH_LINE.search(new.text)
+    read_hash = match[1] if match else hash_ids(old.card_ids)
     with open_stores() as (cards, boxes), boxes.database.transaction():
-        ids = _resolve_lines(cards, wanted, set(old.card_ids))
+        ids = _resolve_lines(cards, lines, set(old.card_ids))
         if in_place:
             before = boxes.lock(old.box_id)
-            changed = boxes.rewrite(old, ids, if_ids=read)
-            audit(boxes.database, "box edit", **audited_box(before, changed))
+            changed = boxes.rewrite(old, ids, if_ids=read_hash)
+            audit(boxes.database, "box edit", **_audit_detail(before, changed))
             return changed, []
         made = boxes.derive(old, ids)
         remember_made(box_id=made.box_id)
         hints = rebox_hints(boxes.database, made.box_id, old.box_id, "box edit")
-        return made, [*box_change_notes(boxes, old.box_id, read, made), *hints]
+        return made, [*box_change_notes(boxes, old.box_id, read_hash, made), *hints]
 
 
-def _resolve_lines(cards: "CardStore", wanted: Sequence[_Line], held: Set[str]) -> list[str]:
+def _resolve_lines(cards: "CardStore", lines: Sequence[_Line], old_ids: Set[str]) -> list[str]:
     """Return the full ids. Raises NotFound and AmbiguousId naming the line."""
-    absent = set(cards.missing_ids([line.given for line in wanted if line.given not in held]))
-    return [_resolve_line(cards, line) if line.given in absent else line.given for line in wanted]
+    absent = set(cards.missing_ids([line.given for line in lines if line.given not in old_ids]))
+    return [_resolve_line(cards, line) if line.given in absent else line.given for line in lines]
 
 
 def _resolve_line(cards: "CardStore", line: _Line) -> str:

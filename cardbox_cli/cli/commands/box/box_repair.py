@@ -34,12 +34,16 @@ if TYPE_CHECKING:
     from cardbox_cli.store.connection.database import Database
 
 
-def emit_repaired_box(
-    mended: "RepairedBox", *, dry_run: bool, facts: Sequence[tuple[str, str | None]] = ()
+def _emit_repaired_box(
+    mended: "RepairedBox",
+    notes: Sequence[str] = (),
+    *,
+    dry_run: bool,
+    facts: Sequence[tuple[str, str | None]] = (),
 ) -> None:
-    """Print the new box and its changes; with -o id, the id of the box to use now."""
+    """Print the new box, its changes and notes; with -o id, the id of the box to use now."""
     if not mended.changes:
-        announce(f"unchanged: {mended.from_box_id}")
+        announce(f"skip_compression: {mended.from_box_id}")
 
     def table() -> None:
         output.facts(
@@ -50,6 +54,8 @@ def emit_repaired_box(
         print_below(_CHANGE_COLUMNS, mended.changes)
 
     output.emit(mended, table=table, ids=[mended.box_id] if mended.box_id else [])
+    for note in notes:
+        announce(note)
 
 
 def rebox_hints(database: "Database", box_id: str | None, from_box_id: str, reason: str) -> list[str]:
@@ -61,11 +67,15 @@ def rebox_hints(database: "Database", box_id: str | None, from_box_id: str, reas
 
     if box_id in (None, from_box_id):
         return []
-    line = find_ancestors(database, session().project_id, from_box_id)
+    lineage = find_ancestors(database, session().project_id, from_box_id)
     return [
         f"note: {origin} the {user.use} box of turn {user.agent_turn_id}"
-        + (f"; to switch to the new box: {_rebox(user, box_id, reason)}" if user.waits else _IS_RUNNING)
-        for origin, box_ids in (("the old box is", line[:1]), ("the old box comes from", line[1:]))
+        + (
+            f"; to switch to the new box: {_rebox_command(user, box_id, reason)}"
+            if user.waits
+            else _IS_RUNNING
+        )
+        for origin, box_ids in (("the old box is", lineage[:1]), ("the old box comes from", lineage[1:]))
         for user in active_users(database, session().project_id, box_ids)
         if user.use in ("context", "output")
     ]
@@ -74,7 +84,7 @@ def rebox_hints(database: "Database", box_id: str | None, from_box_id: str, reas
 _IS_RUNNING = ", which is running; reclaim the turn first with `cbx turn reclaim`"
 
 
-def _rebox(user: "ActiveUser", box_id: str | None, reason: str) -> str:
+def _rebox_command(user: "ActiveUser", box_id: str | None, reason: str) -> str:
     box = (f"--{user.use}-box", box_id or "")
     words = ("--expect-epoch", str(user.turn_epoch), *box, "--reason", reason)
     return f"`{command_line(('turn', 'rebox', user.agent_turn_id), *words)}`"
@@ -136,7 +146,7 @@ def repair_box(
             required_message("--synthesize or --drop-orphans"),
             hint="--synthesize adds missing results, --drop-orphans drops calls without results",
         )
-    wanted = [provider_named(name) for name in unique(for_ or [])] or list(providers())
+    checked = [provider_named(name) for name in unique(for_ or [])] or list(providers())
     with open_database() as database:
         boxes = resolving_boxes(database, session().project_id)
         box_id = boxes.resolve(box)
@@ -152,7 +162,7 @@ def repair_box(
             database,
             session().project_id,
             box_id,
-            providers=wanted,
+            providers=checked,
             synthesizes=synthesize,
             before=before,
             author_id=OPERATOR,
@@ -164,15 +174,13 @@ def repair_box(
             remember_made(box_id=mended.box_id)
     if left:
         announce_findings(left)
-        rules = ", ".join(unique(found.rule for found in left))
+        rules = ", ".join(unique(finding.rule for finding in left))
         raise Findings(
             f"box {box_id} has errors that are not about its cards: {rules}",
             hint="nothing was written; fix the errors listed above"
             + ("" if synthesize else ", or try --synthesize"),
         )
-    emit_repaired_box(mended, dry_run=dry_run)
-    for note in notes:
-        announce(note)
+    _emit_repaired_box(mended, notes, dry_run=dry_run)
 
 
 @verb(
@@ -200,9 +208,8 @@ def compress_box(
             metavar="N",
             min=1,
             max=MAX_COUNT,
-            help="Instead: keep at most N tokens of messages, and summarize older ones. A smaller "
-            "box does not "
-            "change.",
+            help="Instead: keep at most N tokens of messages, and summarize older ones. A smaller box does "
+            "not change.",
         ),
     ] = None,
     model: compose_options.Model = None,
@@ -226,39 +233,34 @@ def compress_box(
             "pass either --summary or --summary-cmd",
             hint="for example --summary 'The order was refunded twice'",
         )
-    wanted = _kept_part(keep, max_tokens, model)
+    kept_part = _parse_kept_part(keep, max_tokens, model)
     if summary_cmd is not None:
         check_command(summary_cmd, "--summary-cmd")
     refuse_inside_turn("replace cards with a summary")
     with open_stores() as (_, boxes):
         box_id = boxes.resolve(box)
-        covering = box_repair.read_covering(boxes.database, session().project_id, box_id, keep=wanted)
+        covering = box_repair.read_covering(boxes.database, session().project_id, box_id, keep=kept_part)
     if not covering.places:
-        emit_repaired_box(box_repair.skip_compression(covering), dry_run=dry_run)
+        _emit_repaired_box(box_repair.skip_compression(covering), dry_run=dry_run)
         return
     if summary is not None:
         text = text_or_file(summary)
+    elif dry_run:
+        text = "(the summary)"
     else:
-        text = (
-            "(the summary)"
-            if dry_run
-            else _summary_of_command(summary_cmd or "", covering, env or [], timeout)
-        )
+        text = _run_summary_command(summary_cmd or "", covering, env or [], timeout)
     with open_database() as database:
-        made = box_repair.compress_box(
+        outcome = box_repair.compress_box(
             database, session().project_id, covering, text, author_id=OPERATOR, dry_run=dry_run
         )
-        notes = rebox_hints(database, made.box_id, made.from_box_id, "box compress")
-        remember_made(card_id=made.summary_card_id, box_id=made.box_id)
-    saved = f"~{made.tokens_covered} tokens of {format_count(len(covering.cards), 'message')}"
-    emit_repaired_box(
-        made, dry_run=dry_run, facts=[("summary", f"~{made.tokens_summary} tokens for {saved}")]
-    )
-    for note in notes:
-        announce(note)
+        notes = rebox_hints(database, outcome.box_id, outcome.from_box_id, "box compress")
+        remember_made(card_id=outcome.summary_card_id, box_id=outcome.box_id)
+    saved = f"~{outcome.tokens_covered} tokens of {format_count(len(covering.cards), 'message')}"
+    facts = [("summary", f"~{outcome.tokens_summary} tokens for {saved}")]
+    _emit_repaired_box(outcome, notes, dry_run=dry_run, facts=facts)
 
 
-def _kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "int | MaxTokens":
+def _parse_kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "int | MaxTokens":
     """Return which part to keep. Raises UsageError for options that cannot be combined."""
     from cardbox_cli.box_repair import MaxTokens
 
@@ -266,12 +268,12 @@ def _kept_part(keep: int | None, max_tokens: int | None, model: str | None) -> "
         raise UsageError(conflict_message("--keep", "--max-tokens"), hint="remove one of them")
     if model is not None and max_tokens is None:
         raise UsageError("--model requires --max-tokens", hint="add --max-tokens N, or remove --model")
-    return (
-        MaxTokens(max_tokens, model) if max_tokens is not None else _MESSAGES_KEPT if keep is None else keep
-    )
+    if max_tokens is not None:
+        return MaxTokens(max_tokens, model)
+    return _DEFAULT_KEEP if keep is None else keep
 
 
-def _summary_of_command(command: str, covering: "CoveredBox", names: list[str], timeout: float) -> str:
+def _run_summary_command(command: str, covering: "CoveredBox", names: list[str], timeout: float) -> str:
     """Return the command's output. Raises ServiceUnavailable if it fails."""
     from cardbox_cli.box_repair import format_cards
     from cardbox_cli.cli.options.model_program import environment_of
@@ -291,18 +293,18 @@ def _summary_of_command(command: str, covering: "CoveredBox", names: list[str], 
     if ran.succeeded and text.strip():
         return text
     raise ServiceUnavailable(
-        f"the summary command {_command_failure(ran, timeout)}; nothing was written",
+        f"the summary command {_describe_failure(ran, timeout)}; nothing was written",
         hint=f"fix the command; its stderr: {written}" if written else "check the command",
     )
 
 
-# Messages that stay by default.
-_MESSAGES_KEPT = 10
+# Messages.
+_DEFAULT_KEEP = 10
 # Characters of a failed command's stderr in the hint.
 _STDERR_SHOWN = 500
 
 
-def _command_failure(ran: "CommandOutcome", timeout: float) -> str:
+def _describe_failure(ran: "CommandOutcome", timeout: float) -> str:
     if ran.timed_out:
         return f"took more than {timeout:g} seconds"
     if ran.too_long:
@@ -329,14 +331,11 @@ def expand_box(
     from cardbox_cli import box_repair
 
     with open_stores() as (cards, boxes):
-        made = box_repair.expand_box(
+        outcome = box_repair.expand_box(
             boxes.database, session().project_id, boxes.resolve(box), dry_run=dry_run
         )
-        gone = cards.missing_ids([change.card_id for change in made.changes if change.kind == "added"])
-        notes = rebox_hints(boxes.database, made.box_id, made.from_box_id, "box expand")
-        remember_made(box_id=made.box_id)
-    emit_repaired_box(made, dry_run=dry_run)
-    for card_id in gone:
-        announce(f"warning: card {card_id} is gone; the new box contains its id")
-    for note in notes:
-        announce(note)
+        gone = cards.missing_ids([change.card_id for change in outcome.changes if change.kind == "added"])
+        notes = rebox_hints(boxes.database, outcome.box_id, outcome.from_box_id, "box expand")
+        remember_made(box_id=outcome.box_id)
+    warnings = [f"warning: card {card_id} is gone; the new box contains its id" for card_id in gone]
+    _emit_repaired_box(outcome, [*warnings, *notes], dry_run=dry_run)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import msgspec
 from typer import Argument, Option
@@ -24,7 +24,6 @@ from cardbox_cli.cli.terminal.watch import follow, keep_showing, poll_interval, 
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import NotFound, UsageError
 from cardbox_cli.model.boxes import Box, Digest, Provenance, Slot
-from cardbox_cli.model.cards import Card
 from cardbox_cli.model.ids import hash_ids, unique
 from cardbox_cli.model.pairing import ToolNames, full_text
 from cardbox_cli.model.tokens import card_tokens
@@ -42,7 +41,7 @@ _AnyPlace = TypeVar("_AnyPlace")
 
 
 class BoxSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of the boxes to show, and in which form. `columns` are those of the table."""
+    """The part of the boxes to show, and its form. `columns` are those of the table."""
 
     box_ids: list[str]
     full: bool
@@ -71,80 +70,57 @@ class BoxSelection(msgspec.Struct, frozen=True, kw_only=True):
 class Totals:
     """Tokens, digest and missing cards of the places that were read."""
 
-    def __init__(self, asked: BoxSelection) -> None:
-        self._digest = Digest()
-        self._tokenizer = tokenizer_for(asked.model)
-        self._missing: dict[str, None] = {}
+    def __init__(self, selection: BoxSelection) -> None:
+        self.digest = Digest()
         self.tokens = 0
+        # The ids without a visible card, each once, in box order.
+        self.missing: dict[str, None] = {}
+        self._tokenizer = tokenizer_for(selection.model)
 
     def add(self, slot: Slot) -> None:
-        self._digest.add(slot.card)
+        self.digest.add(slot.card)
         if slot.card is None or slot.state != "present":
-            self._missing[slot.card_id] = None
+            self.missing[slot.card_id] = None
         else:
             self.tokens += card_tokens(slot.card, self._tokenizer)
 
-    @property
-    def missing_card_ids(self) -> list[str]:
-        """Return the ids without a visible card, each once, in box order."""
-        return list(self._missing)
 
-    @property
-    def digest(self) -> str:
-        return self._digest.hexdigest()
-
-
-class BoxReading:
+class BoxReading(NamedTuple):
     """One box. `slots` reads its places: all of them, or those of a window of positions."""
 
-    def __init__(
-        self,
-        box: Box,
-        provenance: Provenance | None,
-        asked: BoxSelection,
-        slots: Callable[[range | None], Iterable[Slot]],
-    ) -> None:
-        self.box = box
-        self.provenance = provenance
-        self._asked = asked
-        self._slots = slots
+    box: Box
+    provenance: Provenance | None
+    selection: BoxSelection
+    slots: Callable[[range | None], Iterable[Slot]]
 
     def window(self) -> range | None:
         """Return the positions to show; None if all must be read to decide or to count."""
-        return (
-            None if self._asked.strict or self._names_tools() else self._asked.window(len(self.box.card_ids))
-        )
+        # The tool of a result is named by its call, anywhere in the box.
+        names_tools = any(column.name == "TOOL" for column in self.selection.columns.columns)
+        return None if self.selection.strict or names_tools else self.selection.window(len(self.box.card_ids))
 
     def places(self, totals: Totals, *, whole: bool) -> Iterator[BoxPlace]:
-        """Yield the places to show, each with its rule and tool. `whole` reads all others, too.
+        """Yield the places to show, each with its rule and tool, and count all that are read in `totals`.
 
-        At the end, `totals` has counted all that was read.
+        `whole` reads all others, too.
         """
-        tools = ToolNames()
+        tools, types = ToolNames(), self.selection.types
 
         def read() -> Iterator[BoxPlace]:
-            for slot in self._slots(None if whole else self.window()):
+            for slot in self.slots(None if whole else self.window()):
                 totals.add(slot)
                 tool = None if slot.card is None else tools.tool_names(slot.card)
-                if self._is_wanted(slot):
+                if types is None or (slot.card is not None and slot.card.type in types):
                     yield BoxPlace(slot, self._rule(slot), tool or NOTHING)
 
         reading = read()
         if not whole and self.window() is not None:
             yield from reading
             return
-        yield from self._asked.cut(reading)
+        yield from self.selection.cut(reading)
         # Count the places after the first N, too.
         for _ in reading:
             pass
-
-    def _is_wanted(self, slot: Slot) -> bool:
-        types = self._asked.types
-        return types is None or (slot.card is not None and slot.card.type in types)
-
-    def _names_tools(self) -> bool:
-        """Return whether tools are shown: a result's tool is named by its call, anywhere in the box."""
-        return any(column.name == "TOOL" for column in self._asked.columns.columns)
 
     def _rule(self, slot: Slot) -> str:
         if self.provenance is None:
@@ -160,127 +136,108 @@ class BoxReadings(msgspec.Struct, frozen=True, kw_only=True):
     titles: bool
 
 
-def wanted_ids(boxes: "BoxStore", asked: BoxSelection) -> tuple[list[str], list[str]]:
+def find_box_ids(boxes: "BoxStore", selection: BoxSelection) -> tuple[list[str], list[str]]:
     """Return the ids of existing boxes and of missing ones. Raises NotFound if the only one is missing."""
-    if len(asked.box_ids) == 1:
-        box_id = boxes.resolve(asked.box_ids[0])
+    if len(selection.box_ids) == 1:
+        box_id = boxes.resolve(selection.box_ids[0])
         boxes.require(box_id)
         return [box_id], []
-    named = unique(resolved_or_given(boxes.resolve, given) for given in asked.box_ids)
-    there = boxes.filter_existing(named)
-    return [box_id for box_id in named if box_id in there], [each for each in named if each not in there]
+    ids = unique(resolved_or_given(boxes.resolve, given) for given in selection.box_ids)
+    existing = boxes.filter_existing(ids)
+    return [each for each in ids if each in existing], [each for each in ids if each not in existing]
 
 
-def read_boxes(boxes: "BoxStore", asked: BoxSelection) -> BoxReadings:
+def read_boxes(boxes: "BoxStore", selection: BoxSelection) -> BoxReadings:
     """Return the boxes within the caller's snapshot, which must stay open until all is read."""
-    box_ids, missing = wanted_ids(boxes, asked)
-    readings = [_reading(boxes, box, asked) for box in boxes.get_many(box_ids).boxes]
+    box_ids, missing = find_box_ids(boxes, selection)
+    readings = [
+        BoxReading(
+            box,
+            boxes.provenance(box.box_id) if selection.why else None,
+            selection,
+            partial(boxes.stream, box.box_id),
+        )
+        for box in boxes.get_many(box_ids).boxes
+    ]
     return BoxReadings(readings=readings, missing=missing, titles=boxes.database.keeps_box_info)
-
-
-def _reading(boxes: "BoxStore", box: Box, asked: BoxSelection) -> BoxReading:
-    provenance = boxes.provenance(box.box_id) if asked.why else None
-    return BoxReading(box, provenance, asked, lambda window: boxes.stream(box.box_id, window))
 
 
 # --- for programs
 
 
-def write_documents(seen: BoxReadings, asked: BoxSelection) -> int:
+def write_documents(snapshot: BoxReadings, selection: BoxSelection) -> int:
     """Write the format for programs while reading; return the number of missing cards."""
     if session().format.delimiter is not None:
-        return _write_rows(seen, asked)
-    totals = [Totals(asked) for _ in seen.readings]
+        return _write_rows(snapshot, selection)
+    totals = [Totals(selection) for _ in snapshot.readings]
     if session().output == "id":
-        for reading, total in zip(seen.readings, totals, strict=True):
+        for reading, total in zip(snapshot.readings, totals, strict=True):
             output.write_id(reading.box.box_id)
-            if asked.strict:
+            if selection.strict:
                 list(reading.places(total, whole=True))
     else:
-        output.emit_members(_members(seen, asked, totals))
-    return sum(len(each.missing_card_ids) for each in totals)
+        output.emit_members(_members(snapshot, selection, totals))
+    return sum(len(each.missing) for each in totals)
 
 
-def json_lines(boxes: "BoxStore", box_id: str, asked: BoxSelection, gone: set[str]) -> Iterator[str]:
-    """Yield the JSON of each card to show; `gone` collects the ids of the others."""
-    cards = boxes.length(box_id) if asked.types is None else 0
-    window = None if asked.strict else asked.window(cards)
+def json_lines(boxes: "BoxStore", box_id: str, selection: BoxSelection, lost: set[str]) -> Iterator[str]:
+    """Yield the JSON of each card to show; `lost` collects the ids of the others."""
+    cards = boxes.length(box_id) if selection.types is None else 0
+    window = None if selection.strict else selection.window(cards)
 
     def places() -> Iterator[str | None]:
-        for card_id, text in boxes.json_lines(box_id, asked.types, window):
+        for card_id, text in boxes.json_lines(box_id, selection.types, window):
             if text is None:
-                gone.add(card_id)
-            if text is not None or asked.types is None:
+                lost.add(card_id)
+            if text is not None or selection.types is None:
                 yield text
 
-    shown = places() if window is not None else asked.cut(places())
+    shown = places() if window is not None else selection.cut(places())
     return (text for text in shown if text is not None)
 
 
-def _is_alone(asked: BoxSelection) -> bool:
-    return len(asked.box_ids) == 1
+def _write_rows(snapshot: BoxReadings, selection: BoxSelection) -> int:
+    totals = Totals(selection)
+    places = (place for reading in snapshot.readings for place in reading.places(totals, whole=False))
+    output.write_rows(selection.columns.columns, selection.columns.arranged(places))
+    return len(totals.missing)
 
 
-def _write_rows(seen: BoxReadings, asked: BoxSelection) -> int:
-    totals = Totals(asked)
-    places = (place for reading in seen.readings for place in reading.places(totals, whole=False))
-    output.write_rows(asked.columns.columns, asked.columns.arranged(places))
-    return len(totals.missing_card_ids)
-
-
-def _members(seen: BoxReadings, asked: BoxSelection, totals: list[Totals]) -> Members:
-    if _is_alone(asked):
-        yield from _members_of(seen.readings[0], totals[0], asked)
+def _members(snapshot: BoxReadings, selection: BoxSelection, totals: list[Totals]) -> Members:
+    if len(selection.box_ids) == 1:
+        yield from _box_members(snapshot.readings[0], totals[0])
     else:
-        answers = (whole(_members_of(*each, asked)) for each in zip(seen.readings, totals, strict=True))
-        yield "boxes", answers
-        yield "missing_box_ids", seen.missing
+        yield "boxes", (whole(_box_members(*each)) for each in zip(snapshot.readings, totals, strict=True))
+        yield "missing_box_ids", snapshot.missing
 
 
-def _members_of(reading: BoxReading, totals: Totals, asked: BoxSelection) -> Members:
-    yield from _json_head(reading).items()
-    yield "cards", _cards(reading, totals)
-    yield from _json_tail(reading, totals, asked).items()
-
-
-def _json_head(reading: BoxReading) -> dict[str, Any]:
-    box = reading.box
-    return {
-        "box_id": box.box_id,
-        "project_id": box.project_id,
-        "title": box.title,
-        "card_ids": box.card_ids,
-    }
-
-
-def _cards(reading: BoxReading, totals: Totals) -> Iterator[Card]:
-    for place in reading.places(totals, whole=True):
-        if place.slot.card is not None and place.slot.state == "present":
-            yield place.slot.card
-
-
-def _json_tail(reading: BoxReading, totals: Totals, asked: BoxSelection) -> dict[str, Any]:
-    box = reading.box
-    answer: dict[str, Any] = {
-        "parent_ids": box.parent_ids,
-        "missing_card_ids": totals.missing_card_ids,
-        "digest": totals.digest,
-        "ids_sha256": hash_ids(box.card_ids),
-        "updated_at": box.updated_at,
-    }
-    if asked.model is not None:
-        tokenizer = tokenizer_for(asked.model)
-        answer["tokens"] = totals.tokens
-        answer["tokens_exact"] = tokenizer.exact
-        answer["tokenizer"] = tokenizer.name
-    if asked.why:
-        known = reading.provenance
-        answer["recipe"] = None if known is None else {"name": known.recipe, "digest": known.recipe_digest}
-        answer["rules"] = [
-            {"position": position, "card_id": card_id, "rule": known and known.rule_of(position)}
+def _box_members(reading: BoxReading, totals: Totals) -> Members:
+    box, provenance, selection = reading.box, reading.provenance, reading.selection
+    yield "box_id", box.box_id
+    yield "project_id", box.project_id
+    yield "title", box.title
+    yield "card_ids", box.card_ids
+    slots = (place.slot for place in reading.places(totals, whole=True))
+    yield "cards", (slot.card for slot in slots if slot.card is not None and slot.state == "present")
+    # The totals are complete now, because the cards have been read.
+    yield "parent_ids", box.parent_ids
+    yield "missing_card_ids", list(totals.missing)
+    yield "digest", totals.digest.hexdigest()
+    yield "ids_sha256", hash_ids(box.card_ids)
+    yield "updated_at", box.updated_at
+    if selection.model is not None:
+        tokenizer = tokenizer_for(selection.model)
+        yield "tokens", totals.tokens
+        yield "tokens_exact", tokenizer.exact
+        yield "tokenizer", tokenizer.name
+    if selection.why:
+        recipe = provenance and {"name": provenance.recipe, "digest": provenance.recipe_digest}
+        yield "recipe", recipe
+        rules = [
+            {"position": position, "card_id": card_id, "rule": provenance and provenance.rule_of(position)}
             for position, card_id in enumerate(box.card_ids)
         ]
-    return answer
+        yield "rules", rules
 
 
 # --- for people
@@ -297,63 +254,48 @@ class BoxPage(msgspec.Struct, frozen=True):
     missing: int
 
 
-def pages_of(seen: BoxReadings, asked: BoxSelection) -> list[BoxPage]:
-    """Read the boxes completely and return their tables."""
-    return [_box_page(reading, seen, asked) for reading in seen.readings]
-
-
-def print_pages(pages: Iterable[BoxPage]) -> None:
-    for number, page in enumerate(pages):
-        _begin_box(number, page.facts)
-        if page.rows.cells:
-            output.print_text()
-            print_rows(page.rows)
-
-
-def print_in_full(seen: BoxReadings, asked: BoxSelection) -> int:
+def print_in_full(snapshot: BoxReadings, selection: BoxSelection) -> int:
     """Print complete texts as they are read; return the number of missing cards."""
     missing = 0
-    for number, reading in enumerate(seen.readings):
-        totals, shown = Totals(asked), Totals(asked)
+    for number, reading in enumerate(snapshot.readings):
+        totals, shown = Totals(selection), Totals(selection)
         # The totals are printed first, so the places are read twice, and never held.
         places = sum(1 for _ in reading.places(totals, whole=reading.window() is None))
-        _begin_box(number, _box_facts(reading, seen, asked, totals, places))
+        _print_facts(number, _box_facts(reading, snapshot, totals, places))
         if places:
             output.print_text()
         for place in reading.places(shown, whole=False):
             _print_place(place, with_rule=reading.provenance is not None)
-        missing += len(totals.missing_card_ids)
+        missing += len(totals.missing)
     return missing
 
 
-def _box_page(reading: BoxReading, seen: BoxReadings, asked: BoxSelection) -> BoxPage:
-    totals = Totals(asked)
+def _box_page(reading: BoxReading, snapshot: BoxReadings) -> BoxPage:
+    columns, totals = reading.selection.columns, Totals(reading.selection)
     places = reading.places(totals, whole=reading.window() is None)
-    rows = rows_of(asked.columns.columns, asked.columns.arranged(places))
-    facts = _box_facts(reading, seen, asked, totals, len(rows.cells))
-    return BoxPage(facts, rows, len(totals.missing_card_ids))
+    rows = rows_of(columns.columns, columns.arranged(places))
+    facts = _box_facts(reading, snapshot, totals, len(rows.cells))
+    return BoxPage(facts, rows, len(totals.missing))
 
 
-def _box_facts(
-    reading: BoxReading, seen: BoxReadings, asked: BoxSelection, totals: Totals, shown: int
-) -> Facts:
+def _box_facts(reading: BoxReading, snapshot: BoxReadings, totals: Totals, shown: int) -> Facts:
     """Return the facts of a box. If only a part was read: no digest, and the tokens of that part."""
     box, provenance = reading.box, reading.provenance
     whole = reading.window() is None
-    tokens = format_tokens(totals.tokens, exact=tokenizer_for(asked.model).exact)
+    tokens = format_tokens(totals.tokens, exact=tokenizer_for(reading.selection.model).exact)
     cards = len(box.card_ids)
     return (
         ("box", box.box_id),
-        ("title", box.title if seen.titles else "unknown"),
+        ("title", box.title if snapshot.titles else "unknown"),
         ("cards", f"{cards}{'' if whole else f'; {shown} of them shown'}, {tokens} tokens"),
         ("parents", ", ".join(box.parent_ids) or None),
         ("packed by", None if provenance is None else f"recipe {provenance.recipe}"),
         ("updated", format_time(box.updated_at)),
-        ("digest", totals.digest if whole else None),
+        ("digest", totals.digest.hexdigest() if whole else None),
     )
 
 
-def _begin_box(number: int, facts: Facts) -> None:
+def _print_facts(number: int, facts: Facts) -> None:
     if number:
         output.print_text()
     output.facts(*facts)
@@ -368,9 +310,6 @@ def _print_place(place: BoxPlace, *, with_rule: bool) -> None:
     if card is not None:
         output.print_text(indent_lines(full_text(card)))
     output.print_text()
-
-
-# --- the command
 
 
 @verb(
@@ -415,7 +354,7 @@ def show_box(
     if session().sort is not None and not session().format.has_columns:
         raise UsageError(conflict_message("--sort", f"-o {session().output}"), hint="remove --sort")
     shown = choose_columns(place_columns(tokenizer_for(model), with_rule=why), column_names)
-    asked = BoxSelection(
+    selection = BoxSelection(
         box_ids=box_ids,
         full=full,
         types=frozenset(name.strip() for name in types.split(",")) if types else None,
@@ -429,28 +368,32 @@ def show_box(
     pause = poll_interval(watch, interval)
     with open_stores() as (_, boxes):
         if session().output == "jsonl":
-            _show_lines(boxes, asked, pause)
+            _show_lines(boxes, selection, pause)
         elif session().output not in ("table", "wide"):
-            _show_as_read(boxes, asked, write_documents, pause)
+            _show_as_read(boxes, selection, write_documents, pause)
         elif full:
-            _show_as_read(boxes, asked, print_in_full, pause)
+            _show_as_read(boxes, selection, print_in_full, pause)
         else:
-            _show_pages(boxes, asked, pause)
+            _show_pages(boxes, selection, pause)
 
 
-def _show_pages(boxes: "BoxStore", asked: BoxSelection, interval: float | None) -> None:
+def _show_pages(boxes: "BoxStore", selection: BoxSelection, interval: float | None) -> None:
     """Print tables. Their texts are held, so that a slow reader does not hold the snapshot open."""
 
     def read() -> tuple[list[str], list[BoxPage]]:
         with boxes.database.snapshot():
-            seen = read_boxes(boxes, asked)
-            return seen.missing, pages_of(seen, asked)
+            snapshot = read_boxes(boxes, selection)
+            return snapshot.missing, [_box_page(reading, snapshot) for reading in snapshot.readings]
 
-    def show(known: tuple[list[str], list[BoxPage]]) -> None:
-        missing, pages = known
+    def show(result: tuple[list[str], list[BoxPage]]) -> None:
+        missing, pages = result
         _announce_missing(missing)
-        print_pages(pages)
-        _be_strict(asked, missing, sum(page.missing for page in pages))
+        for number, page in enumerate(pages):
+            _print_facts(number, page.facts)
+            if page.rows.cells:
+                output.print_text()
+                print_rows(page.rows)
+        _check_missing(selection, missing, sum(page.missing for page in pages))
 
     if interval is not None:
         keep_showing(read, show, interval=interval, end=True)
@@ -459,7 +402,7 @@ def _show_pages(boxes: "BoxStore", asked: BoxSelection, interval: float | None) 
 
 def _show_as_read(
     boxes: "BoxStore",
-    asked: BoxSelection,
+    selection: BoxSelection,
     write_all: Callable[[BoxReadings, BoxSelection], int],
     interval: float | None,
 ) -> None:
@@ -467,36 +410,36 @@ def _show_as_read(
 
     def write() -> None:
         with boxes.database.snapshot():
-            seen = read_boxes(boxes, asked)
-            _announce_missing(seen.missing)
-            lost = write_all(seen, asked)
-        _be_strict(asked, seen.missing, lost)
+            snapshot = read_boxes(boxes, selection)
+            _announce_missing(snapshot.missing)
+            lost = write_all(snapshot, selection)
+        _check_missing(selection, snapshot.missing, lost)
 
     if interval is not None:
         keep_showing(partial(printed_by, write), sys.stdout.write, interval=interval, end=True)
     write()
 
 
-def _show_lines(boxes: "BoxStore", asked: BoxSelection, interval: float | None) -> None:
+def _show_lines(boxes: "BoxStore", selection: BoxSelection, interval: float | None) -> None:
     """Print cards as the database formats them, while reading."""
 
     def lines() -> list[str]:
         with boxes.database.snapshot():
-            box_ids, _ = wanted_ids(boxes, asked)
-            return [line for box_id in box_ids for line in json_lines(boxes, box_id, asked, set())]
+            box_ids, _ = find_box_ids(boxes, selection)
+            return [line for box_id in box_ids for line in json_lines(boxes, box_id, selection, set())]
 
     if interval is not None:
         follow(lines, interval=interval)
     with boxes.database.snapshot():
-        box_ids, missing = wanted_ids(boxes, asked)
+        box_ids, missing = find_box_ids(boxes, selection)
         _announce_missing(missing)
         lost = 0
         for box_id in box_ids:
-            gone: set[str] = set()
-            for line in json_lines(boxes, box_id, asked, gone):
+            lost_ids: set[str] = set()
+            for line in json_lines(boxes, box_id, selection, lost_ids):
                 output.write(line)
-            lost += len(gone)
-    _be_strict(asked, missing, lost)
+            lost += len(lost_ids)
+    _check_missing(selection, missing, lost)
 
 
 def _announce_missing(box_ids: Sequence[str]) -> None:
@@ -504,6 +447,6 @@ def _announce_missing(box_ids: Sequence[str]) -> None:
         announce(f"missing: no box {box_id!r}")
 
 
-def _be_strict(asked: BoxSelection, missing: Sequence[str], lost: int) -> None:
-    if asked.strict and (missing or lost):
+def _check_missing(selection: BoxSelection, missing: Sequence[str], lost: int) -> None:
+    if selection.strict and (missing or lost):
         raise NotFound(f"missing: {format_count(len(missing), 'box')} and {format_count(lost, 'card')}")

@@ -1,22 +1,13 @@
 """`cbx box list, diff` and `verify`, which only read boxes."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 from typer import Argument, Option
 
-from cardbox_cli.cli.options.shared_options import (
-    BoxId,
-    Interval,
-    Limit,
-    Since,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import BOX, OneOf
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
@@ -51,12 +42,12 @@ if TYPE_CHECKING:
     reads=True,
 )
 def list_boxes(
-    limit: Limit = 50,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[str | None, column_option("id,cards,title")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    limit: shared_options.Limit = 50,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
+    columns: Annotated[str | None, shared_options.column_option("id,cards,title")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
     kinds: Annotated[
         list[str] | None,
         Option(
@@ -73,12 +64,13 @@ def list_boxes(
     """
     from cardbox_cli.store.views.box_views import BoxKindFilter, BoxViews
 
-    start, end = parse_span(since, until)
+    start, end = shared_options.parse_span(since, until)
+    is_for_people = session().format.kind == "text" or session().output == "id"
     where = BoxKindFilter(
         since=start,
         until=end,
         kinds=tuple(cast(BoxKind, kind) for kind in kinds) if kinds else None,
-        without=INTERNAL_KINDS if not kinds and _is_for_people() else (),
+        without=INTERNAL_KINDS if not kinds and is_for_people else (),
     )
     pause = poll_interval(watch, interval)
     shown = choose_columns(BOX_COLUMNS, columns)
@@ -90,21 +82,10 @@ def list_boxes(
         empty = empty_note("boxes", narrowed=bool(since or until or kinds))
         listing = Listing(*reading, limit, shown, item_id=lambda box: box.box_id, empty=empty)
         show_list(listing, boxes.database, interval=pause)
-        if where.without:
-            _print_hidden(views.hidden(where))
-
-
-def _is_for_people() -> bool:
-    return session().format.kind == "text" or session().output == "id"
-
-
-def _print_hidden(numbers: Mapping[str, int]) -> None:
-    if numbers:
-        boxes = " and ".join(format_count(number, f"{kind} box") for kind, number in numbers.items())
-        announce(f"{boxes} hidden; show them with --kind or -o json")
-
-
-# --- diff
+        hidden = views.hidden(where) if where.without else {}
+    if hidden:
+        counts = " and ".join(format_count(number, f"{kind} box") for kind, number in hidden.items())
+        announce(f"{counts} hidden; show them with --kind or -o json")
 
 
 # The mark before a line, and its colour, by the kind of change.
@@ -137,44 +118,39 @@ def diff_boxes(
     -o id prints the cards that only the NEW box has.
     """
     with open_stores() as (_, boxes), boxes.database.snapshot():
-        found = boxes.diff(boxes.resolve(a), boxes.resolve(b))
-        titles = [box_title(box, boxes) for box in (found.a, found.b)]
-    changes = found.changes
+        diff = boxes.diff(boxes.resolve(a), boxes.resolve(b))
+        titles = [box_title(box, boxes) for box in (diff.a, diff.b)]
+    changes = diff.changes
     if session().output == "jsonl":
         for change in changes:
             output.write(exact_json.encode(_diff_json(change)).decode())
     else:
         output.emit(
             # The patch takes time, and only documents contain it.
-            _diff_answer(found) if session().format.kind == "document" else None,
-            table=lambda: _print_diff(found, titles, full=full),
+            _diff_answer(diff) if session().format.kind == "document" else None,
+            table=lambda: _print_diff(diff, titles, full=full),
             ids=[change.b.card_id for change in changes if change.b and change.kind != "moved"],
         )
     if changes:
-        raise Findings(f"the boxes differ: {_diff_summary(changes)}")
-
-
-def _diff_summary(changes: "Sequence[BoxChange]") -> str:
-    numbers = Counter(change.kind for change in changes)
-    return ", ".join(
-        f"{numbers[kind]} {kind}" for kind in ("added", "removed", "moved", "changed") if numbers[kind]
-    )
+        numbers: Counter[str] = Counter(change.kind for change in changes)
+        kinds = (kind for kind in ("added", "removed", "moved", "changed") if numbers[kind])
+        raise Findings(f"the boxes differ: {', '.join(f'{numbers[kind]} {kind}' for kind in kinds)}")
 
 
 # --- for programs
 
 
-def _diff_answer(found: "BoxDiff") -> dict[str, Any]:
+def _diff_answer(diff: "BoxDiff") -> dict[str, Any]:
     return {
-        "a": _named_box(found.a),
-        "b": _named_box(found.b),
-        "equal": not found.changes,
-        "changes": [_diff_json(change) for change in found.changes],
-        "patch": found.patch,
+        "a": _box_json(diff.a),
+        "b": _box_json(diff.b),
+        "equal": not diff.changes,
+        "changes": [_diff_json(change) for change in diff.changes],
+        "patch": diff.patch,
     }
 
 
-def _named_box(box: Box) -> dict[str, Any]:
+def _box_json(box: Box) -> dict[str, Any]:
     return {"box_id": box.box_id, "title": box.title, "cards": len(box.card_ids)}
 
 
@@ -201,23 +177,23 @@ def _diff_place(slot: Slot | None) -> dict[str, Any] | None:
 # --- for people
 
 
-def _print_diff(found: "BoxDiff", titles: Sequence[str | None], *, full: bool) -> None:
-    if not found.changes:
+def _print_diff(diff: "BoxDiff", titles: Sequence[str | None], *, full: bool) -> None:
+    if not diff.changes:
         return
-    for mark, box, title in zip(("---", "+++"), (found.a, found.b), titles, strict=True):
+    for mark, box, title in zip(("---", "+++"), (diff.a, diff.b), titles, strict=True):
         output.print_painted([("bold", flatten(f"{mark} {short_id(box.box_id)}  {title or ''}").rstrip())])
-    rows = [_diff_cells(change) for change in found.changes]
+    rows = [_diff_cells(change) for change in diff.changes]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, (change, cells) in enumerate(zip(found.changes, rows, strict=True)):
+    for number, (change, cells) in enumerate(zip(diff.changes, rows, strict=True)):
         mark, colour = _MARKS[change.kind]
         below = _text_below(change, full=full) if full or number < _MAX_TEXTS else []
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        first = _first_words(change, compared=bool(below) and change.kind == "changed")
+        first = _describe_card(change, compare_texts=bool(below) and change.kind == "changed")
         output.print_painted([(colour, f"{mark} {line}  {first}".rstrip())])
         if below:
             output.print_painted(below)
     if len(rows) > _MAX_TEXTS and not full:
-        announce(f"texts compared for the first {_MAX_TEXTS} differences only; --full compares all")
+        announce(f"texts compare_texts for the first {_MAX_TEXTS} differences only; --full compares all")
 
 
 def _diff_cells(change: "BoxChange") -> list[str]:
@@ -229,7 +205,7 @@ def _diff_cells(change: "BoxChange") -> list[str]:
     return [flatten(cell) for cell in ("→".join(dict.fromkeys(places)), "→".join(dict.fromkeys(ids)), *kind)]
 
 
-def _first_words(change: "BoxChange", *, compared: bool) -> str:
+def _describe_card(change: "BoxChange", *, compare_texts: bool) -> str:
     """Return the state and preview of a card, without the preview if its text follows."""
     from cardbox_cli.model.pairing import preview
 
@@ -237,29 +213,25 @@ def _first_words(change: "BoxChange", *, compared: bool) -> str:
     if slot is None or slot.card is None:
         return "(dangling: no such card)"
     state = "" if slot.state == "present" else f"({slot.state}) "
-    return state if compared else f"{state}{preview(slot.card, _PREVIEW)}"
+    return state if compare_texts else f"{state}{preview(slot.card, _PREVIEW)}"
 
 
 def _text_below(change: "BoxChange", *, full: bool) -> list[tuple[str, str]]:
     """Return the text below the line of a change, as (colour, text) pairs."""
     old, new = (slot.card if slot else None for slot in (change.a, change.b))
     if change.kind == "changed" and old and new:
-        return _compared_texts(old, new, full=full)
+        before, after = _diff_text(old), _diff_text(new)
+        if before == after:
+            return [("", f"{INDENT}(the same text: {_other_differences(old, new)})")]
+        return compare_texts(before, after, full=full)
     card = new or old
     if card is None or change.kind == "moved" or not full:
         return []
     return [(_MARKS[change.kind][1], indent_below(_diff_text(card)))]
 
 
-def _compared_texts(old: "Card", new: "Card", *, full: bool) -> list[tuple[str, str]]:
-    before, after = _diff_text(old), _diff_text(new)
-    if before == after:
-        return [("", f"{INDENT}(the same text: {_other_differences(old, new)})")]
-    return compare_texts(before, after, full=full)
-
-
 def _diff_text(card: "Card") -> str:
-    """Return the text of a card, with JSON indented so that lines can be compared."""
+    """Return the text of a card, with JSON indented so that lines can be compare_texts."""
     from cardbox_cli.model.cards import card_text
     from cardbox_cli.model.content import TextContent
     from cardbox_cli.model.pairing import full_text
@@ -284,17 +256,14 @@ def _other_differences(old: "Card", new: "Card") -> str:
     return f"they differ in {', '.join(parts + keys)}" if parts or keys else "the same card under another id"
 
 
-# --- verify
-
-
 @verb("verify", "cbx box verify 8b1f22c0 || echo 'not as it was packed'", reads=True)
-def verify_box(box: BoxId) -> None:
+def verify_box(box: shared_options.BoxId) -> None:
     """Check a box's references, tool calls and results, and the digest of its packing. Exit 8 on findings."""
-    from cardbox_cli.model.boxes import verify as findings_in
+    from cardbox_cli.model.boxes import verify
 
     with open_stores() as (_, boxes), boxes.database.snapshot():
         view = boxes.view(boxes.resolve(box))
-        findings = findings_in(view, boxes.provenance(view.box.box_id))
+        findings = verify(view, boxes.provenance(view.box.box_id))
     answer = {"box_id": view.box.box_id, "digest": view.digest, "findings": findings}
 
     def table() -> None:
@@ -309,7 +278,7 @@ def verify_box(box: BoxId) -> None:
 
 
 _VERIFY_COLUMNS = (
-    Column("#", lambda found: NOTHING if found.position is None else str(found.position), right=True),
-    Column("FINDING", lambda found: found.kind),
-    Column("DETAIL", lambda found: found.message),
+    Column("#", lambda finding: NOTHING if finding.position is None else str(finding.position), right=True),
+    Column("FINDING", lambda finding: finding.kind),
+    Column("DETAIL", lambda finding: finding.message),
 )

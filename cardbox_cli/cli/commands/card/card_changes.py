@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from operator import attrgetter
+from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import click
@@ -105,23 +105,27 @@ def add_card(
     --repair refuses to overwrite a card that an unfinished turn sees, and does not work inside a turn's
     command. Cards that a turn's command adds name that turn, and its agent as their author.
     """
-    _check_repair(repair, force)
+    if repair:
+        refuse_inside_turn("overwrite cards (--repair)")
+    elif force:
+        raise UsageError("--force requires --repair", hint="add --repair, or remove --force")
     if card is not None:
-        _refuse_beside_card()
+        _refuse_options_of_card()
         drafts = _whole_cards(card)
     else:
         if card_id:
             check_new_id(card_id, "--id", "use letters, digits and -, or remove --id to get a new id")
-        card_type = _required(type_)
+        if type_ is None:
+            raise UsageError(required_message("--type"), hint="for example --type task.instruction")
         drafts = [
             draft_card(
-                card_type,
-                _content(card_type, text, json_, file),
+                type_,
+                _content(type_, text, json_, file),
                 role=role,
                 author_id=author or OPERATOR,
                 card_id=card_id,
-                metadata=_metadata(metadata),
-                tool_calls=_tool_calls(tool_calls),
+                metadata=_parse_option(metadata, "--metadata", dict, "an object") or {},
+                tool_calls=_parse_option(tool_calls, "--tool-calls", list | None, "a list"),
                 tool_call_id=tool_call_id,
                 ttl_seconds=ttl,
             )
@@ -132,13 +136,6 @@ def add_card(
         _print_cards([draft_as_json(draft, session().project_id) for draft in drafts], drafts)
     else:
         _write_cards(drafts, repair=repair, force=force)
-
-
-def _check_repair(repair: bool, force: bool) -> None:
-    if repair:
-        refuse_inside_turn("overwrite cards (--repair)")
-    elif force:
-        raise UsageError("--force requires --repair", hint="add --repair, or remove --force")
 
 
 def _write_cards(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> None:
@@ -162,7 +159,7 @@ def _write_cards(drafts: Sequence[CardDraft], *, repair: bool, force: bool) -> N
 
 
 def _attribute_new_cards(cards: "CardStore", drafts: Sequence[CardDraft]) -> list[CardDraft]:
-    """Return the drafts. Those of new cards name the turn that this process works for."""
+    """Return the drafts; those of new cards name the turn that this process works for."""
     turn = own_turn()
     absent = set(cards.missing_ids([draft.card_id for draft in drafts])) if turn else set()
     return [attribute_to_turn(draft, turn) if draft.card_id in absent else draft for draft in drafts]
@@ -173,7 +170,7 @@ def _print_cards(cards: Sequence[Any], drafts: Sequence[CardDraft]) -> None:
     output.emit(cards[0] if len(cards) == 1 else cards, table=lambda: output.print_lines(ids), ids=ids)
 
 
-def _refuse_beside_card() -> None:
+def _refuse_options_of_card() -> None:
     """Raise UsageError for options that --card replaces."""
     context = click.get_current_context()
     others = (
@@ -182,12 +179,6 @@ def _refuse_beside_card() -> None:
     given = [each.opts[0] for each in others if context.params.get(each.name or "") is not None]
     if given:
         raise UsageError(conflict_message("--card", given[0]), hint=f"remove {', '.join(given)}")
-
-
-def _required(card_type: str | None) -> str:
-    if card_type is None:
-        raise UsageError(required_message("--type"), hint="for example --type task.instruction")
-    return card_type
 
 
 def _content(card_type: str, text: str | None, json_: str | None, file: str | None) -> Content:
@@ -214,17 +205,10 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
         raise InvalidCard(f"--json: {exc.message}") from exc
 
 
-def _metadata(text: str | None) -> dict[str, Any]:
-    value = {} if text is None else parse_json(text, "--metadata")
-    if not isinstance(value, dict):
-        raise InvalidInput(f"--metadata must be an object, not {json_type(value)}")
-    return value
-
-
-def _tool_calls(text: str | None) -> list[Any] | None:
-    value = None if text is None else parse_json(text, "--tool-calls")
-    if value is not None and not isinstance(value, list):
-        raise InvalidInput(f"--tool-calls must be a list, not {json_type(value)}")
+def _parse_option(text: str | None, option: str, required: type | UnionType, noun: str) -> Any:
+    value = None if text is None else parse_json(text, option)
+    if text is not None and not isinstance(value, required):
+        raise InvalidInput(f"{option} must be {noun}, not {json_type(value)}")
     return value
 
 
@@ -247,9 +231,6 @@ def _whole_card(value: Any, place: str) -> CardDraft:
         return draft_from_mapping(value)
     except InvalidCard as exc:
         raise InvalidCard(f"{place}: {exc.message}", hint=exc.hint) from exc
-
-
-# --- edit
 
 
 @verb(
@@ -287,26 +268,31 @@ def edit_card(
         raise UsageError(conflict_message("--text", "--file"), hint="remove one of them")
     with open_stores() as (cards, box_store), cards.database.snapshot():
         card = cards.get(cards.resolve(card_id))
-        wanted = unique(map(box_store.resolve, boxes or []))
-        read = [box_store.get(box_id) for box_id in wanted]
+        box_ids = unique(map(box_store.resolve, boxes or []))
+        old_boxes = [box_store.get(box_id) for box_id in box_ids]
         before = editable_text(card)
         _check_lone_result(cards, card)
-    _check_membership(card, read)
+    _check_membership(card, old_boxes)
     by_editor = text is None and file is None
-    with _new_text(card, before, text, file, wanted, author) as new:
+    with _new_text(card, before, text, file, box_ids, author) as new:
         is_new = new.text != before
         # As in git, an empty file cancels the edit.
         is_canceled = is_new and by_editor and not new.text.strip()
-        outcome = _EditOutcome(card, read, [])
+        outcome = _EditOutcome(card, old_boxes, [])
         if is_new and not is_canceled:
             content = edited_content(card, new.text, new.source)
             is_new = not same_json(card.content, content)
-            outcome = _write_card(card, content, author, read) if is_new else outcome
+            outcome = _write_card(card, content, author, old_boxes) if is_new else outcome
     if is_canceled:
         decline("canceled: the text is empty; --text '' writes an empty text")
     if not is_new:
         announce(f"unchanged: {card.card_id}")
-    _emit_edited(outcome, card)
+    new_ids = [box.box_id for box in outcome.boxes]
+    output.emit(
+        {"card": outcome.card, "edited_card_id": card.card_id, "boxes": outcome.boxes},
+        table=lambda: output.print_lines([outcome.card.card_id, *new_ids]),
+        ids=new_ids or [outcome.card.card_id],
+    )
     for note in outcome.notes:
         announce(note)
 
@@ -319,23 +305,23 @@ class _EditOutcome(NamedTuple):
     notes: Sequence[str]
 
 
-def _write_card(card: Card, content: Content, author: str, read: "Sequence[Box]") -> _EditOutcome:
-    """Write the new card, and a copy of each box that was read with the new card in it."""
+def _write_card(card: Card, content: Content, author: str, old_boxes: "Sequence[Box]") -> _EditOutcome:
+    """Write the new card, and a copy of each box that contains it instead of the old one."""
     from cardbox_cli.cli.options.editor import box_change_notes
     from cardbox_cli.context.repair.changes import edited_card, replace_id
 
     draft = attribute_to_turn(edited_card(card, content, author_id=author), own_turn())
     notes = _lost_original_notes(card)
-    made = []
+    copies = []
     with open_stores() as (cards, boxes), cards.database.transaction():
         new = cards.add(draft).card
-        for box in read:
-            made.append(boxes.derive(box, replace_id(box.card_ids, card.card_id, new.card_id)))
-            notes += box_change_notes(boxes, box.box_id, hash_ids(box.card_ids), made[-1])
-        if not made:
+        for box in old_boxes:
+            copies.append(boxes.derive(box, replace_id(box.card_ids, card.card_id, new.card_id)))
+            notes += box_change_notes(boxes, box.box_id, hash_ids(box.card_ids), copies[-1])
+        if not copies:
             notes += _holding_notes(card, boxes.count_refs(card.card_id))
-        remember_made(card_id=new.card_id, box_id=made[-1].box_id if made else None)
-    return _EditOutcome(new, made, notes)
+        remember_made(card_id=new.card_id, box_id=copies[-1].box_id if copies else None)
+    return _EditOutcome(new, copies, notes)
 
 
 def _check_lone_result(cards: "CardStore", card: Card) -> None:
@@ -393,17 +379,6 @@ def _holding_notes(card: Card, holding: int) -> list[str]:
     ]
 
 
-def _emit_edited(outcome: _EditOutcome, old: Card) -> None:
-    card, boxes, _ = outcome
-    answer: dict[str, Any] = {"card": card, "edited_card_id": old.card_id, "boxes": boxes}
-    box_ids = [box.box_id for box in boxes]
-    table = partial(output.print_lines, [card.card_id, *box_ids])
-    output.emit(answer, table=table, ids=box_ids or [card.card_id])
-
-
-# --- delete
-
-
 @verb("delete", "cbx card delete 5f0c2a91 --yes")
 def delete_cards(
     card_ids: CardIds,
@@ -419,17 +394,18 @@ def delete_cards(
     """
     refuse_inside_turn("delete cards")
     with open_stores() as (cards, _):
-        wanted = unique(map(cards.resolve, card_ids))
+        full_ids = unique(map(cards.resolve, card_ids))
         if not dry_run:
             confirm(
-                f"Delete {format_count(len(wanted), 'card')} ({', '.join(map(short_id, wanted))})?", yes=yes
+                f"Delete {format_count(len(full_ids), 'card')} ({', '.join(map(short_id, full_ids))})?",
+                yes=yes,
             )
         database = cards.database
         with database.rolled_back() if dry_run else database.transaction():
-            deleted = cards.delete(wanted, force=force_argument(force, database))
+            deleted = cards.delete(full_ids, force=force_argument(force, database))
             if deleted:
                 audit(database, "card delete", card_ids=deleted)
     answer = {"deleted_card_ids": deleted, "dry_run": dry_run}
     verb = "would delete" if dry_run else "deleted"
-    named = ", ".join(map(escape_line, deleted)) or "nothing"
-    output.emit(answer, table=lambda: output.print_text(f"{verb} {named}"), ids=deleted)
+    names = ", ".join(map(escape_line, deleted)) or "nothing"
+    output.emit(answer, table=lambda: output.print_text(f"{verb} {names}"), ids=deleted)

@@ -12,15 +12,7 @@ from typer import Exit, Option
 
 from cardbox_cli.cli.actor import own_turn
 from cardbox_cli.cli.last_ids import remember_made
-from cardbox_cli.cli.options.conversation_files import (
-    RefusedFile,
-    announce_left_out,
-    conversation_files,
-    end_of_lines,
-    is_packed,
-    open_file,
-    take_each,
-)
+from cardbox_cli.cli.options import conversation_files
 from cardbox_cli.cli.options.input_files import open_input, source_name, write_text
 from cardbox_cli.cli.options.shared_options import AUTO, ConversationFiles, MessagesKey, SourceFormat
 from cardbox_cli.cli.options.value_types import BOX, FILE, OneOf
@@ -94,7 +86,6 @@ def import_cards(
     Each file is imported completely or not at all. The first file that is refused ends the command, unless
     you pass --keep-going.
     """
-    wanted = None if from_ == AUTO else from_
     if only is not None and (follow or len(files) > 1 or os.path.isdir(files[0])):
         raise UsageError(
             "--only needs exactly one file, and no --follow",
@@ -102,16 +93,21 @@ def import_cards(
         )
     if follow and len(files) > 1:
         raise UsageError("--follow takes one file", hint="run one command for each file")
-    options = _ImportOptions(wanted, at, remap_tool_ids, on_bad_text == "replace", only)
+    options = _ImportOptions(
+        None if from_ == AUTO else from_, at, remap_tool_ids, on_bad_text == "replace", only
+    )
     if follow:
         _check_can_follow(files[0])
         _CardImport(files[0], options).follow()
     else:
-        found = conversation_files(files)
-        if len(found) == 1:
-            _import_one(found[0], options)
+        paths = conversation_files.conversation_files(files)
+        if len(paths) == 1:
+            importing = _CardImport(paths[0], options)
+            imported = importing.once()
+            _emit_imported(imported.boxes)
+            importing.sum_up(imported)
         else:
-            _import_all(found, options, keep_going=keep_going)
+            _import_all(paths, options, keep_going=keep_going)
 
 
 class _ImportOptions(NamedTuple):
@@ -124,15 +120,7 @@ class _ImportOptions(NamedTuple):
     only: int | None
 
 
-def _import_one(file: str, options: _ImportOptions) -> None:
-    importing = _CardImport(file, options)
-    imported = importing.once()
-    _emit_imported(imported.boxes)
-    importing.sum_up(imported)
-
-
 def _import_all(files: Sequence[str], options: _ImportOptions, *, keep_going: bool) -> None:
-    """Import files one after the other, and print the outcome of all."""
     boxes: list[ImportedBox] = []
 
     def take(file: str, which: str) -> None:
@@ -141,26 +129,23 @@ def _import_all(files: Sequence[str], options: _ImportOptions, *, keep_going: bo
         boxes.extend(imported.boxes)
         importing.sum_up(imported, named=True)
 
-    def refuse(refused: RefusedFile) -> bool:
+    def refuse(refused: conversation_files.RefusedFile) -> bool:
         if keep_going:
             announce(f"error: {refused.error.message}")
         return keep_going
 
-    refused = take_each(files, take, refuse=refuse)
+    refused = conversation_files.take_each(files, take, refuse=refuse)
     _emit_imported(boxes, refused)
     if refused and not keep_going:
-        _announce_rest(len(files), boxes, refused[0].file)
+        imported = f"; {format_count(len(boxes), 'conversation')} before it imported" if boxes else ""
+        announce(
+            f"{source_name(refused[0].file)} is refused{imported}; --keep-going continues with the rest of "
+            f"{len(files)} files"
+        )
         raise refused[0].error
     if refused:
         announce(f"{format_count(len(refused), 'file')} of {len(files)} refused and not imported")
         raise Exit(refused[0].error.exit_code)
-
-
-def _announce_rest(total: int, boxes: Sequence["ImportedBox"], refused: str) -> None:
-    imported = f"; {format_count(len(boxes), 'conversation')} before it imported" if boxes else ""
-    announce(
-        f"{source_name(refused)} is refused{imported}; --keep-going continues with the rest of {total} files"
-    )
 
 
 def _check_can_follow(file: str) -> None:
@@ -171,7 +156,7 @@ def _check_can_follow(file: str) -> None:
         )
     if os.path.isfile(file):
         with open_input(file) as packed:
-            if is_packed(packed):
+            if conversation_files.is_packed(packed):
                 raise UsageError(
                     f"--follow cannot read the compressed file {file!r}", hint="decompress it first"
                 )
@@ -186,8 +171,8 @@ class _CardImport:
         self._file = file
         self._name = source_name(file)
         self._options = options
-        self._taken_as: str | None = None
-        self._said: set[str] = set()
+        self._detected_format: str | None = None
+        self._announced: set[str] = set()
 
     def once(self, which: str = "") -> "ConversationImport":
         """Import the whole file. `which` is its place among several, for the progress bar."""
@@ -196,45 +181,44 @@ class _CardImport:
 
         try:
             with (
-                open_file(self._file) as plain,
+                conversation_files.open_file(self._file) as plain,
                 open_log(plain, self._name) as file,
                 bar(f"importing {which}".strip(), os.fstat(file.fileno()).st_size, in_bytes=True) as heard,
             ):
-                imported = self._take(JsonSource(file, self._name, heard=heard))
+                return self._import_source(JsonSource(file, self._name, heard=heard))
         except (InvalidConversation, InvalidCard) as exc:
             nothing = "nothing of this file was imported" if which else "nothing was imported"
             exc.hint = exc.hint and f"{exc.hint}; {nothing}"
             raise
         except KeyboardInterrupt:
             raise KeyboardInterrupt("nothing was imported; run the same command again") from None
-        return imported
 
     def follow(self) -> None:
-        """Import the complete lines, and again each time that there are new ones."""
+        """Import the complete lines, and again each time that there are more."""
         with open_database():
             pass  # report an unusable database now, not at the first line
-        known: set[str] = set()
-        for source in self._growing():
+        known_ids: set[str] = set()
+        for source in self._read_growing_file():
             try:
-                imported = self._take(source, follows=True)
+                imported = self._import_source(source, follows=True)
             except _IncompleteFile as exc:
                 self._announce_once(str(exc))
                 continue
-            changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known]
-            known.update(box.box_id for box in changed)
+            changed = [box for box in imported.boxes if box.new_cards or box.box_id not in known_ids]
+            known_ids.update(box.box_id for box in changed)
             if changed:
                 _emit_imported(changed)
                 self.sum_up(imported)
 
-    def _growing(self) -> "Iterator[JsonSource]":
+    def _read_growing_file(self) -> "Iterator[JsonSource]":
         """Yield the complete lines of the file, each time that they have changed."""
         from cardbox_cli.conversations.json_documents import JsonSource
 
         before, waiting = (0, 0), 0
         while True:
             began = monotonic()
-            with open_file(self._file) as file:
-                status, end = os.fstat(file.fileno()), end_of_lines(file)
+            with conversation_files.open_file(self._file) as file:
+                status, end = os.fstat(file.fileno()), conversation_files.end_of_lines(file)
                 if end and (status.st_ino, end) != before:
                     yield JsonSource(file, self._name, size=end)
                     before = (status.st_ino, end)
@@ -244,11 +228,11 @@ class _CardImport:
             sleep(max(_POLL_INTERVAL, (monotonic() - began) * (1 / _MAX_BUSY_SHARE - 1)))
 
     def _announce_once(self, message: str) -> None:
-        if message not in self._said:
-            self._said.add(message)
+        if message not in self._announced:
+            self._announced.add(message)
             announce(message)
 
-    def _take(self, source: "JsonSource", *, follows: bool = False) -> "ConversationImport":
+    def _import_source(self, source: "JsonSource", *, follows: bool = False) -> "ConversationImport":
         from cardbox_cli.conversations.importing import import_conversations
         from cardbox_cli.conversations.json_documents import JsonDocuments
 
@@ -256,7 +240,7 @@ class _CardImport:
         if follows and documents.is_blank:
             raise _IncompleteFile(f"{self._name} is empty so far")
         module, evidence = choose_format(self._options.format, documents)
-        self._taken_as = module.name if evidence is None else f"{module.name}: {evidence}"
+        self._detected_format = module.name if evidence is None else f"{module.name}: {evidence}"
         conversations = module.read(documents, at=self._options.at)
         with open_database() as database:
             imported = import_conversations(
@@ -276,18 +260,20 @@ class _CardImport:
         """Print a summary on stderr; `named` adds the name of the file."""
         lead = f"{self._name}: " if named else ""
         if self._options.format is None:
-            announce(f"{lead}taken as {self._taken_as}")
+            announce(f"{lead}taken as {self._detected_format}")
         boxes = imported.boxes
         total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
         announce(
             f"{lead}{format_count(len(boxes), 'conversation')}, {format_count(total, 'card')}, {new} new"
         )
-        announce_left_out(imported.left_out, lead)
+        conversation_files.announce_left_out(imported.left_out, lead)
         if imported.replaced_characters:
             announce(f"{format_count(imported.replaced_characters, 'character')} replaced by U+FFFD")
 
 
-def _emit_imported(boxes: "Sequence[ImportedBox]", refused: Sequence[RefusedFile] = ()) -> None:
+def _emit_imported(
+    boxes: "Sequence[ImportedBox]", refused: Sequence[conversation_files.RefusedFile] = ()
+) -> None:
     output.emit(
         {"boxes": boxes, "failed": [each.error_fields for each in refused]},
         table=lambda: print_table(_IMPORTED_COLUMNS, boxes),
@@ -309,7 +295,7 @@ class _IncompleteFile(Exception):
 
 
 def _require_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversation]":
-    """Yield `conversations`. Raises if one has no id by which it is recognized after it has grown."""
+    """Yield the conversations. Raises if one has no id that identifies it after it has grown."""
     for conversation in conversations:
         if conversation.own_id is None and find_format(conversation.format).names_itself_later:
             raise _IncompleteFile("waiting for a line that names the session")
@@ -320,9 +306,6 @@ def _require_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversat
                 "without --follow",
             )
         yield conversation
-
-
-# --- export
 
 
 @verb(
@@ -353,7 +336,7 @@ def export_cards(
         box_id = boxes.resolve(box)
         boxes.require(box_id)
         gone: dict[str, None] = {}
-        cards = Rereadable(partial(_cards_of, boxes, box_id, gone))
+        cards = Rereadable(partial(_visible_cards, boxes, box_id, gone))
         text = find_exporter(to)(cards)
         if out is None or str(out) == "-":
             output.write_pieces(text)
@@ -363,7 +346,7 @@ def export_cards(
         announce(f"warning: card {card_id} is gone and was left out")
 
 
-def _cards_of(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> "Iterator[Card]":
+def _visible_cards(boxes: "BoxStore", box_id: str, gone: dict[str, None]) -> "Iterator[Card]":
     """Yield the visible cards of the box in order; `gone` collects the ids of the others."""
     for slot in boxes.stream(box_id):
         if slot.card is not None and slot.state == "present":

@@ -50,9 +50,8 @@ def lint_cards(
             "--format",
             "--provider",
             click_type=OneOf(lambda: (*PROVIDERS, *HOSTS), what="format"),
-            help="The rules to check: those of a provider, or openai-compatible for other hosts "
-            "with OpenAI's "
-            "API. Default: those of the file's model, else of its format.",
+            help="The rules to check: those of a provider, or openai-compatible for other hosts with "
+            "OpenAI's API. Default: those of the file's model, else of its format.",
         ),
     ] = None,
     at: MessagesKey = None,
@@ -67,14 +66,14 @@ def lint_cards(
     renders are errors, too. Any other conversation is checked as the request that cbx would render, with the
     model and tools next to its messages. Every file is checked, even if one of them cannot be read.
     """
-    asked = _LintOptions(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
-    found, refused = split_files(files)
-    if len(found) + len(refused) > 1:
-        _lint_all(found, refused, asked)
+    options = _LintOptions(None if from_ == AUTO else from_, format_, at, UNKNOWN if allow_unknown else ())
+    paths, refused = split_files(files)
+    if len(paths) + len(refused) > 1:
+        _lint_all(paths, refused, options)
     elif refused:
         raise refused[0].error
     else:
-        print_findings(_findings(found[0], asked))
+        print_findings(_lint_file(paths[0], options))
 
 
 class _LintOptions(NamedTuple):
@@ -86,7 +85,7 @@ class _LintOptions(NamedTuple):
     warned: Container[str]
 
 
-def _lint_all(files: Sequence[str], folders: Sequence[RefusedFile], asked: _LintOptions) -> None:
+def _lint_all(files: Sequence[str], folders: Sequence[RefusedFile], options: _LintOptions) -> None:
     """Check files one after the other, and print all findings. `folders` are refused."""
     findings: list[FileFinding] = []
 
@@ -98,7 +97,9 @@ def _lint_all(files: Sequence[str], folders: Sequence[RefusedFile], asked: _Lint
         refuse(folder)
     unread = [
         *folders,
-        *take_each(files, lambda file, which: findings.extend(_findings(file, asked, which)), refuse=refuse),
+        *take_each(
+            files, lambda file, which: findings.extend(_lint_file(file, options, which)), refuse=refuse
+        ),
     ]
     if not unread:
         print_findings(findings)
@@ -113,7 +114,7 @@ def _lint_all(files: Sequence[str], folders: Sequence[RefusedFile], asked: _Lint
     )
 
 
-def _findings(file: str, asked: _LintOptions, which: str = "") -> list[FileFinding]:
+def _lint_file(file: str, options: _LintOptions, which: str = "") -> list[FileFinding]:
     """Return the findings in a file. With `which`, its place among several, notes begin with its name."""
     name = source_name(file)
     with (
@@ -122,11 +123,11 @@ def _findings(file: str, asked: _LintOptions, which: str = "") -> list[FileFindi
         bar(f"checking {which}".strip(), os.fstat(opened.fileno()).st_size, in_bytes=True) as heard,
     ):
         documents = JsonDocuments(JsonSource(opened, name, heard=heard))
-        found = _findings_in(documents, asked, f"{name}: " if which else "")
-    return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in found]
+        findings = _find_problems(documents, options, f"{name}: " if which else "")
+    return [FileFinding(**msgspec.structs.asdict(each), file=path_text(file)) for each in findings]
 
 
-def _findings_in(documents: JsonDocuments, asked: _LintOptions, lead: str) -> list[LintFinding]:
+def _find_problems(documents: JsonDocuments, options: _LintOptions, lead: str) -> list[LintFinding]:
     from cardbox_cli.conversations.conversation_cards import SkippedConversations
     from cardbox_cli.conversations.conversation_lint import (
         detect_provider,
@@ -135,30 +136,30 @@ def _findings_in(documents: JsonDocuments, asked: _LintOptions, lead: str) -> li
     )
     from cardbox_cli.providers.models import unknown_models
 
-    wanted, project_id = asked.source_format, session().project_id
-    module, evidence = choose_format(wanted, documents)
+    given_format, project_id = options.source_format, session().project_id
+    module, evidence = choose_format(given_format, documents)
     findings: list[LintFinding] = []
     providers: set[str] = set()
     models: dict[str | None, None] = {}
     left_out = SkippedConversations()
     try:
-        for conversation in module.read(documents, at=asked.at):
+        for conversation in module.read(documents, at=options.at):
             if is_empty_conversation(conversation):
                 left_out = left_out.add(conversation.place)
                 continue
             # In a log of requests, each request has the format of its provider.
             is_sent = conversation.format != module.name
-            named = detect_provider(conversation) if wanted is None and not is_sent else None
-            provider = asked.provider or named or find_format(conversation.format).provider
+            detected = detect_provider(conversation) if given_format is None and not is_sent else None
+            provider = options.provider or detected or find_format(conversation.format).provider
             providers.add(provider)
             # A host has models of its own.
             models |= {} if provider in HOSTS else {text_at(conversation.siblings, "model"): None}
-            findings += lint_conversation(conversation, provider, project_id, warned=asked.warned)
+            findings += lint_conversation(conversation, provider, project_id, warned=options.warned)
     except NoMessages:
         if not findings:
             raise
-    if wanted is None:
-        is_own = asked.provider is not None or providers <= {module.provider}
+    if given_format is None:
+        is_own = options.provider is not None or providers <= {module.provider}
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
         announce(f"{lead}taken as {module.name}: {evidence}{others}")
     announce_left_out(left_out, lead)

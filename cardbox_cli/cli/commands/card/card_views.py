@@ -8,17 +8,7 @@ import msgspec
 from typer import Argument, Option
 
 from cardbox_cli.cli.last_ids import resolved_or_given
-from cardbox_cli.cli.options.shared_options import (
-    CardIds,
-    Interval,
-    Latest,
-    Limit,
-    Since,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import BOX, CARD, CARD_TYPE
 from cardbox_cli.cli.project_database import open_stores
 from cardbox_cli.cli.session import session
@@ -45,38 +35,11 @@ from cardbox_cli.text.times import format_time
 
 if TYPE_CHECKING:
     from cardbox_cli.model.cards import Card
-    from cardbox_cli.store.boxes import BoxStore
-    from cardbox_cli.store.cards import CardFilter
 
 
 CardTypes = Annotated[
     list[str] | None, Option("--type", "-t", click_type=CARD_TYPE, help="Show only this type. Repeatable.")
 ]
-
-
-def show_card_list(
-    where: "CardFilter",
-    limit: int,
-    columns: str | None,
-    interval: float | None = None,
-    *,
-    box: str | None = None,
-) -> None:
-    """Print the cards that match `where`, of one box if it is named. Raises NotFound for an unknown box."""
-    shown = choose_columns(CARD_COLUMNS, columns)
-    with open_stores() as (cards, boxes):
-        if box is not None:
-            where = msgspec.structs.replace(where, card_ids=_held_ids(boxes, box))
-        reading = filter_readers(cards.newest, cards.count_further, where)
-        empty = empty_note("cards", narrowed=True)
-        listing = Listing(*reading, limit, shown, item_id=lambda card: card.card_id, empty=empty)
-        show_list(listing, cards.database, interval=interval)
-
-
-def _held_ids(boxes: "BoxStore", given: str) -> list[str]:
-    box_id = boxes.resolve(given)
-    boxes.require(box_id)
-    return boxes.id_lists([box_id])[box_id]
 
 
 @verb(
@@ -90,7 +53,7 @@ def _held_ids(boxes: "BoxStore", given: str) -> list[str]:
     reads=True,
 )
 def list_cards(
-    limit: Limit = 50,
+    limit: shared_options.Limit = 50,
     types: CardTypes = None,
     box: Annotated[str | None, Option(click_type=BOX, help="Only cards of this box.")] = None,
     role: Annotated[str | None, Option(metavar="ROLE", help="Only this role.")] = None,
@@ -101,17 +64,17 @@ def list_cards(
     tool_call_id: Annotated[
         str | None, Option(metavar="ID", help="Only calls and results with this id.")
     ] = None,
-    since: Since = None,
-    until: Until = None,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
     deleted: Annotated[bool, Option("--deleted", help="Include deleted and expired cards.")] = False,
-    columns: Annotated[str | None, column_option("id,created,preview")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    columns: Annotated[str | None, shared_options.column_option("id,created,preview")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List cards, newest first."""
     from cardbox_cli.store.cards import CardFilter
 
-    start, end = parse_span(since, until)
+    start, end = shared_options.parse_span(since, until)
     where = CardFilter(
         types=types or None,
         role=role,
@@ -124,7 +87,17 @@ def list_cards(
         until=end,
         include_deleted=deleted,
     )
-    show_card_list(where, limit, columns, poll_interval(watch, interval), box=box)
+    pause = poll_interval(watch, interval)
+    shown = choose_columns(CARD_COLUMNS, columns)
+    with open_stores() as (cards, boxes):
+        if box is not None:
+            box_id = boxes.resolve(box)
+            boxes.require(box_id)
+            where = msgspec.structs.replace(where, card_ids=boxes.id_lists([box_id])[box_id])
+        reading = filter_readers(cards.newest, cards.count_further, where)
+        empty = empty_note("cards", narrowed=True)
+        listing = Listing(*reading, limit, shown, item_id=lambda card: card.card_id, empty=empty)
+        show_list(listing, cards.database, interval=pause)
 
 
 @verb(
@@ -142,9 +115,9 @@ def search_cards(
             help='Words, "a phrase", -word, or; any substring for Chinese, Japanese and Korean.',
         ),
     ],
-    limit: Limit = 50,
+    limit: shared_options.Limit = 50,
     types: CardTypes = None,
-    columns: Annotated[str | None, column_option("id,type,match")] = None,
+    columns: Annotated[str | None, shared_options.column_option("id,type,match")] = None,
 ) -> None:
     """Find cards by the text in them, newest first. Matches whole words in any case.
 
@@ -177,23 +150,17 @@ SEARCH_COLUMNS: Columns = (
 
 
 def _search_columns(words: re.Pattern[str] | None) -> Columns:
+    if words is None:
+        return SEARCH_COLUMNS
     *others, match = SEARCH_COLUMNS
-    return (*others, match._replace(paint=lambda text: _highlighted(text, words)))
-
-
-def _highlighted(text: str, words: re.Pattern[str] | None) -> str:
-    return text if words is None else words.sub(lambda word: paint("red", word[0]), text)
+    return (*others, match._replace(paint=partial(words.sub, lambda word: paint("red", word[0]))))
 
 
 @verb(
-    "show",
-    "cbx card show 5f0c2a91",
-    "cbx card show 5f0c2a91 -o json | jq .content",
-    pages=True,
-    reads=True,
+    "show", "cbx card show 5f0c2a91", "cbx card show 5f0c2a91 -o json | jq .content", pages=True, reads=True
 )
 def show_cards(
-    card_ids: CardIds,
+    card_ids: shared_options.CardIds,
     deleted: Annotated[bool, Option("--deleted", help="Also show deleted and expired cards.")] = False,
     strict: Annotated[bool, Option("--strict", help="Fail if one of several cards is missing.")] = False,
 ) -> None:
@@ -203,20 +170,20 @@ def show_cards(
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
             output.emit(card, table=lambda: _print_card(card), ids=[card.card_id])
             return
-        wanted = unique(resolved_or_given(cards.resolve, given) for given in card_ids)
-        found = cards.get_many(wanted, include_deleted=deleted)
-    for card_id in found.missing_card_ids:
+        full_ids = unique(resolved_or_given(cards.resolve, given) for given in card_ids)
+        result = cards.get_many(full_ids, include_deleted=deleted)
+    for card_id in result.missing_card_ids:
         announce(f"missing: no card {card_id!r}")
     output.emit(
-        {"cards": found.cards, "missing_card_ids": found.missing_card_ids},
-        table=lambda: _print_whole_cards(found.cards),
-        ids=[card.card_id for card in found.cards],
+        {"cards": result.cards, "missing_card_ids": result.missing_card_ids},
+        table=lambda: _print_cards(result.cards),
+        ids=[card.card_id for card in result.cards],
     )
-    if strict and found.missing_card_ids:
-        raise NotFound(f"{len(found.missing_card_ids)} of {len(wanted)} cards are missing")
+    if strict and result.missing_card_ids:
+        raise NotFound(f"{len(result.missing_card_ids)} of {len(full_ids)} cards are missing")
 
 
-def _print_whole_cards(cards: "list[Card]") -> None:
+def _print_cards(cards: "list[Card]") -> None:
     for index, card in enumerate(cards):
         if index:
             output.print_text()
@@ -260,9 +227,9 @@ def list_card_references(
             "if no such card exists.",
         ),
     ],
-    limit: Limit = 50,
-    latest: Latest = MAX_BOXES_SEARCHED.value,
-    columns: Annotated[str | None, column_option("id,positions,title")] = None,
+    limit: shared_options.Limit = 50,
+    latest: shared_options.Latest = MAX_BOXES_SEARCHED.value,
+    columns: Annotated[str | None, shared_options.column_option("id,positions,title")] = None,
 ) -> None:
     """List the boxes that contain a card and its positions in them, most recently changed first.
 
@@ -272,16 +239,16 @@ def list_card_references(
 
     shown = choose_columns(REFERENCE_COLUMNS, columns)
     with open_stores() as (cards, boxes):
-        wanted = resolved_or_given(cards.resolve, card_id)
+        full_id = resolved_or_given(cards.resolve, card_id)
         listing = Listing(
-            read=lambda size: boxes.refs(wanted, limit=size, latest=latest or None),
-            further=lambda _: FurtherCount(boxes.count_refs(wanted, latest=latest or None) - limit, True),
+            read=lambda size: boxes.refs(full_id, limit=size, latest=latest or None),
+            further=lambda _: FurtherCount(boxes.count_refs(full_id, latest=latest or None) - limit, True),
             limit=limit,
             columns=shown
             if boxes.database.keeps_box_info
             else shown.replace_texts(TITLE=lambda _: "unknown"),
-            item_id=lambda found: found.box_id,
-            empty=f"no box in project {session().project_id!r} holds card {wanted!r}",
+            item_id=lambda reference: reference.box_id,
+            empty=f"no box in project {session().project_id!r} holds card {full_id!r}",
         )
         show_list(listing, boxes.database)
         if latest and boxes.has_more_than(latest):

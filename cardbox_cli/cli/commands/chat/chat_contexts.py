@@ -30,7 +30,6 @@ from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.contexts import ContextChange
-    from cardbox_cli.chat.persona_texts import StoredText
 
 
 def emit_context_change(changed: "ContextChange") -> None:
@@ -40,20 +39,16 @@ def emit_context_change(changed: "ContextChange") -> None:
 
 
 def _print_changed(changed: "ContextChange") -> None:
+    is_empty = changed.loaded is None
+    active = "empty" if is_empty else f"{changed.loaded}, {format_count(changed.messages, 'message')}"
     output.facts(
         ("chat", changed.chat_key),
         ("archived", changed.archived),
-        ("active", _active(changed)),
+        ("active", active),
         ("found by", changed.why),
     )
     if changed.run_id is not None:
         announce(f"run {changed.run_id} uses the new context from its next step")
-
-
-def _active(changed: "ContextChange") -> str:
-    if changed.loaded is None:
-        return "empty"
-    return f"{changed.loaded}, {format_count(changed.messages, 'message')}"
 
 
 @verb(
@@ -95,8 +90,7 @@ def load_chat_context(
         Argument(metavar="[CONTEXT]", help="The id of the context, or 4 or more characters of it."),
     ] = None,
     query: Annotated[
-        str | None,
-        Option(metavar="TEXT", help="Load the archived context that best matches these words."),
+        str | None, Option(metavar="TEXT", help="Load the archived context that best matches these words.")
     ] = None,
 ) -> None:
     """Continue with an archived context of a chat. The active context is archived first.
@@ -124,12 +118,12 @@ def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
     from cardbox_cli.chat.contexts import clear, context_slots
 
     with open_database() as database:
-        room = open_chat_stores(database)
+        stores = open_chat_stores(database)
         with database.snapshot():
-            held = len(context_slots(room, room.chats.get(key)))
-        if held:
-            confirm(f"Forget {format_count(held, 'message')} of chat {escape_line(key)}?", yes=yes)
-        changed = clear(room, key)
+            messages = len(context_slots(stores, stores.chats.get(key)))
+        if messages:
+            confirm(f"Forget {format_count(messages, 'message')} of chat {escape_line(key)}?", yes=yes)
+        changed = clear(stores, key)
     emit_context_change(changed)
 
 
@@ -155,31 +149,24 @@ def show_chat_memory(
     """
     from cardbox_cli.chat.persona_texts import find_memory, set_memory
 
-    given = None if text is None else text_or_file(text)
-    if given is not None:
+    content = None if text is None else text_or_file(text)
+    if content is not None:
         refuse_inside_turn("set the memory of a chat, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
-        room = open_chat_stores(database)
-        if given is not None:
-            remember_made(card_id=set_memory(room, key, given))
-        found = find_memory(room, key)
-    value = {
-        "chat_key": key,
-        "text": None if found is None else found.text,
-        "card_id": None if found is None else found.card_id,
-    }
-    output.emit(
-        value,
-        table=lambda: _print_memory(found),
-        ids=[] if found is None else [found.card_id],
-    )
+        stores = open_chat_stores(database)
+        if content is not None:
+            remember_made(card_id=set_memory(stores, key, content))
+        memory = find_memory(stores, key)
 
+    def table() -> None:
+        if memory is None:
+            announce("the chat has no permanent memory")
+        else:
+            output.print_text(memory.text.rstrip("\n"))
 
-def _print_memory(found: "StoredText | None") -> None:
-    if found is None:
-        announce("the chat has no permanent memory")
-    else:
-        output.print_text(found.text.rstrip("\n"))
+    text, card_id = (None, None) if memory is None else (memory.text, memory.card_id)
+    answer = {"chat_key": key, "text": text, "card_id": card_id}
+    output.emit(answer, table=table, ids=[] if card_id is None else [card_id])
 
 
 @verb(
@@ -205,23 +192,23 @@ def show_chat_persona(
     """
     from cardbox_cli.chat.persona_texts import list_personas, set_persona
 
-    given = None if text is None else text_or_file(text)
-    if given is not None:
+    content = None if text is None else text_or_file(text)
+    if content is not None:
         refuse_inside_turn("set a persona, which is system text", hint=PUT_IN_ANSWER)
     with open_database() as database:
-        room = open_chat_stores(database)
-        if name is not None and given is not None:
-            remember_made(card_id=set_persona(room, name, given))
-        found = list_personas(room)
+        stores = open_chat_stores(database)
+        if name is not None and content is not None:
+            remember_made(card_id=set_persona(stores, name, content))
+        personas = list_personas(stores)
     if name is not None:
-        found = [each for each in found if (each.name or "").casefold() == name.casefold()]
-        if not found and given is None:
+        personas = [each for each in personas if (each.name or "").casefold() == name.casefold()]
+        if not personas and content is None:
             raise NotFound(
                 f"no persona {name!r} in project {session().project_id!r}",
                 hint="list the personas with `cbx chat persona`",
             )
     output.emit_list(
-        found,
+        personas,
         columns=Shown(_PERSONA_COLUMNS),
         item_id=lambda persona: persona.card_id,
         empty=f"no personas in project {session().project_id!r}",
@@ -267,13 +254,13 @@ def call_chat_tool(
     from cardbox_cli.chat.context_tools import run_chat_tool
     from cardbox_cli.store.chats import ChatStores
 
-    given = parse_json(arguments, "JSON")
-    parse_arguments(name, given)
+    values = parse_json(arguments, "JSON")
+    parse_arguments(name, values)
     chat_key = chat or CHAT_KEY.text()
     if not chat_key:
         raise UsageError(required_message("--chat"), hint="list the keys with `cbx chat list`")
     with open_database() as database:
-        result = run_chat_tool(ChatStores(database, session().project_id), chat_key, name, given)
+        result = run_chat_tool(ChatStores(database, session().project_id), chat_key, name, values)
     output.emit(result, table=lambda: output.emit_document(result), ids=[chat_key])
 
 

@@ -1,6 +1,6 @@
 """`cbx chat import` and `export`: transcript files in a .ship folder."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,6 @@ from cardbox_cli.text.quantities import format_count
 
 if TYPE_CHECKING:
     from cardbox_cli.chat.files.chat_import import ImportedChat
-    from cardbox_cli.chat.files.layout_files import ChatFiles
     from cardbox_cli.store.chats import ChatStores
 
 
@@ -44,9 +43,7 @@ class ImportedChats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @verb(
-    "import",
-    "cbx chat import ~/bot",
-    "cbx chat import ~/bot --chat telegram-chat-42 -o json | jq '.skipped'",
+    "import", "cbx chat import ~/bot", "cbx chat import ~/bot --chat telegram-chat-42 -o json | jq '.skipped'"
 )
 def import_chats(
     folder: Annotated[
@@ -56,8 +53,7 @@ def import_chats(
         str | None, Option("--chat", click_type=CHAT, help="Import only this chat. Default: all.")
     ] = None,
     replace: Annotated[
-        bool,
-        Option("--replace", help="Import contexts and texts that differ; the old ones are archived."),
+        bool, Option("--replace", help="Import contexts and texts that differ; the old ones are archived.")
     ] = False,
 ) -> None:
     """Import chats from transcript files: transcripts, active and archived contexts.
@@ -70,8 +66,8 @@ def import_chats(
 
     refuse_inside_turn("import chats, whose memory and personas are system text", hint=PUT_IN_ANSWER)
     root = folders.project_root(folder)
-    found, ignored = folders.find_chat_folders(root)
-    chosen = _chosen(found, chat, root)
+    paths, ignored = folders.find_chat_folders(root)
+    chosen = _choose_chats(paths, chat, root)
     for path in chosen.values():
         folders.read_files(path, root)  # find unreadable files before anything is written
     with open_database() as database:
@@ -80,24 +76,24 @@ def import_chats(
             importing.take_personas()
         for chat_key, path in chosen.items():
             importing.take(chat_key, path)
-    done = importing.done(ignored)
+    done = importing.outcome(ignored)
     output.emit(
         done,
         table=lambda: print_table(_IMPORTED_COLUMNS, done.chats),
         ids=[each.chat_key for each in done.chats],
     )
-    _sum_up(done)
+    _announce_summary(done)
 
 
-def _chosen(found: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
+def _choose_chats(paths: dict[str, Path], chat: str | None, root: Path) -> dict[str, Path]:
     from cardbox_cli.chat.files import records
 
     if chat is None:
-        return found
-    if chat not in found:
+        return paths
+    if chat not in paths:
         where = str(root / records.CHATS)
-        raise NotFound(f"no chat {chat!r} in {where!r}", hint=_chats_hint(list(found)))
-    return {chat: found[chat]}
+        raise NotFound(f"no chat {chat!r} in {where!r}", hint=_chats_hint(list(paths)))
+    return {chat: paths[chat]}
 
 
 def _chats_hint(keys: Sequence[str]) -> str:
@@ -108,10 +104,10 @@ def _chats_hint(keys: Sequence[str]) -> str:
 
 
 class _ChatImport:
-    """The import of some chats, one after the other."""
+    """An import of chats, one after the other."""
 
-    def __init__(self, room: "ChatStores", root: Path, *, replace: bool) -> None:
-        self._room = room
+    def __init__(self, stores: "ChatStores", root: Path, *, replace: bool) -> None:
+        self._stores = stores
         self._root = root
         self._replace = replace
         self._chats: list[ImportedChat] = []
@@ -119,8 +115,7 @@ class _ChatImport:
         self._skipped: list[SkippedRecord] = []
         self._ignored: list[str] = []
 
-    def done(self, ignored: Sequence[str]) -> ImportedChats:
-        """Return all that was imported."""
+    def outcome(self, ignored: Sequence[str]) -> ImportedChats:
         return ImportedChats(
             chats=self._chats,
             personas=self._personas,
@@ -139,7 +134,7 @@ class _ChatImport:
             text = read_text(below, data, self._skipped)
             name = records.persona_name(file) or ""
             try:
-                outcome = import_persona(self._room, name, text, replace=self._replace)
+                outcome = import_persona(self._stores, name, text, replace=self._replace)
             except InvalidInput as exc:
                 self._skipped.append(SkippedRecord(below, None, exc.message))
             else:
@@ -154,19 +149,17 @@ class _ChatImport:
         files = read_chat(chat_key, folders.read_files(path, self._root))
         below = str(path.relative_to(self._root))
         try:
-            self._chats.append(import_chat(self._room, files, replace=self._replace))
+            self._chats.append(import_chat(self._stores, files, replace=self._replace))
         except InvalidInput as exc:
             self._skipped.append(SkippedRecord(below, None, exc.message))
             return
-        self._skipped += _named_below(below, files)
+        self._skipped += [
+            SkippedRecord(f"{below}/{each.file}", each.line, each.reason) for each in files.skipped
+        ]
         self._ignored += [f"{below}/{name}" for name in files.ignored]
 
 
-def _named_below(folder: str, files: "ChatFiles") -> Iterator[SkippedRecord]:
-    return (SkippedRecord(f"{folder}/{each.file}", each.line, each.reason) for each in files.skipped)
-
-
-def _sum_up(done: ImportedChats) -> None:
+def _announce_summary(done: ImportedChats) -> None:
     for each in done.skipped[:_MAX_LISTED]:
         place = each.file if each.line is None else f"{each.file}:{each.line}"
         announce(f"skipped {place}: {each.reason}")
@@ -208,9 +201,6 @@ _IMPORTED_COLUMNS = (
 )
 
 
-# --- export
-
-
 @verb(
     "export",
     "cbx chat export telegram-chat-42 ~/bot",
@@ -235,12 +225,17 @@ def export_chat(
     from cardbox_cli.chat.persona_texts import list_personas
     from cardbox_cli.store.chats import ChatStores
 
-    root, place = folders.project_root(folder), f"{records.CHATS}/{_folder_name(key)}"
+    name = records.chat_folder(key)
+    if name is None:
+        raise InvalidInput(
+            f"chat key {key!r} is not a valid folder name", hint="export a chat with another key"
+        )
+    root, place = folders.project_root(folder), f"{records.CHATS}/{name}"
     with open_database() as database, database.snapshot():
-        room = ChatStores(database, session().project_id)
-        exported = chat_export.export_chat(room, key)
-        texts = {records.profile_file(str(each.name)): each.text for each in list_personas(room)}
-    files = {records.PROFILES: _valid_names(texts), place: encode_files(exported.files)}
+        stores = ChatStores(database, session().project_id)
+        exported = chat_export.export_chat(stores, key)
+        texts = {records.profile_file(str(each.name)): each.text for each in list_personas(stores)}
+    files = {records.PROFILES: _filter_names(texts), place: encode_files(exported.files)}
     changed = {
         below: folders.find_changes(root / below, root, texts, replace=replace)
         for below, texts in files.items()
@@ -251,16 +246,11 @@ def export_chat(
         announce(f"warning: card {card_id} is gone and was left out")
     for context_id in exported.unnamed:
         announce(f"warning: {escape_line(context_id)} is not a valid file name, so it was left out")
-    done = {
-        "chat_key": key,
-        "folder": str(root / place),
-        "files": _paths(files),
-        "changed": _paths(changed),
-    }
+    done = {"chat_key": key, "folder": str(root / place), "files": _paths(files), "changed": _paths(changed)}
     output.emit(done, table=lambda: _print_exported(done), ids=[str(root / place)])
 
 
-def _valid_names(texts: dict[str, str]) -> dict[str, str]:
+def _filter_names(texts: dict[str, str]) -> dict[str, str]:
     """Return the texts whose names are valid file names."""
     from cardbox_cli.chat.files import records
 
@@ -272,17 +262,6 @@ def _valid_names(texts: dict[str, str]) -> dict[str, str]:
 
 def _paths(files: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [f"{folder}/{name}" for folder, below in files.items() for name in below]
-
-
-def _folder_name(key: str) -> str:
-    from cardbox_cli.chat.files import records
-
-    name = records.chat_folder(key)
-    if name is None:
-        raise InvalidInput(
-            f"chat key {key!r} is not a valid folder name", hint="export a chat with another key"
-        )
-    return name
 
 
 def _print_exported(done: dict[str, Any]) -> None:

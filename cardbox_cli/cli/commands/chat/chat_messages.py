@@ -1,7 +1,7 @@
 """`cbx chat send, reply` and `correct`: append messages to a chat."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -38,25 +38,19 @@ UserId = Annotated[str | None, Option(metavar="ID", help="The platform's id of t
 
 
 def open_chat_stores(database: "Database") -> "ChatStores":
-    """Return the chats of this run's project."""
     from cardbox_cli.store.chats import ChatStores
 
     return ChatStores(database, session().project_id, read_settings())
 
 
-def message(text: str | None, file: str | None) -> str:
+def _read_message(text: str | None, file: str | None) -> str:
     """Return the message: TEXT unchanged, or the content of a file. Raises UsageError."""
     if (text is None) == (file is None):
         raise UsageError("pass either TEXT or --file", hint="--file - reads the message from stdin")
     return text if text is not None else read_text(file or "").removesuffix("\n")
 
 
-def sender_metadata(message_id: str | None, user_id: str | None) -> dict[str, Any]:
-    """Return the platform's ids of a message."""
-    return {"message_id": message_id, "user_id": user_id}
-
-
-def own_run() -> ChatFence | None:
+def _find_own_run() -> ChatFence | None:
     """Return the fence of the run that this process works for, or None. Raises UsageError."""
     key, run_id, epoch = CHAT_KEY.text(), CHAT_RUN.text(), CHAT_EPOCH.text()
     if not run_id:
@@ -69,27 +63,39 @@ def own_run() -> ChatFence | None:
     return ChatFence(key, run_id, int(epoch))
 
 
-def key_and_message(given: Sequence[str], file: str | None) -> tuple[str, str]:
-    """Return the key and the message of `[KEY] [TEXT]`. The command of a run can omit the key."""
+def _parse_key_and_message(words: Sequence[str], file: str | None) -> tuple[str, str]:
+    """Return the key and the message of `[KEY] [TEXT]`. The command of a run may omit the key."""
     texts = 1 if file is None else 0
-    if len(given) == texts + 1:
-        return given[0], message(given[1] if texts else None, file)
-    if len(given) == texts and CHAT_KEY.text():
-        return CHAT_KEY.text(), message(given[0] if texts else None, file)
-    what = "the key of the chat is missing" if len(given) <= texts else f"got {len(given)} arguments"
+    if len(words) == texts + 1:
+        return words[0], _read_message(words[1] if texts else None, file)
+    if len(words) == texts and CHAT_KEY.text():
+        return CHAT_KEY.text(), _read_message(words[0] if texts else None, file)
+    what = "the key of the chat is missing" if len(words) <= texts else f"got {len(words)} arguments"
     raise UsageError(f"{what}; pass a key and a message", hint="quote a message that has spaces")
 
 
-def emit_entry(said: "AppendedEntry") -> None:
-    """Print the appended entry; with -o id, its card."""
-    remember_made(card_id=said.card_id)
-    output.emit(said, table=lambda: _print_appended(said), ids=[said.card_id])
+def _emit_entry(entry: "AppendedEntry") -> None:
+    def table() -> None:
+        if not entry.is_new:
+            announce("nothing was appended: this message was delivered before")
+        output.print_text(entry.card_id)
+
+    remember_made(card_id=entry.card_id)
+    output.emit(entry, table=table, ids=[entry.card_id])
 
 
-def _print_appended(said: "AppendedEntry") -> None:
-    if not said.is_new:
-        announce("nothing was appended: this message was delivered before")
-    output.print_text(said.card_id)
+def _append_message(
+    append: "Callable[..., AppendedEntry]",
+    key: str,
+    text: str,
+    message_id: str | None,
+    user_id: str | None,
+) -> "AppendedEntry":
+    metadata = {"message_id": message_id, "user_id": user_id}
+    with open_database() as database:
+        entry = append(open_chat_stores(database), key, text, told=metadata, turn=own_turn())
+        _emit_entry(entry)
+    return entry
 
 
 @verb(
@@ -110,19 +116,10 @@ def send_message(
     """
     from cardbox_cli.chat.transcript import send
 
-    said = message(text, file)
-    with open_database() as database:
-        sent = send(
-            open_chat_stores(database), key, said, told=sender_metadata(message_id, user_id), turn=own_turn()
-        )
-        emit_entry(sent)
+    _append_message(send, key, _read_message(text, file), message_id, user_id)
 
 
-@verb(
-    "reply",
-    "cbx chat reply telegram-chat-42 'It is on its way'",
-    "cbx chat reply 'I am looking it up'",
-)
+@verb("reply", "cbx chat reply telegram-chat-42 'It is on its way'", "cbx chat reply 'I am looking it up'")
 def reply_to_chat(
     words: Annotated[
         list[str] | None,
@@ -141,17 +138,18 @@ def reply_to_chat(
     """
     from cardbox_cli.chat.transcript import reply
 
-    key, said = key_and_message(words or [], file)
-    fence = own_run()
+    key, text = _parse_key_and_message(words or [], file)
+    fence = _find_own_run()
     own = fence if fence is not None and fence.chat_key == key else None
     with open_database() as database:
-        room = open_chat_stores(database)
-        if own is not None and room.chats.find(key) is None:
+        stores = open_chat_stores(database)
+        if own is not None and stores.chats.find(key) is None:
             raise NotFound(
                 f"the run's chat {key!r} is not in project {session().project_id!r} of this database",
                 hint=f"pass the database to the command of the run with --env {DATABASE_URL.name}",
             )
-        emit_entry(reply(room, key, said, told=sender_metadata(message_id, None), turn=own_turn(), fence=own))
+        metadata = {"message_id": message_id, "user_id": None}
+        _emit_entry(reply(stores, key, text, told=metadata, turn=own_turn(), fence=own))
 
 
 @verb("correct", "cbx chat correct telegram-chat-42 'I mean order 7, not 8'")
@@ -168,12 +166,7 @@ def correct_message(
     """
     from cardbox_cli.chat.transcript import correct
 
-    said = message(text, file)
-    with open_database() as database:
-        sent = correct(
-            open_chat_stores(database), key, said, told=sender_metadata(message_id, user_id), turn=own_turn()
-        )
-        emit_entry(sent)
+    sent = _append_message(correct, key, _read_message(text, file), message_id, user_id)
     if sent.run_id is None:
         announce("no run is active: the message waits for the next one")
     else:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from cardbox_cli.chat.runs.chat_runner import ChatAnswer, ChatRunner
     from cardbox_cli.execution.worker.worker_program import Program
 
+ProfileName = Annotated[
+    str | None, Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile.")
+]
+
 
 @verb(
     "run",
@@ -47,10 +51,7 @@ def run_chat(
     key: ChatKey,
     exec_: model_program.Exec,
     text: Annotated[str | None, Option(metavar="TEXT", help="Send this user message first.")] = None,
-    profile: Annotated[
-        str | None,
-        Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile."),
-    ] = None,
+    profile: ProfileName = None,
     wait: Annotated[
         bool, Option("--wait/--no-wait", help="Wait while another run holds the chat, or exit 6.")
     ] = True,
@@ -103,16 +104,10 @@ def run_chat(
         with _runner(program, settings, data) as runner, stop_at_signals(runner.cancel) as received:
             answered = runner.answer(key, wait=wait)
     except ChatBusy as busy:
-        raise busy if text is None else _sent_already(busy) from None
+        if text is not None:
+            busy.hint = "the message was sent; to answer it later, run the command without --text"
+        raise
     return _announce_run(answered, streaming, interrupted=bool(received))
-
-
-def _sent_already(busy: ChatBusy) -> ChatBusy:
-    return ChatBusy(
-        busy.message,
-        hint="the message was sent; to answer it later, run the command without --text",
-        details=busy.details,
-    )
 
 
 def _streaming(answers: str) -> "_Streaming":
@@ -154,9 +149,18 @@ def _announce_run(answered: "ChatAnswer", streaming: "_Streaming | None", *, int
     """Print the answer and return the exit code. Raises Findings for a failed run."""
     if answered.by_other:
         announce(f"run {answered.run_id} has already answered the message")
+    text = answered.text or ""
+
+    def table() -> None:
+        if streaming is not None:
+            streaming.end_line()
+        # The command's output may have been printed while it ran.
+        if text and (streaming is None or streaming.printed.strip() != text.strip()):
+            output.print_text(text)
+
     output.emit(
         answered,
-        table=lambda: _print_run(answered.text or "", streaming),
+        table=table,
         ids=[] if answered.answer_card_id is None else [answered.answer_card_id],
     )
     if answered.status == "success":
@@ -169,14 +173,6 @@ def _announce_run(answered: "ChatAnswer", streaming: "_Streaming | None", *, int
         f"run {answered.run_id} {answered.status}: {answered.error or answered.error_code}",
         hint=f"{left}; for details run `cbx chat show {quote_argument(answered.chat_key)}`",
     )
-
-
-def _print_run(text: str, streaming: "_Streaming | None") -> None:
-    """Print an answer unless it was printed while the command ran."""
-    if streaming is not None:
-        streaming.end_line()
-    if text and (streaming is None or streaming.printed.strip() != text.strip()):
-        output.print_text(text)
 
 
 # --- printing the output of a running command
@@ -194,39 +190,28 @@ class _Streaming:
         self.printed = ""
 
     def end_line(self) -> None:
-        """Print a line break if the last line has none."""
         if self.printed and not self.printed.endswith("\n"):
             sys.stdout.write("\n")
 
-    def listen(self) -> "_StreamListener":
-        """Return the listener for the next command."""
+    def listen(self) -> Callable[[bytes], None]:
+        """Return the listener for the next command. It prints output as soon as that is known to be text."""
         self.end_line()
         self.printed = ""
-        return _StreamListener(self, any_text=self._any_text)
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        held, is_text = "", True if self._any_text else None
 
+        def receive(chunk: bytes) -> None:
+            nonlocal held, is_text
+            held += decoder.decode(chunk)
+            if is_text is None and held.strip():
+                is_text = not _NOT_TEXT.match(held.lstrip())
+            if is_text:
+                self.printed += held
+                sys.stdout.write(escape_invisible(held))
+                sys.stdout.flush()
+                held = ""
 
-class _StreamListener:
-    """Receives the output of one command. Prints it as soon as it is known to be text."""
-
-    def __init__(self, streaming: _Streaming, *, any_text: bool) -> None:
-        self._streaming = streaming
-        self._any_text = any_text
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._held = ""
-        self._is_text: bool | None = None
-
-    def __call__(self, piece: bytes) -> None:
-        self._held += self._decoder.decode(piece)
-        if self._is_text is None and self._held.strip():
-            self._is_text = self._any_text or not _NOT_TEXT.match(self._held.lstrip())
-        if self._is_text:
-            self._streaming.printed += self._held
-            sys.stdout.write(escape_invisible(self._held))
-            sys.stdout.flush()
-            self._held = ""
-
-
-# --- open
+        return receive
 
 
 @verb(
@@ -238,10 +223,7 @@ class _StreamListener:
 def open_chat(
     key: ChatKey,
     exec_: model_program.Exec,
-    profile: Annotated[
-        str | None,
-        Option(click_type=PROFILE, help="Use the system prompt, model and tools of this profile."),
-    ] = None,
+    profile: ProfileName = None,
     format_: model_program.RequestFormat = None,
     answers: model_program.AnswersRead = "auto",
     env: model_program.Variables = None,
@@ -274,17 +256,17 @@ def open_chat(
 
 
 def _given_option_words(context: click.Context) -> list[str]:
-    """Return the given options as words for `cbx chat run`."""
+    """Return the given options in the form of `cbx chat run`."""
     return [
         word
         for parameter in context.command.params
         if isinstance(parameter, click.Option) and parameter.name in context.params
         if context.get_parameter_source(parameter.name) is not click.core.ParameterSource.DEFAULT
-        for word in _words_of(parameter, context.params[parameter.name])
+        for word in _format_option(parameter, context.params[parameter.name])
     ]
 
 
-def _words_of(option: click.Option, value: object) -> Iterator[str]:
+def _format_option(option: click.Option, value: object) -> Iterator[str]:
     name = max(option.opts, key=len)
     if option.is_flag:
         yield name
@@ -321,10 +303,7 @@ _SLASHES = {
     ),
 }
 _HELP = "help"
-_OWN = {
-    _HELP: "List these commands.",
-    **dict.fromkeys(LEAVE, "Leave (or Ctrl-D)."),
-}
+_OWN = {_HELP: "List these commands.", **dict.fromkeys(LEAVE, "Leave (or Ctrl-D).")}
 
 
 class Talk:
@@ -376,10 +355,13 @@ class Talk:
             return 0
         if name in _SLASHES:
             return self._shell.run_words(_SLASHES[name].words(self._key, rest))
-        return self._shell.refuse(_unknown(name), [name])
+        error = UsageError(
+            unknown_message("command", f"/{name}", [f"/{each}" for each in (*_SLASHES, *_OWN)]),
+            hint="/help lists the commands; type // to begin a message with a slash",
+        )
+        return self._shell.refuse(error, [name])
 
     def matches(self, text: str) -> Matches:
-        """Return the commands that begin with `text`."""
         known = {**{name: each.help for name, each in _SLASHES.items()}, **_OWN}
         return [
             (f"/{name} ", CompletionItem(f"/{name}", help=line))
@@ -394,11 +376,3 @@ def _help_lines() -> Iterator[str]:
     width = max(len(left) for left, _ in rows)
     yield from (f"{left.ljust(width)}  {line}" for left, line in rows)
     yield "Anything else is a message. Type // to begin a message with a slash."
-
-
-def _unknown(name: str) -> UsageError:
-    known = [*_SLASHES, *_OWN]
-    return UsageError(
-        unknown_message("command", "/" + name, [f"/{each}" for each in known]),
-        hint="/help lists the commands; type // to begin a message with a slash",
-    )

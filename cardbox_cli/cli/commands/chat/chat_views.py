@@ -50,21 +50,15 @@ def list_chats(
 
     shown = choose_columns(_CHAT_COLUMNS if key is None else _ARCHIVE_COLUMNS, columns)
     with open_database() as database, database.snapshot():
-        room = open_chat_stores(database)
+        stores = open_chat_stores(database)
         if key is None:
-            output.emit_list(
-                room.chats.all(limit=limit or None),
-                columns=shown,
-                item_id=lambda chat: chat.chat_key,
-                empty=f"no chats in project {session().project_id!r}",
-            )
+            chats = stores.chats.all(limit=limit or None)
+            empty = f"no chats in project {session().project_id!r}"
+            output.emit_list(chats, columns=shown, item_id=lambda chat: chat.chat_key, empty=empty)
             return
-        output.emit_list(
-            list_archives(room, key, limit=limit or None),
-            columns=shown,
-            item_id=lambda archive: archive.context_id,
-            empty=f"chat {escape_line(key)} has no archived context",
-        )
+        archives = list_archives(stores, key, limit=limit or None)
+        empty = f"chat {escape_line(key)} has no archived context"
+        output.emit_list(archives, columns=shown, item_id=lambda each: each.context_id, empty=empty)
 
 
 _ARCHIVE_COLUMNS = (
@@ -83,9 +77,6 @@ _CHAT_COLUMNS = (
 )
 
 
-# --- one chat
-
-
 @verb(
     "show",
     "cbx chat show telegram-chat-42",
@@ -98,53 +89,53 @@ def show_chat(key: ChatKey) -> None:
     from cardbox_cli.chat.chat_view import read_chat_view
 
     with open_database() as database, database.snapshot():
-        seen = read_chat_view(open_chat_stores(database), key)
-    ids = [] if seen.context_id is None else [seen.context_id]
-    output.emit(seen, table=lambda: _print_chat(seen), ids=ids)
+        chat = read_chat_view(open_chat_stores(database), key)
+    ids = [] if chat.context_id is None else [chat.context_id]
+    output.emit(chat, table=lambda: _print_chat(chat), ids=ids)
 
 
-def _print_chat(seen: "ChatView") -> None:
+def _print_chat(chat: "ChatView") -> None:
     output.facts(
-        ("chat", escape_line(seen.chat_key)),
-        ("context", _context(seen)),
-        ("box", seen.context_box_id),
-        ("reset", None if seen.reset_by is None else f"{seen.reset_by}, {format_time(seen.reset_at)}"),
-        ("archived", format_count(seen.archives, "context")),
-        ("transcript", _transcript(seen.transcript)),
-        ("window", _window(seen.transcript)),
-        ("running", _running(seen)),
+        ("chat", escape_line(chat.chat_key)),
+        ("context", _describe_context(chat)),
+        ("box", chat.context_box_id),
+        ("reset", None if chat.reset_by is None else f"{chat.reset_by}, {format_time(chat.reset_at)}"),
+        ("archived", format_count(chat.archives, "context")),
+        ("transcript", _describe_transcript(chat.transcript)),
+        ("window", _describe_window(chat.transcript)),
+        ("running", _describe_run(chat)),
     )
-    print_below(_MESSAGE_COLUMNS, list(enumerate(seen.messages, 1)))
-    print_below(_RUN_COLUMNS, seen.runs)
-    print_below(_STEP_COLUMNS, seen.steps)
+    print_below(_MESSAGE_COLUMNS, list(enumerate(chat.messages, 1)))
+    print_below(_RUN_COLUMNS, chat.runs)
+    print_below(_STEP_COLUMNS, chat.steps)
 
 
-def _context(seen: "ChatView") -> str:
-    if seen.context_id is None:
+def _describe_context(chat: "ChatView") -> str:
+    if chat.context_id is None:
         return "empty"
-    loaded = "" if seen.loaded_from in (None, seen.context_id) else f", loaded from {seen.loaded_from}"
-    return f"{seen.context_id}, {format_count(len(seen.messages), 'message')}{loaded}"
+    loaded = "" if chat.loaded_from in (None, chat.context_id) else f", loaded from {chat.loaded_from}"
+    return f"{chat.context_id}, {format_count(len(chat.messages), 'message')}{loaded}"
 
 
-def _running(seen: "ChatView") -> str | None:
-    if seen.running is None:
+def _describe_run(chat: "ChatView") -> str | None:
+    if chat.running is None:
         return None
-    owner = escape_line(seen.owner or "nobody")
-    return f"{seen.running}, by {owner}, lease until {format_time(seen.lease_expires_at)}"
+    owner = escape_line(chat.owner or "nobody")
+    return f"{chat.running}, by {owner}, lease until {format_time(chat.lease_expires_at)}"
 
 
-def _transcript(kept: "TranscriptSummary") -> str:
-    boxes = f" in {format_count(kept.boxes, 'box')}, kept permanently" if kept.entries else ""
-    unanswered = f"; {kept.unanswered} unanswered" if kept.unanswered else ""
-    return f"{format_count(kept.entries, 'entry')}{boxes}{unanswered}"
+def _describe_transcript(transcript: "TranscriptSummary") -> str:
+    boxes = f" in {format_count(transcript.boxes, 'box')}, kept permanently" if transcript.entries else ""
+    unanswered = f"; {transcript.unanswered} unanswered" if transcript.unanswered else ""
+    return f"{format_count(transcript.entries, 'entry')}{boxes}{unanswered}"
 
 
-def _window(kept: "TranscriptSummary") -> str:
-    window = kept.window
-    seen = window.last - window.first
-    places = f", from {window.first} to {window.last - 1}" if seen else ""
+def _describe_window(transcript: "TranscriptSummary") -> str:
+    window = transcript.window
+    count = window.last - window.first
+    places = f", from {window.first} to {window.last - 1}" if count else ""
     since = f"; none before {window.start}" if window.start else ""
-    return f"{seen} of at most {window.most} entries{places}{since}, for a run without context"
+    return f"{count} of at most {window.most} entries{places}{since}, for a run without context"
 
 
 # Items are pairs of a number and a message.
@@ -175,9 +166,6 @@ _STEP_COLUMNS = (
 )
 
 
-# --- its transcript
-
-
 @verb(
     "transcript",
     "cbx chat transcript telegram-chat-42",
@@ -193,9 +181,9 @@ def show_transcript(
 
     shown = choose_columns(_ENTRY_COLUMNS, columns)
     with open_database() as database, database.snapshot():
-        found = list_entries(open_chat_stores(database), key, limit=limit or None)
+        entries = list_entries(open_chat_stores(database), key, limit=limit or None)
     output.emit_list(
-        map(_entry_json, found),
+        map(_entry_json, entries),
         columns=shown,
         item_id=lambda entry: entry["card_id"],
         empty=f"chat {escape_line(key)} has no messages",
@@ -226,9 +214,6 @@ _ENTRY_COLUMNS = (
 )
 
 
-# --- why a chat remembers
-
-
 @verb(
     "why",
     "cbx chat why telegram-chat-42-topic-7",
@@ -245,24 +230,28 @@ def explain_chat(key: ChatKey) -> None:
     from cardbox_cli.chat.memory_explanation import explain_memory
 
     with open_database() as database, database.snapshot():
-        found = explain_memory(open_chat_stores(database), key)
-    if not found.exists and not found.causes:
+        explanation = explain_memory(open_chat_stores(database), key)
+    if not explanation.exists and not explanation.causes:
         raise NotFound(
             f"no chat {key!r} in project {session().project_id!r}, and none with a similar key",
             hint="list the chats with `cbx chat list`",
         )
-    output.emit(found, table=lambda: _print_explanation(found), ids=[each.chat_key for each in found.near])
-    if not found.well:
+    output.emit(
+        explanation,
+        table=lambda: _print_explanation(explanation),
+        ids=[each.chat_key for each in explanation.near],
+    )
+    if not explanation.well:
         raise Findings(f"chat {escape_line(key)} starts without memory")
 
 
-def _print_explanation(found: "MemoryExplanation") -> None:
-    output.print_text(f"chat {escape_line(found.chat_key)}: {found.summary}")
-    for cause in found.causes:
+def _print_explanation(explanation: "MemoryExplanation") -> None:
+    output.print_text(f"chat {escape_line(explanation.chat_key)}: {explanation.summary}")
+    for cause in explanation.causes:
         output.print_text(f"{cause.cause}: {cause.proves}")
         if cause.fix is not None:
             output.print_text(f"  fix: {cause.fix}")
-    print_below(_NEAR_COLUMNS, found.near)
+    print_below(_NEAR_COLUMNS, explanation.near)
 
 
 _NEAR_COLUMNS = (

@@ -23,14 +23,13 @@ _REFUSED = "cbx rejects what it writes for the turn"
 _UNFENCED = "it belongs to another system, so cbx cannot reject what it writes"
 
 
-def run_fix(turn: str, do: "Callable[..., FixOutcome]", **given: Any) -> None:
+def _run_audited_fix(turn: str, do: "Callable[..., FixOutcome]", **options: Any) -> None:
     """Fix a turn with a function of `recovery.fixes` that takes the actor and the command's options."""
-    free_turn(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **given))
+    _run_fix(turn, lambda run, turn_id: do(run, turn_id, actor=actor(run.database), **options))
 
 
-def free_turn(turn: str, do: "Callable[[Runtime, str], FixOutcome]") -> None:
+def _run_fix(turn: str, do: "Callable[[Runtime, str], FixOutcome]") -> None:
     """Fix a turn with a function of `recovery.fixes`, and print the outcome."""
-
     with runtime() as run:
         fixed = do(run, resolving_turns(run.database, run.project_id).resolve(turn))
     for each in fixed.may_start_twice:
@@ -56,7 +55,7 @@ def nudge_turn(turn: TurnId) -> None:
     """Notify the workers of a turn again, and promote the next turn of an idle agent. The epoch stays."""
     from cardbox_cli.execution.recovery import fixes
 
-    free_turn(turn, fixes.nudge)
+    _run_fix(turn, fixes.nudge)
 
 
 @verb(
@@ -88,7 +87,7 @@ def stop_turn(turn: TurnId, reason: OptionalReason = None) -> None:
     """End a turn in any state as canceled. Its worker notices at the next heartbeat."""
     from cardbox_cli.execution.recovery import fixes
 
-    run_fix(turn, fixes.stop, reason=reason)
+    _run_audited_fix(turn, fixes.stop, reason=reason)
 
 
 @verb("reclaim", "cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
@@ -96,7 +95,7 @@ def reclaim_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> Non
     """Take a turn back from its worker, so that another one can claim it."""
     from cardbox_cli.execution.recovery import fixes
 
-    run_fix(turn, fixes.reclaim, expect_epoch=expect_epoch, reason=reason)
+    _run_audited_fix(turn, fixes.reclaim, expect_epoch=expect_epoch, reason=reason)
 
 
 @verb("requeue", "cbx turn requeue 1d5c8f72 --expect-epoch 3 --reason 'the model was down'")
@@ -104,7 +103,7 @@ def requeue_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> Non
     """Put a turn back into its agent's queue, to start over. Its output box keeps its cards."""
     from cardbox_cli.execution.recovery import fixes
 
-    run_fix(turn, fixes.requeue, expect_epoch=expect_epoch, reason=reason)
+    _run_audited_fix(turn, fixes.requeue, expect_epoch=expect_epoch, reason=reason)
 
 
 @verb("fail", "cbx turn fail 1d5c8f72 --expect-epoch 3 --reason 'its context box is lost'")
@@ -112,7 +111,7 @@ def fail_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
     """End a turn as failed, with the reason in its deliverable. For a queued turn, use `cbx turn stop`."""
     from cardbox_cli.execution.recovery import fixes
 
-    run_fix(turn, fixes.fail, expect_epoch=expect_epoch, reason=reason)
+    _run_audited_fix(turn, fixes.fail, expect_epoch=expect_epoch, reason=reason)
 
 
 @verb("rebox", "cbx turn rebox 1d5c8f72 --expect-epoch 3 --context-box $BOX --reason 'a card was wrong'")
@@ -138,7 +137,7 @@ def rebox_turn(
             output_box_id=boxes.resolve(output_box) if output_box else None,
         )
 
-    run_fix(turn, do)
+    _run_audited_fix(turn, do)
 
 
 @verb("rebuild", "cbx turn rebuild clerk")

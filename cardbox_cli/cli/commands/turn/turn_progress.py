@@ -47,7 +47,7 @@ def watch_turn(
 
     last: list[StoredTurn] = []
     with open_turns() as turns:
-        events = _events(turns, turns.resolve(turn), interval, last.append)
+        events = _read_events(turns, turns.resolve(turn), interval, last.append)
         if session().format.kind == "text":
             for event in events:
                 _print_event(event)
@@ -59,10 +59,10 @@ def watch_turn(
     require_success(view_turn(stored), stored.record.error if stored.record else None)
 
 
-def _events(
+def _read_events(
     turns: "TurnViews", turn_id: str, interval: float, end: "Callable[[StoredTurn], None]"
 ) -> "Iterator[Event]":
-    """What happens to a turn, each thing once, until it has ended; `end` gets it then."""
+    """Yield the events of a turn, each once, until it has ended; then call `end` with it."""
     from cardbox_cli.inspect.turns import view_turn
 
     printed: Counter[Event] = Counter()
@@ -70,12 +70,12 @@ def _events(
         pause: Callable[[float], None] | None = None
         while True:
             stored = turns.read_all(turn_id)
-            seen = view_turn(stored)
-            now = Counter(seen.timeline)
+            view = view_turn(stored)
+            now = Counter(view.timeline)
             new = now - printed
-            yield from (event for event in seen.timeline if event in new)
+            yield from (event for event in view.timeline if event in new)
             printed |= now
-            if seen.end_status is not None:
+            if view.end_status is not None:
                 end(stored)
                 return
             pause = pause or stack.enter_context(pauses())
@@ -100,9 +100,6 @@ def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
     """
     with open_turns() as turns:
         print_end(turns, turns.resolve(turn), timeout)
-
-
-# --- report
 
 
 @verb(
@@ -142,11 +139,15 @@ def report_result(
 
     if result is not None and result_text is not None:
         raise UsageError(conflict_message("--result", "--result-text"), hint="remove one of them")
-    for option, given in (("--result", result), ("--result-text", result_text)):
-        if given == reports.PLACEHOLDER:
-            raise UsageError(f"{option} {given} is a placeholder", hint="replace it with the answer")
-    value = _text_result(result_text) if result is None else _result_value(result)
-    content = _result_content(value, error, status, after_execution)
+    for option, text in (("--result", result), ("--result-text", result_text)):
+        if text == reports.PLACEHOLDER:
+            raise UsageError(f"{option} {text} is a placeholder", hint="replace it with the answer")
+    value: Any = msgspec.UNSET
+    if result is not None:
+        value = _parse_result(result)
+    elif result_text is not None:
+        value = _check_result(result_text)
+    content = _make_content(value, error, status, after_execution)
     with runtime() as run:
         reported = reports.report_result(
             run,
@@ -169,7 +170,7 @@ def report_result(
     )
 
 
-def _result_content(
+def _make_content(
     result: Any, error: str | None, status: str | None, after_execution: str
 ) -> "ToolResultContent":
     from cardbox_cli.model.content import ToolResultContent
@@ -190,21 +191,16 @@ def _result_content(
     )
 
 
-def _text_result(given: str | None) -> Any:
-    """Return the text; UNSET for None."""
-    return msgspec.UNSET if given is None else _checked_result(given)
-
-
-def _result_value(text: str) -> Any:
+def _parse_result(text: str) -> Any:
     """Return the JSON value of a result, or its text if it is not JSON."""
-    content = _checked_result(text_or_file(text))
+    content = _check_result(text_or_file(text))
     try:
         return exact_json.read(content)
     except ValueError:
         return content
 
 
-def _checked_result(content: str) -> str:
+def _check_result(content: str) -> str:
     """Return the text. Raises InvalidInput if it cannot be stored as a result."""
     if "\0" in content:
         raise InvalidInput("--result contains a NUL character", hint="pass JSON or text")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Option
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from cardbox_cli.store.views.turn_views import TurnViews
 
 
+ProfileName = Annotated[
+    str | None, Option(click_type=PROFILE, help="Run it with this profile. Default: its own.")
+]
 Exec = Annotated[
     str | None,
     Option(
@@ -44,75 +47,77 @@ Exec = Annotated[
 ]
 
 
-def replay_program(
+class _OwnWorker(NamedTuple):
+    """A worker in this process: its program, and a new worker target that only this worker serves."""
+
+    target: str
+    program: "Program"
+
+
+def _make_own_worker(
     run: "Runtime",
     turn_id: str,
-    command: str,
-    *,
-    env: Sequence[str] = (),
-    tools: str | None = None,
-    trust_stored_commands: bool = False,
-) -> "Program":
-    """Return the program that runs a turn again, with requests in the format of the turn."""
+    command: str | None,
+    env: Sequence[str] | None,
+    tools: str | None,
+    trust_stored_commands: bool,
+) -> _OwnWorker | None:
+    """Return the worker for --exec, with requests in the format of the turn; None without --exec."""
+    if command is None:
+        return None
+    import uuid6
+
     from cardbox_cli.context.request import DEFAULT_OPTIONS
     from cardbox_cli.execution.requests.step_snapshots import read_snapshot
 
     model_program.check_command(command)
     where = database_target()
     snapshots = (read_snapshot(step.metadata) for step in run.turns.steps(turn_id))
-    asked = next(filter(None, snapshots), None)
-    return model_program.make_program(
+    first = next(filter(None, snapshots), None)
+    program = model_program.make_program(
         command,
         where,
         run.settings,
-        format=None if asked is None else asked.format,
+        format=None if first is None else first.format,
         answers="auto",
         options=DEFAULT_OPTIONS,
         timeout=600,
-        environment=model_program.environment_of(env, where),
+        environment=model_program.environment_of(env or (), where),
         tools=tools,
         trusts_stored=trust_stored_commands,
     )
+    return _OwnWorker(f"replay-{uuid6.uuid7().hex}", program)
 
 
-def own_target() -> str:
-    """Return a new worker target, which only the worker of this process serves."""
-    import uuid6
-
-    return f"replay-{uuid6.uuid7().hex}"
-
-
-def ask_again(run: "Runtime", turn_id: str, again: "ReplayOptions") -> list[str]:
-    """Request the turns and return their ids. Raises NotAccepted."""
+def _dispatch(run: "Runtime", turn_id: str, options: "ReplayOptions") -> list[str]:
+    """Dispatch the turns and return their ids. Raises NotAccepted."""
     from cardbox_cli.orchestration.replay import dispatch_replays
 
-    asked = dispatch_replays(run, turn_id, again)
-    if asked[-1].result.status != "accepted":
-        refuse(asked[-1])
-    last = asked[-1].result
+    replays = dispatch_replays(run, turn_id, options)
+    last = replays[-1].result
+    if last.status != "accepted":
+        refuse(replays[-1])
     remember_made(turn_id=last.agent_turn_id, box_id=last.context_box_id)
-    return [each.result.agent_turn_id or "" for each in asked]
+    return [each.result.agent_turn_id or "" for each in replays]
 
 
-def run_here(run: "Runtime", turn_ids: Sequence[str], worker_target: str, program: "Program") -> None:
-    """Run these turns of a target until none is due.
+def _run_here(run: "Runtime", turn_ids: Sequence[str], worker: _OwnWorker) -> None:
+    """Run the turns until none is due. An early end, for example by a signal, stops the remaining turns."""
 
-    No other worker serves that target, so an early end, for example by a signal, stops the remaining turns.
-    """
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
     try:
-        with stop_at_signals(_interrupt):
-            _work(worker_target, program)
+        with stop_at_signals(interrupt):
+            _work(worker)
     except BaseException:
-        _stop_open(run, turn_ids)
+        # No other worker serves the target.
+        _stop_unfinished(run, turn_ids)
         raise
-    _announce_open(run, turn_ids, worker_target)
+    _announce_waiting(run, turn_ids, worker.target)
 
 
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-def _stop_open(run: "Runtime", turn_ids: Sequence[str]) -> None:
+def _stop_unfinished(run: "Runtime", turn_ids: Sequence[str]) -> None:
     """Stop the turns that have not ended, waiting ones before running ones."""
     from cardbox_cli.execution.recovery import fixes
 
@@ -125,38 +130,39 @@ def _stop_open(run: "Runtime", turn_ids: Sequence[str]) -> None:
         announce(f"note: {format_count(stopped, 'turn')} stopped")
 
 
-def _announce_open(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
-    """Say how turns go on that wait for somebody's answer to a call."""
+def _announce_waiting(run: "Runtime", turn_ids: Sequence[str], worker_target: str) -> None:
+    """Announce how to continue the turns that wait for a tool result."""
     views = resolving_turns(run.database, run.project_id)
     waiting = [turn_id for turn_id in turn_ids if views.get(turn_id).status != "ended"]
     if waiting:
         run_worker = command_line(["worker", "run"], "--target", worker_target)
         verb = "waits" if len(waiting) == 1 else "wait"
         announce(
-            f"note: {format_count(len(waiting), 'turn')} {verb} for a tool result: see `cbx why "
-            f"{waiting[0]}`, "
-            f"then continue with `{run_worker} --exec CMD --drain`"
+            f"note: {format_count(len(waiting), 'turn')} {verb} for a tool result: see "
+            f"`cbx why {waiting[0]}`, then continue with `{run_worker} --exec CMD --drain`"
         )
 
 
-def _work(worker_target: str, program: "Program") -> None:
+def _work(worker: _OwnWorker) -> None:
     from cardbox_cli.execution.notifications.service import WakeupListener, Wakeups
     from cardbox_cli.execution.worker.worker import Worker, WorkerPlan
 
     settings = read_settings()
-    plan = WorkerPlan(target=worker_target, program=program, project_id=session().project_id, mode="drain")
+    plan = WorkerPlan(
+        target=worker.target, program=worker.program, project_id=session().project_id, mode="drain"
+    )
     with Wakeups(announce) as wakeups, WakeupListener() as listener:
         Worker(
             plan,
             settings,
             connect=make_connector(database_target()),
             make_runtime=lambda database, project_id: make_runtime(database, project_id, settings, wakeups),
-            journal=_Journal(),
+            journal=_ReplayJournal(),
             listener=listener,
         ).run()
 
 
-class _Journal:
+class _ReplayJournal:
     """Prints warnings and ends; the results are printed at the end."""
 
     def line(self, text: str) -> None:
@@ -167,46 +173,46 @@ class _Journal:
         announce(f"turn {outcome.agent_turn_id}: {outcome.kind} {outcome.message}")
 
 
-def print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> None:
+def _print_compared(turns: "TurnViews", turn_id: str, others: Sequence[str]) -> None:
     """Print the results next to the first turn. Raises Findings unless all others succeeded."""
     from cardbox_cli.orchestration.replay import compare, outcome_of
 
     with turns.database.snapshot():
         first = outcome_of(turns, turn_id)
-        beside = compare(first, [outcome_of(turns, each) for each in others])
-    answer = {"turn": first, "replays": beside}
-    output.emit(answer, table=lambda: _print_table(first, beside), ids=list(others))
-    odd = [each.outcome for each in beside if each.outcome.end_status != "success"]
-    if odd:
+        comparisons = compare(first, [outcome_of(turns, each) for each in others])
+    answer = {"turn": first, "replays": comparisons}
+    output.emit(answer, table=lambda: _print_table(first, comparisons), ids=list(others))
+    failed_ids = [each.outcome.agent_turn_id for each in comparisons if each.outcome.end_status != "success"]
+    if failed_ids:
         raise Findings(
-            f"{len(odd)} of {len(beside)} turns did not succeed",
-            hint=f"run `cbx turn show {odd[0].agent_turn_id}` for details",
-            details={"agent_turn_ids": [each.agent_turn_id for each in odd]},
+            f"{len(failed_ids)} of {len(comparisons)} turns did not succeed",
+            hint=f"run `cbx turn show {failed_ids[0]}` for details",
+            details={"agent_turn_ids": failed_ids},
         )
 
 
-def _print_table(first: "TurnOutcome", beside: "Sequence[OutcomeComparison]") -> None:
-    print_table(_OUTCOME_COLUMNS, [(first, None), *((each.outcome, each) for each in beside)])
-    for each in beside:
+def _print_table(first: "TurnOutcome", comparisons: "Sequence[OutcomeComparison]") -> None:
+    print_table(_OUTCOME_COLUMNS, [(first, None), *((each.outcome, each) for each in comparisons)])
+    for each in comparisons:
         if not each.same_text:
             output.print_text()
             output.print_painted([("bold", f"{short_id(each.outcome.agent_turn_id)} answered differently:")])
             output.print_painted(compare_texts(first.text, each.outcome.text))
 
 
-def _changed_words(each: "OutcomeComparison | None") -> str:
+def _format_changes(each: "OutcomeComparison | None") -> str:
     if each is None:
         return NOTHING
     return "same" if each.same_text else f"+{each.words_added} -{each.words_removed}"
 
 
-def _outcome_tokens(outcome: "TurnOutcome") -> str:
+def _format_tokens(outcome: "TurnOutcome") -> str:
     if outcome.input_tokens is None and outcome.output_tokens is None:
         return NOTHING
     return f"{outcome.input_tokens or 0} + {outcome.output_tokens or 0}"
 
 
-def _outcome_tools(outcome: "TurnOutcome") -> str:
+def _format_tools(outcome: "TurnOutcome") -> str:
     return ", ".join(f"{name} {times}" for name, times in outcome.tools.items()) or NOTHING
 
 
@@ -215,14 +221,11 @@ _OUTCOME_COLUMNS = (
     Column("TURN", lambda pair: short_id(pair[0].agent_turn_id)),
     Column("END", lambda pair: pair[0].end_status or pair[0].status),
     Column("STEPS", lambda pair: str(pair[0].steps), right=True),
-    Column("TOKENS", lambda pair: _outcome_tokens(pair[0]), right=True),
+    Column("TOKENS", lambda pair: _format_tokens(pair[0]), right=True),
     Column("WRITTEN", lambda pair: f"~{pair[0].written_tokens}", right=True),
-    Column("WORDS", lambda pair: _changed_words(pair[1]), right=True),
-    Column("TOOLS", lambda pair: _outcome_tools(pair[0])),
+    Column("WORDS", lambda pair: _format_changes(pair[1]), right=True),
+    Column("TOOLS", lambda pair: _format_tools(pair[0])),
 )
-
-
-# --- the commands
 
 
 @verb(
@@ -233,9 +236,7 @@ _OUTCOME_COLUMNS = (
 )
 def replay_turn(
     turn: TurnId,
-    profile: Annotated[
-        str | None, Option(click_type=PROFILE, help="Run it with this profile. Default: its own.")
-    ] = None,
+    profile: ProfileName = None,
     exec_: Exec = None,
     env: model_program.Variables = None,
     tools: model_program.ToolsFile = None,
@@ -257,29 +258,18 @@ def replay_turn(
     with runtime() as run:
         turns = resolving_turns(run.database, run.project_id)
         turn_id = turns.resolve(turn)
-        target = None if exec_ is None else own_target()
-        program = None
-        if exec_ is not None:
-            program = replay_program(
-                run,
-                turn_id,
-                exec_,
-                env=env or (),
-                tools=tools,
-                trust_stored_commands=trust_stored_commands,
-            )
-        asked = ask_again(
-            run, turn_id, ReplayOptions(times=times, profile_name=profile, worker_target=target)
-        )
-        if program is not None and target is not None:
-            run_here(run, asked, target, program)
+        worker = _make_own_worker(run, turn_id, exec_, env, tools, trust_stored_commands)
+        options = ReplayOptions(times=times, profile_name=profile, worker_target=worker and worker.target)
+        ids = _dispatch(run, turn_id, options)
+        if worker is not None:
+            _run_here(run, ids, worker)
         elif no_wait:
-            output.emit({"agent_turn_ids": asked}, table=lambda: output.print_lines(asked), ids=asked)
+            output.emit({"agent_turn_ids": ids}, table=lambda: output.print_lines(ids), ids=ids)
             return
         else:
-            for each in asked:
+            for each in ids:
                 wait_for_end(turns, each, timeout=timeout)
-        print_compared(turns, turn_id, asked)
+        _print_compared(turns, turn_id, ids)
 
 
 @verb(
@@ -293,9 +283,7 @@ def fork_turn(
     instruction: Annotated[
         str | None, Option(metavar="TEXT", help="An instruction to add after the output so far.")
     ] = None,
-    profile: Annotated[
-        str | None, Option(click_type=PROFILE, help="Run it with this profile. Default: its own.")
-    ] = None,
+    profile: ProfileName = None,
     exec_: Exec = None,
     env: model_program.Variables = None,
     tools: model_program.ToolsFile = None,
@@ -310,23 +298,12 @@ def fork_turn(
     with runtime() as run:
         turns = resolving_turns(run.database, run.project_id)
         turn_id = turns.resolve(turn)
-        target = None if exec_ is None else own_target()
-        program = None
-        if exec_ is not None:
-            program = replay_program(
-                run,
-                turn_id,
-                exec_,
-                env=env or (),
-                tools=tools,
-                trust_stored_commands=trust_stored_commands,
-            )
-        wanted = ReplayOptions(profile_name=profile, worker_target=target, at=at, instruction=instruction)
-        asked = ask_again(run, turn_id, wanted)
-        if program is not None and target is not None:
-            run_here(run, asked, target, program)
-            print_compared(turns, turn_id, asked)
+        worker = _make_own_worker(run, turn_id, exec_, env, tools, trust_stored_commands)
+        target = worker and worker.target
+        options = ReplayOptions(profile_name=profile, worker_target=target, at=at, instruction=instruction)
+        ids = _dispatch(run, turn_id, options)
+        if worker is not None:
+            _run_here(run, ids, worker)
+            _print_compared(turns, turn_id, ids)
         else:
-            output.emit(
-                {"agent_turn_id": asked[0]}, table=lambda: output.facts(("turn", asked[0])), ids=asked
-            )
+            output.emit({"agent_turn_id": ids[0]}, table=lambda: output.facts(("turn", ids[0])), ids=ids)

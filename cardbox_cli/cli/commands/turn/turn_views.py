@@ -8,18 +8,7 @@ import msgspec
 from typer import Option
 
 from cardbox_cli.cli.last_ids import LAST
-from cardbox_cli.cli.options.shared_options import (
-    Interval,
-    LastTurnId,
-    Limit,
-    OfAgent,
-    Since,
-    TurnId,
-    Until,
-    Watch,
-    column_option,
-    parse_span,
-)
+from cardbox_cli.cli.options import shared_options
 from cardbox_cli.cli.options.value_types import HTML, OneOf
 from cardbox_cli.cli.project_database import lag_note, open_turns
 from cardbox_cli.cli.standard_streams import announce
@@ -62,8 +51,8 @@ if TYPE_CHECKING:
     reads=True,
 )
 def list_turns(
-    limit: Limit = 50,
-    agent: OfAgent = None,
+    limit: shared_options.Limit = 50,
+    agent: shared_options.OfAgent = None,
     status: Annotated[
         str | None,
         Option(click_type=OneOf(lambda: TURN_STATUSES, what="state"), help="Only turns in this state."),
@@ -73,11 +62,11 @@ def list_turns(
         Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only turns with this end."),
     ] = None,
     trace: Annotated[str | None, Option(metavar="ID", help="Only turns of this trace_id.")] = None,
-    since: Since = None,
-    until: Until = None,
-    columns: Annotated[str | None, column_option("id,agent,end")] = None,
-    watch: Watch = False,
-    interval: Interval = 1.0,
+    since: shared_options.Since = None,
+    until: shared_options.Until = None,
+    columns: Annotated[str | None, shared_options.column_option("id,agent,end")] = None,
+    watch: shared_options.Watch = False,
+    interval: shared_options.Interval = 1.0,
 ) -> None:
     """List turns, newest first."""
     from cardbox_cli.execution.turn_summary import summary
@@ -86,7 +75,7 @@ def list_turns(
 
     if end is not None and status not in (None, ENDED):
         raise UsageError(conflict_message("--end", f"--status {status}"), hint="remove one of them")
-    first, last = parse_span(since, until)
+    first, last = shared_options.parse_span(since, until)
     status = status if end is None else ENDED
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
     pause = poll_interval(watch, interval)
@@ -110,7 +99,10 @@ def list_turns(
 def _filter_by_end(
     turns: "TurnViews", where: "TurnFilter", end: str
 ) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], FurtherCount]]":
-    """How to read those that ended so. How many are behind one nobody knows: an end may take working out."""
+    """Return the `read` and `further` of a Listing of turns with this end.
+
+    The number of further turns is unknown, because the database does not store each end.
+    """
     from cardbox_cli.execution.turn_summary import summary
     from cardbox_cli.store.connection.project_store import FurtherCount
 
@@ -118,9 +110,6 @@ def _filter_by_end(
         return islice((turn for turn in turns.newest(where) if summary(turn).end_status == end), size)
 
     return read, lambda _: FurtherCount(0, False)
-
-
-# --- one turn
 
 
 @verb(
@@ -131,7 +120,7 @@ def _filter_by_end(
     pages=True,
     reads=True,
 )
-def show_turn(turn: LastTurnId = LAST) -> None:
+def show_turn(turn: shared_options.LastTurnId = LAST) -> None:
     """Show one turn on one page: its state, rows, steps, tool calls, boxes, edges and what happened when."""
     from cardbox_cli.inspect.turns import view_turn
 
@@ -139,41 +128,41 @@ def show_turn(turn: LastTurnId = LAST) -> None:
         for note in lag_note(turns.database):
             announce(note)
         stored = turns.read_all(turns.resolve(turn))
-    seen = view_turn(stored)
-    output.emit(seen, table=lambda: _print_turn(stored, seen), ids=[seen.agent_turn_id])
+    view = view_turn(stored)
+    output.emit(view, table=lambda: _print_turn(stored, view), ids=[view.agent_turn_id])
 
 
-def _print_turn(stored: "StoredTurn", seen: "TurnView") -> None:
+def _print_turn(stored: "StoredTurn", view: "TurnView") -> None:
     from cardbox_cli.cli.terminal.turn_report import end_of_stderr
 
     turn = stored.turn
     parent = turn.parent_agent_turn_id
     depth = NOTHING if turn.recursion_depth is None else turn.recursion_depth
     output.facts(
-        ("turn", seen.agent_turn_id),
-        ("agent", seen.agent_id),
-        ("status", _status(stored, seen)),
+        ("turn", view.agent_turn_id),
+        ("agent", view.agent_id),
+        ("status", _describe_status(stored, view)),
         ("parent", None if parent is None else f"{parent} of agent {turn.parent_agent_id or NOTHING}"),
         ("trace", None if turn.trace_id is None else f"{turn.trace_id}, depth {depth}"),
         ("profile", turn.profile_box_id),
-        ("context", seen.context_box_id),
-        ("output", seen.output_box_id),
-        ("deliverable", seen.deliverable_card_id),
+        ("context", view.context_box_id),
+        ("output", view.output_box_id),
+        ("deliverable", view.deliverable_card_id),
         *(("lease", f"{lease.owner}, until {format_time(lease.expires_at)}") for lease in stored.leases),
     )
-    _section("findings", _FINDING_COLUMNS, seen.findings)
+    _section("findings", _FINDING_COLUMNS, view.findings)
     _section(
         "inbox",
         pick_columns(INBOX_COLUMNS, "ID", "TYPE", "STATUS", "EPOCH", "TRIES", "CREATED", "WHY"),
-        seen.inbox,
+        view.inbox,
     )
-    _section("steps", _STEP_COLUMNS, list(enumerate(seen.steps, 1)))
-    _section("waiting tools", _WAITING_COLUMNS, seen.waiting_tools)
-    _section("edges", _EDGE_COLUMNS, seen.edges)
-    _section("children", pick_columns(TURN_COLUMNS, "ID", "AGENT", "STATUS", "END"), seen.children)
-    _section("timeline", EVENT_COLUMNS, seen.timeline)
-    _section("stderr", _LOG_COLUMNS, seen.logs)
-    output.print_lines(end_of_stderr(seen))
+    _section("steps", _STEP_COLUMNS, list(enumerate(view.steps, 1)))
+    _section("waiting tools", _WAITING_COLUMNS, view.waiting_tools)
+    _section("edges", _EDGE_COLUMNS, view.edges)
+    _section("children", pick_columns(TURN_COLUMNS, "ID", "AGENT", "STATUS", "END"), view.children)
+    _section("timeline", EVENT_COLUMNS, view.timeline)
+    _section("stderr", _LOG_COLUMNS, view.logs)
+    output.print_lines(end_of_stderr(view))
 
 
 def _section(title: str, columns: Columns, items: Sequence[Any]) -> None:
@@ -183,15 +172,15 @@ def _section(title: str, columns: Columns, items: Sequence[Any]) -> None:
         print_table(columns, items)
 
 
-def _status(stored: "StoredTurn", seen: "TurnView") -> str:
-    state = " ".join(part for part in (seen.status, seen.end_status) if part)
+def _describe_status(stored: "StoredTurn", view: "TurnView") -> str:
+    state = " ".join(part for part in (view.status, view.end_status) if part)
     deadline, record = stored.turn.resume_deadline, stored.record
     until = f", waits until {format_time(deadline)}" if deadline else ""
     error = f": {excerpt(record.error, 200)}" if record and record.error else ""
-    return f"{state}, epoch {seen.turn_epoch}{until}{error}"
+    return f"{state}, epoch {view.turn_epoch}{until}{error}"
 
 
-def _took(step: Step) -> str:
+def _format_length(step: Step) -> str:
     return format_duration(step.ended_at - step.started_at) if step.started_at and step.ended_at else NOTHING
 
 
@@ -199,7 +188,7 @@ def _last_line(log: "LogTail") -> str:
     return excerpt(next(iter(last_lines(log.stderr_tail, 1)), NOTHING), 200)
 
 
-def _end_of(agent_id: str | None, turn_id: str | None) -> str:
+def _format_end(agent_id: str | None, turn_id: str | None) -> str:
     return " ".join([agent_id or NOTHING, *([short_id(turn_id)] if turn_id else [])])
 
 
@@ -209,7 +198,7 @@ _STEP_COLUMNS = (
     Column("ID", lambda numbered: short_id(numbered[1].step_id)),
     Column("STATUS", lambda numbered: numbered[1].status),
     Column("BEGAN", lambda numbered: format_time(numbered[1].started_at) or NOTHING),
-    Column("TOOK", lambda numbered: _took(numbered[1]), right=True),
+    Column("TOOK", lambda numbered: _format_length(numbered[1]), right=True),
     Column("REQUEST", lambda numbered: short_or_nothing(numbered[1].request_box_id)),
     Column("ERROR", lambda numbered: excerpt(numbered[1].error or NOTHING, 200)),
 )
@@ -222,8 +211,8 @@ _WAITING_COLUMNS = (
     Column("RESULT", lambda tool: short_or_nothing(tool.tool_result_card_id)),
 )
 _FINDING_COLUMNS = (
-    Column("RULE", lambda found: found.rule),
-    Column("MESSAGE", lambda found: excerpt(found.message, 200)),
+    Column("RULE", lambda finding: finding.rule),
+    Column("MESSAGE", lambda finding: excerpt(finding.message, 200)),
 )
 _LOG_COLUMNS = (
     Column("STEP", lambda log: short_id(log.step_id)),
@@ -236,13 +225,10 @@ _EDGE_COLUMNS = (
     Column("ID", lambda edge: short_id(edge.edge_id)),
     Column("PRIMITIVE", lambda edge: edge.primitive),
     Column("PHASE", lambda edge: edge.edge_phase),
-    Column("FROM", lambda edge: _end_of(edge.source_agent_id, edge.source_agent_turn_id)),
-    Column("TO", lambda edge: _end_of(edge.target_agent_id, edge.target_agent_turn_id)),
+    Column("FROM", lambda edge: _format_end(edge.source_agent_id, edge.source_agent_turn_id)),
+    Column("TO", lambda edge: _format_end(edge.target_agent_id, edge.target_agent_turn_id)),
     Column("CREATED", lambda edge: format_time(edge.created_at) or NOTHING, spare=1),
 )
-
-
-# --- a trace
 
 
 SVG = "svg"
@@ -257,7 +243,7 @@ SVG = "svg"
     reads=True,
 )
 def show_trace(
-    turn: TurnId,
+    turn: shared_options.TurnId,
     format_: Annotated[
         str | None,
         Option(
@@ -288,7 +274,7 @@ def show_trace(
         return
     output.emit(
         {"trace_id": trace.trace_id, "turns": trace.turns},
-        table=lambda: _Drawing(trace.batches).draw(trace.trace_id, trace.turns),
+        table=lambda: _TreePrinter(trace.batches).print(trace.trace_id, trace.turns),
         ids=trace.agent_turn_ids,
     )
 
@@ -303,55 +289,52 @@ def _group_by_batch(branches: "Sequence[Branch]") -> "list[tuple[str | None, lis
     ]
 
 
-class _Drawing:
-    """Draws a tree line by line. A batch has its own line above its children."""
+class _TreePrinter:
+    """Prints a tree line by line. A batch has its own line above its children."""
 
     def __init__(self, batches: "Mapping[str, BatchRow]") -> None:
         self._batches = batches
 
-    def draw(self, trace_id: str | None, tops: "Sequence[Branch]") -> None:
-        self._line("", f"trace {trace_id or '-'}")
+    def print(self, trace_id: str | None, tops: "Sequence[Branch]") -> None:
+        self._print_line("", f"trace {trace_id or '-'}")
         for batch_id, branches in _group_by_batch(tops):
             if batch_id is not None:
-                self._line("", self._batch(batch_id))
-                self._below(branches, trace_id, "")
+                self._print_line("", self._describe_batch(batch_id))
+                self._print_below(branches, trace_id, "")
                 continue
             for top in branches:
-                self._branch(top, trace_id, "", "")
+                self._print_branch(top, trace_id, "", "")
 
-    def _branch(self, branch: "Branch", trace_id: str | None, lead: str, below: str) -> None:
+    def _print_branch(self, branch: "Branch", trace_id: str | None, lead: str, below: str) -> None:
         outcome = " ".join(part for part in (branch.status, branch.end_status) if part)
         place = "" if branch.task_index is None else f"{branch.task_index}: "
         other = "" if branch.trace_id in (None, trace_id) else f"  trace {branch.trace_id}"
-        self._line(lead, f"{place}{branch.agent_turn_id}  {branch.agent_id}  {outcome}{other}")
+        self._print_line(lead, f"{place}{branch.agent_turn_id}  {branch.agent_id}  {outcome}{other}")
         groups = _group_by_batch(branch.children)
         for batch_id, branches in groups:
             is_last = branches is groups[-1][1]
             if batch_id is None:
-                self._below(branches, branch.trace_id, below, ends=is_last)
+                self._print_below(branches, branch.trace_id, below, ends=is_last)
                 continue
-            self._line(below + ("└─ " if is_last else "├─ "), self._batch(batch_id))
-            self._below(branches, branch.trace_id, below + ("   " if is_last else "│  "))
+            self._print_line(below + ("└─ " if is_last else "├─ "), self._describe_batch(batch_id))
+            self._print_below(branches, branch.trace_id, below + ("   " if is_last else "│  "))
 
-    def _below(
+    def _print_below(
         self, branches: "Sequence[Branch]", trace_id: str | None, below: str, *, ends: bool = True
     ) -> None:
-        """Draw branches below a line; `ends` if nothing else follows below it."""
+        """Print branches below a line; `ends` if nothing else follows below it."""
         for branch in branches:
             is_last = ends and branch is branches[-1]
             lead = below + ("└─ " if is_last else "├─ ")
-            self._branch(branch, trace_id, lead, below + ("   " if is_last else "│  "))
+            self._print_branch(branch, trace_id, lead, below + ("   " if is_last else "│  "))
 
-    def _batch(self, batch_id: str) -> str:
+    def _describe_batch(self, batch_id: str) -> str:
         row = self._batches.get(batch_id)
         known = "" if row is None else f"  {row.status}, {row.ended_count} of {row.task_count} ended"
         return f"{batch_id}{known}"
 
-    def _line(self, lead: str, text: str) -> None:
+    def _print_line(self, lead: str, text: str) -> None:
         output.print_text(flatten(f"{lead}{text}"))
-
-
-# --- logs
 
 
 @verb(
@@ -363,10 +346,9 @@ class _Drawing:
     reads=True,
 )
 def show_logs(
-    turn: TurnId,
+    turn: shared_options.TurnId,
     step: Annotated[
-        str | None,
-        Option(metavar="N", help="Only this step: its number, or 4 or more characters of its id."),
+        str | None, Option(metavar="N", help="Only this step: its number, or 4 or more characters of its id.")
     ] = None,
 ) -> None:
     """Show the stderr of a turn's commands: its model command and its tools.
@@ -374,6 +356,7 @@ def show_logs(
     cbx stores the last part of it, without apparent secrets. Commands that wrote nothing are listed only if
     they failed.
     """
+    from cardbox_cli.execution.requests.recorded_requests import find_step
     from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
 
     with open_turns() as turns, turns.database.snapshot():
@@ -381,9 +364,12 @@ def show_logs(
         store.require()
         turn_id = turns.resolve(turn)
         steps = TurnStore(turns.database, turns.project_id).steps(turn_id)
-        step_id = None if step is None else _named_step_id(steps, step, turn_id)
+        step_id = None
+        if step is not None:
+            shows = f"`cbx turn show {quote_argument(short_id(turn_id))}`"
+            step_id = find_step(steps, step, f"turn {turn_id!r}", shows).step_id
         logs = store.list_by_turn(turn_id, step_id=step_id)
-    numbers = _step_numbers(steps)
+    numbers = {each.step_id: number for number, each in enumerate(steps, 1)}
     output.emit(
         [{"step": numbers.get(log.step_id), **msgspec.structs.asdict(log)} for log in logs],
         table=lambda: _print_logs(logs, numbers),
@@ -391,10 +377,6 @@ def show_logs(
     )
     if not logs:
         announce(f"no stderr of turn {turn_id} is stored")
-
-
-def _step_numbers(steps: "list[Step]") -> dict[str, int]:
-    return {step.step_id: number for number, step in enumerate(steps, 1)}
 
 
 def _print_logs(logs: "list[CommandLog]", numbers: dict[str, int]) -> None:
@@ -414,15 +396,8 @@ def _log_headline(log: "CommandLog", number: int | None) -> str:
 
 
 def _truncation_note(log: "CommandLog") -> str:
-    """Note that the log was truncated. Redaction alone does not count."""
+    """Return a note on a truncated log. Redaction alone does not count."""
     from cardbox_cli.execution.worker.command_output import REDACTED
 
-    kept = len(log.stderr.encode())
-    return f", the last {kept:,} are stored" if log.stderr_bytes > kept and REDACTED not in log.stderr else ""
-
-
-def _named_step_id(steps: "Sequence[Step]", given: str, turn_id: str) -> str:
-    from cardbox_cli.execution.requests.recorded_requests import find_step
-
-    shows = f"`cbx turn show {quote_argument(short_id(turn_id))}`"
-    return find_step(steps, given, f"turn {turn_id!r}", shows).step_id
+    size = len(log.stderr.encode())
+    return f", the last {size:,} are stored" if log.stderr_bytes > size and REDACTED not in log.stderr else ""
