@@ -131,6 +131,10 @@ def literals() -> Iterator[Text]:
                 yield Text("literals", module.path, "literal", text)
 
 
+# A paragraph that click prints as it is: commands to paste.
+_COMMANDS = re.compile("\b\n(?:.+\n?)*")
+
+
 def help_texts() -> Iterator[Text]:
     """What `--help` prints: help of options, docstrings of commands, lines of the tables of commands."""
     for module in modules():
@@ -138,7 +142,8 @@ def help_texts() -> Iterator[Text]:
             continue
         for node in ast.walk(module.tree):
             if isinstance(node, FUNCTIONS) and _is_command(node):
-                yield Text("help", module.path, node.name, ast.get_docstring(node) or "")
+                prose = _COMMANDS.sub("", ast.get_docstring(node) or "")
+                yield Text("help", module.path, node.name, prose)
             elif isinstance(node, ast.Call):
                 for keyword in node.keywords:
                     if keyword.arg in ("help", "epilog") and (text := literal(keyword.value)):
