@@ -70,6 +70,7 @@ class VerbDefinition(Definition):
     reads: bool | str
     takes_unknown_options: bool
     renamed: Mapping[str, str]
+    panels: Mapping[str, str]
 
     @cached_property
     def command(self) -> Verb:
@@ -85,7 +86,10 @@ class VerbDefinition(Definition):
         command = typer.main.get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
         assert isinstance(command, Verb)
         command.pages, command.reads, command.renamed = self.pages, self.reads, self.renamed
+        panels = {name: panel for panel, names in self.panels.items() for name in names.split()}
         for parameter in command.params:
+            if panel := panels.get(parameter.name or ""):
+                parameter.rich_help_panel = panel  # type: ignore[attr-defined]  # typer's parameters have one
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
                 # Without a metavar, typer shows the name of the variable.
                 kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
@@ -101,14 +105,16 @@ def verb(
     reads: bool | str = False,
     takes_unknown_options: bool = False,
     renamed: Mapping[str, str] = {},
+    panels: Mapping[str, str] = {},
 ) -> Callable[[Callable[..., Any]], VerbDefinition]:
     """Return a decorator that defines the command `name`. The function's docstring is the help.
 
     `examples` are command lines at the end of the help. `pages` and `reads` are as in `Verb`. `renamed` maps
-    earlier names of options, which still work, to the current ones.
+    earlier names of options, which still work, to the current ones. `panels` maps the heading of a panel of the
+    help to the names of its parameters; those without a panel are under "Options".
     """
 
     def define(function: Callable[..., Any]) -> VerbDefinition:
-        return VerbDefinition(name, examples, function, pages, reads, takes_unknown_options, renamed)
+        return VerbDefinition(name, examples, function, pages, reads, takes_unknown_options, renamed, panels)
 
     return define

@@ -104,6 +104,11 @@ BUDGET = _BudgetType()
     "cbx cost @last -o json | jq -r '.findings[].fix | select(. != null)'",
     pages=True,
     reads=True,
+    panels={
+        "Which requests": "turn box agent chat since",
+        "The report": "by top format_ prices fail_over",
+        "Compose": "profile model",
+    },
 )
 def show_costs(
     source: Annotated[

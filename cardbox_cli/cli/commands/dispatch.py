@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     "cbx dispatch --agent clerk --context-box $BOX --check -o id",
     "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id",
     reads="dry_run",
+    panels={
+        "What the turn reads and writes": "context_box handover arg args output_box runtime_config",
+        "Sender, lineage and labels": "source_agent parent_turn tool_call_id depth_policy channel "
+        "correlation_id display_name",
+        "Checks": "check force dry_run no_queue",
+        "After the dispatch": "emit_state wait timeout",
+    },
 )
 def dispatch_turn(
     agent: Annotated[str, Option("--agent", click_type=AGENT, help="The agent that runs the turn.")],

@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     "cbx card add --type task.instruction --text 'Refund order 118'",
     'cbx card add --type task.result_fields --json \'[{"name": "total", "description": "in EUR"}]\'',
     "cbx card show 5f0c2a91 -o json | jq 'del(.card_id)' | cbx -p other card add --card -",
+    panels={
+        "The content (one of them)": "text json_ file card",
+        "Fields of the card": "type_ role author card_id metadata tool_calls tool_call_id ttl",
+        "Overwriting": "repair force dry_run",
+    },
 )
 def add_card(
     type_: Annotated[
