@@ -110,8 +110,8 @@ def verb(
     """Return a decorator that defines the command `name`. The function's docstring is the help.
 
     `examples` are command lines at the end of the help. `pages` and `reads` are as in `Verb`. `renamed` maps
-    earlier names of options, which still work, to the current ones. `panels` maps the heading of a panel of the
-    help to the names of its parameters; those without a panel are under "Options".
+    earlier names of options, which still work, to the current ones. `panels` maps
+    the heading of a panel of the help to the names of its parameters; the others are under "Options".
     """
 
     def define(function: Callable[..., Any]) -> VerbDefinition:

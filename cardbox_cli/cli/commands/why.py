@@ -10,7 +10,7 @@ from cardbox_cli.cli.project_database import lag_note, open_database
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, print_below
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, fold_to_terminal, print_below
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import read_settings
@@ -137,7 +137,7 @@ def _print_page(diagnosis: "Diagnosis") -> None:
 
     colour = "" if diagnosis.is_well else "red"
     output.print_painted([(colour, _headline(diagnosis))])
-    output.print_text(diagnosis.proves)
+    output.print_text(fold_to_terminal(diagnosis.proves))
     print_below(_EVIDENCE_COLUMNS, diagnosis.evidence)
     output.print_text()
     fix = fix_line(diagnosis.fix, session().project_option)

@@ -1,5 +1,6 @@
 """`cbx worker`: runs the turns of a target with your command, and lists workers."""
 
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import UsageError
+from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.settings import MAX_STEPS, Settings, read_settings
 from cardbox_cli.store.connection.target import Target
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     from cardbox_cli.execution.worker.runner import RunOutcome
     from cardbox_cli.execution.worker.worker import WorkerPlan
     from cardbox_cli.model.execution.turns import WorkerEntry
+
+
+# The id of a turn, or another UUID.
+_LONG_ID = re.compile(
+    r"\bturn_[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{32}\b"
+)
 
 
 class _WorkerJournal:
@@ -62,8 +70,13 @@ class _WorkerJournal:
                 leave()
 
     def line(self, text: str) -> None:
+        """Print a line of the log. A terminal gets short ids and the time without the date."""
+        moment = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        if sys.stderr.isatty():
+            moment = moment[11:]
+            text = _LONG_ID.sub(lambda match: short_id(match[0]), text)
         with self._writing():
-            announce(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}")
+            announce(f"{moment} {text}")
 
     def write_outcome(self, project_id: str, outcome: "RunOutcome") -> None:
         deliverable = f", deliverable {outcome.end.deliverable_card_id}" if outcome.end else ""

@@ -118,6 +118,12 @@ def fold_text(text: str, width: int) -> list[str]:
     return lines
 
 
+def fold_to_terminal(text: str) -> str:
+    """Fold a text between words at the terminal's width. In a pipe it stays one line."""
+    width = _width()
+    return text if cell_width(text) <= width else "\n".join(fold_text(text, width))
+
+
 def _cells(columns: Sequence[Column], items: Iterable[Any]) -> list[list[str]]:
     return [[escape_line(column.text(item)) for column in columns] for item in items]
 

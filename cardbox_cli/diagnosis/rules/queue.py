@@ -181,7 +181,7 @@ RULES = (
         rank=55,
         holds=_no_live_worker,
         needs=(WORKERS,),
-        actor="the operator: start a worker with `cbx worker run --target {target} --exec CMD`",
+        actor="the operator: run `cbx worker run --target {target} --exec CMD`",
     ),
     DiagnosisRule(
         name="worker-cannot-work",
