@@ -25,6 +25,7 @@ from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.chats import ChatStores
+from cardbox_cli.store.connection import connection_pool
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.notifications import notify
 from cardbox_cli.store.views.recent_changes import ChangeViews
@@ -260,9 +261,9 @@ def test_a_request_without_a_free_connection_is_refused(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = serve(connections=1)
-    lending = client.app.state.connections  # type: ignore[attr-defined]  # a FastAPI app has a state
-    monkeypatch.setattr(lending, "_timeout_seconds", 0.05)
-    with lending.snapshot():
+    connections = client.app.state.connections  # type: ignore[attr-defined]  # a FastAPI app has a state
+    monkeypatch.setattr(connection_pool, "_TIMEOUT_SECONDS", 0.05)
+    with connections.snapshot():
         answer = client.get(f"{BASE}/agents")
     assert (answer.status_code, answer.json()["detail"]["error_code"]) == (503, "upstream_unavailable")
     assert client.get(f"{BASE}/agents").status_code == 200

@@ -43,7 +43,7 @@ def _emit_repaired_box(
 ) -> None:
     """Print the new box, its changes and notes; with -o id, the id of the box to use now."""
     if not mended.changes:
-        announce(f"skip_compression: {mended.from_box_id}")
+        announce(f"unchanged: {mended.from_box_id}")
 
     def table() -> None:
         output.facts(

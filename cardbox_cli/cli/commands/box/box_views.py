@@ -188,12 +188,12 @@ def _print_diff(diff: "BoxDiff", titles: Sequence[str | None], *, full: bool) ->
         mark, colour = _MARKS[change.kind]
         below = _text_below(change, full=full) if full or number < _MAX_TEXTS else []
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        first = _describe_card(change, compare_texts=bool(below) and change.kind == "changed")
+        first = _describe_card(change, compared=bool(below) and change.kind == "changed")
         output.print_painted([(colour, f"{mark} {line}  {first}".rstrip())])
         if below:
             output.print_painted(below)
     if len(rows) > _MAX_TEXTS and not full:
-        announce(f"texts compare_texts for the first {_MAX_TEXTS} differences only; --full compares all")
+        announce(f"texts compared for the first {_MAX_TEXTS} differences only; --full compares all")
 
 
 def _diff_cells(change: "BoxChange") -> list[str]:
@@ -205,7 +205,7 @@ def _diff_cells(change: "BoxChange") -> list[str]:
     return [flatten(cell) for cell in ("→".join(dict.fromkeys(places)), "→".join(dict.fromkeys(ids)), *kind)]
 
 
-def _describe_card(change: "BoxChange", *, compare_texts: bool) -> str:
+def _describe_card(change: "BoxChange", *, compared: bool) -> str:
     """Return the state and preview of a card, without the preview if its text follows."""
     from cardbox_cli.model.pairing import preview
 
@@ -213,7 +213,7 @@ def _describe_card(change: "BoxChange", *, compare_texts: bool) -> str:
     if slot is None or slot.card is None:
         return "(dangling: no such card)"
     state = "" if slot.state == "present" else f"({slot.state}) "
-    return state if compare_texts else f"{state}{preview(slot.card, _PREVIEW)}"
+    return state if compared else f"{state}{preview(slot.card, _PREVIEW)}"
 
 
 def _text_below(change: "BoxChange", *, full: bool) -> list[tuple[str, str]]:
@@ -231,7 +231,7 @@ def _text_below(change: "BoxChange", *, full: bool) -> list[tuple[str, str]]:
 
 
 def _diff_text(card: "Card") -> str:
-    """Return the text of a card, with JSON indented so that lines can be compare_texts."""
+    """Return the text of a card, with JSON indented so that lines can be compared."""
     from cardbox_cli.model.cards import card_text
     from cardbox_cli.model.content import TextContent
     from cardbox_cli.model.pairing import full_text
