@@ -112,7 +112,7 @@ def _messages(
 ) -> Iterator[tuple[RequestEntry, Any]]:
     """Yield the messages of the file, each with the entry of the card that it begins or continues.
 
-    A string in place of the messages yields none.
+    A string instead of the messages yields none.
     """
     listed = conversation.siblings.get(source.files.shape.key)
     if isinstance(listed, str):

@@ -46,7 +46,7 @@ def active(room: ChatStores) -> list[tuple[str, str]]:
     return [(each.role, each.content) for each in read_chat_view(room, KEY).messages]
 
 
-def test_what_goes_in_comes_out(room: ChatStores) -> None:
+def test_an_exported_folder_equals_the_imported_one(room: ChatStores) -> None:
     done = taken(room, TREE)
     assert (done.entries, done.new_entries, done.messages, done.archives, done.new_archives) == (
         7,
@@ -59,7 +59,7 @@ def test_what_goes_in_comes_out(room: ChatStores) -> None:
     assert given_back(room) == TREE
 
 
-def test_again_it_changes_nothing(room: ChatStores, row_counts: Any) -> None:
+def test_a_second_import_changes_nothing(room: ChatStores, row_counts: Any) -> None:
     taken(room, TREE)
     before, head = row_counts(), room.chats.get(KEY)
     done = taken(room, TREE)
@@ -73,7 +73,9 @@ def test_again_it_changes_nothing(room: ChatStores, row_counts: Any) -> None:
     assert room.chats.get(KEY) == head
 
 
-def test_what_is_exported_is_known_elsewhere_and_here(room: ChatStores, database: Database) -> None:
+def test_an_export_can_be_imported_here_and_into_another_project(
+    room: ChatStores, database: Database
+) -> None:
     send(room, KEY, "怎么退款？", told={"message_id": "m1", "channel": "telegram", "user_id": "7"})
     reply(room, KEY, "填表 🎉")
     taken(room, {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]})
@@ -92,7 +94,7 @@ def test_what_is_exported_is_known_elsewhere_and_here(room: ChatStores, database
     assert load(elsewhere, KEY, words="退款").messages == 2
 
 
-def test_a_chat_of_cbx_is_spelled_as_the_layout_has_it(room: ChatStores) -> None:
+def test_a_chat_that_cbx_began_is_exported_in_the_layout(room: ChatStores) -> None:
     key = "telegram-chat-42-topic-7"
     send(room, key, "hello", told={"user_id": "7", "meta": {"a": 1.10}})
     with room.snapshot():
@@ -125,7 +127,7 @@ def test_a_grown_folder_adds_what_is_new(room: ChatStores) -> None:
     assert given_back(room) == grown
 
 
-def test_lines_that_moved_to_another_file_are_no_others(room: ChatStores) -> None:
+def test_lines_that_moved_to_another_file_are_not_imported_again(room: ChatStores) -> None:
     taken(room, {"conversations/history.jsonl": [line(1, "a"), line(2, "b")]})
     moved = {"conversations/archive-1.jsonl": [line(1, "a")], "conversations/history.jsonl": [line(2, "b")]}
     assert taken(room, moved).new_entries == 0
@@ -139,12 +141,12 @@ def test_a_message_that_the_platform_delivers_again_is_the_one_imported(room: Ch
     assert entries(room) == ["a", "a, edited"]
 
 
-def test_a_message_that_the_platform_has_delivered_is_not_taken_again(room: ChatStores) -> None:
+def test_a_message_that_the_platform_has_delivered_is_not_imported_again(room: ChatStores) -> None:
     send(room, KEY, "a", told={"message_id": "m1"})
     assert taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]}).new_entries == 0
 
 
-def test_a_context_that_went_on_stays_unless_it_shall_be_replaced(room: ChatStores) -> None:
+def test_a_context_that_differs_is_preserved_without_replace(room: ChatStores) -> None:
     taken(room, {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]})
     other = {"contexts/active.jsonl": [message(1, "c")]}
     assert taken(room, other).context == "kept"
@@ -154,7 +156,7 @@ def test_a_context_that_went_on_stays_unless_it_shall_be_replaced(room: ChatStor
     assert load(room, KEY, words="b").messages == 2
 
 
-def test_a_context_that_was_put_aside_does_not_come_back_by_itself(room: ChatStores) -> None:
+def test_an_import_does_not_restore_a_cleared_context(room: ChatStores) -> None:
     tree = {"contexts/active.jsonl": [message(1, "a")]}
     taken(room, tree)
     clear(room, KEY)
@@ -192,7 +194,7 @@ def test_without_a_file_there_never_was_a_context(room: ChatStores) -> None:
     assert given_back(room) == tree
 
 
-def test_what_users_have_said_last_is_unanswered(room: ChatStores) -> None:
+def test_user_messages_after_the_last_reply_are_unanswered(room: ChatStores) -> None:
     said = [line(1, "a"), line(2, "b", "assistant"), line(3, "c"), line(4, "d")]
     taken(room, {"conversations/history.jsonl": said})
     assert read_chat_view(room, KEY).transcript.unanswered == 2
@@ -208,7 +210,7 @@ def test_archives_are_found_by_their_words_and_keep_what_is_theirs(room: ChatSto
     assert (done.new_archives, done.differing) == (0, ["ctx_1a"])
 
 
-def test_a_memory_that_is_another_stays(room: ChatStores) -> None:
+def test_a_memory_that_differs_is_preserved(room: ChatStores) -> None:
     set_memory(room, KEY, "mine")
     assert taken(room, {"memory/Primary.md": "theirs"}).memory == "kept"
     assert given_back(room) == {"memory/Primary.md": "mine"}
@@ -243,14 +245,14 @@ def test_projects_never_mix(room: ChatStores, database: Database) -> None:
     assert given_back(room) == TREE
 
 
-def test_a_key_that_no_chat_may_have_changes_nothing(room: ChatStores, row_counts: Any) -> None:
+def test_an_invalid_chat_key_is_refused_and_changes_nothing(room: ChatStores, row_counts: Any) -> None:
     before = row_counts()
     with pytest.raises(InvalidInput, match="invisible character"):
         import_chat(room, read_chat("a\x1bb", {}))
     assert row_counts() == before
 
 
-def test_cards_that_are_gone_are_named_and_left_out(room: ChatStores, tmp_path: Path) -> None:
+def test_deleted_cards_are_listed_and_left_out(room: ChatStores, tmp_path: Path) -> None:
     taken(room, {"conversations/history.jsonl": [line(1, "a"), line(2, "b")]})
     [first, _] = room.chats.entries(room.chats.get(KEY), 0)
     room.cards.delete([first.card_id])

@@ -52,7 +52,7 @@ class TestTranscript:
         send(room, KEY, "谢谢")
         assert said(room) == [("user", "Wo ist die Küche? 🍳"), ("assistant", "Links."), ("user", "谢谢")]
 
-    def test_what_a_platform_delivers_twice_is_stored_once(self, room: ChatStores) -> None:
+    def test_a_message_that_a_platform_delivers_twice_is_stored_once(self, room: ChatStores) -> None:
         first = send(room, KEY, "hello", told={"message_id": "7"})
         second = send(room, KEY, "hello", told={"message_id": "7"})
         assert (first.is_new, second.is_new, first.card_id) == (True, False, second.card_id)
@@ -75,7 +75,7 @@ class TestTranscript:
         reply(room, KEY, "c")
         assert read_chat_view(room, KEY).transcript.unanswered == 0
 
-    def test_a_reply_of_a_run_that_has_the_chat_no_more_is_not_recorded(self, room: ChatStores) -> None:
+    def test_a_reply_of_a_run_that_has_lost_the_chat_is_not_recorded(self, room: ChatStores) -> None:
         send(room, KEY, "a")
         with pytest.raises(StaleEpoch):
             reply(room, KEY, "late", fence=ChatFence(KEY, "run_gone", 1))
@@ -88,11 +88,11 @@ class TestTranscript:
         assert room.chats.find(KEY) is None
 
     @pytest.mark.parametrize("key", ["", " ", "a\x1b[2J", "-x", "@last", "k" * 513])
-    def test_a_key_that_nobody_could_see_or_type_is_refused(self, room: ChatStores, key: str) -> None:
+    def test_an_invalid_key_is_refused(self, room: ChatStores, key: str) -> None:
         with pytest.raises(InvalidInput):
             send(room, key, "hello")
 
-    def test_it_is_a_chain_of_boxes_of_a_thousand(self, room: ChatStores) -> None:
+    def test_each_box_holds_a_thousand_entries(self, room: ChatStores) -> None:
         count = 2 * BOX_CARDS + 5
         with room.transaction():
             chat = room.chats.lock_or_create(KEY)
@@ -121,26 +121,26 @@ class TestNew:
         assert (archive.checkpoint_index, archive.checkpoint_preview) == (1, "to Rome?")
         assert (active(room), read_chat_view(room, KEY).context_id) == ([], None)
 
-    def test_of_an_empty_context_archives_nothing(self, room: ChatStores) -> None:
+    def test_an_empty_context_is_not_archived(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         start_new(room, KEY)
         assert start_new(room, KEY).archived is None
         assert len(list_archives(room, KEY, limit=None)) == 1
 
-    def test_the_window_begins_behind_it(self, room: ChatStores) -> None:
+    def test_the_window_begins_after_a_new_context(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         start_new(room, KEY)
         send(room, KEY, "c")
         chat = room.chats.get(KEY)
         assert [entry.text for entry in window_entries(room, chat, chat.entries)] == ["c"]
 
-    def test_of_no_chat(self, room: ChatStores) -> None:
+    def test_an_unknown_chat_is_refused(self, room: ChatStores) -> None:
         with pytest.raises(NotFound, match="no chat"):
             start_new(room, "nobody")
 
 
 class TestLoad:
-    def test_by_id_archives_what_was_active(self, room: ChatStores) -> None:
+    def test_loading_by_id_archives_the_active_context(self, room: ChatStores) -> None:
         talk(room, "plan a trip", "to Rome?")
         old = start_new(room, KEY).archived
         talk(room, "bake a cake", "with apples?")
@@ -151,7 +151,7 @@ class TestLoad:
         assert read_chat_view(room, KEY).context_id == old
         assert load(room, KEY, words="apples cake").loaded == replaced
 
-    def test_what_is_unchanged_since_its_load_is_not_archived_again(self, room: ChatStores) -> None:
+    def test_an_unchanged_snapshot_is_not_archived_again(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         first = start_new(room, KEY).archived
         talk(room, "c", "d")
@@ -161,7 +161,7 @@ class TestLoad:
         assert start_new(room, KEY).archived == second
         assert len(list_archives(room, KEY, limit=None)) == 2
 
-    def test_a_snapshot_that_goes_on_is_a_context_of_its_own(self, room: ChatStores) -> None:
+    def test_a_continued_snapshot_becomes_a_new_context(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         first = start_new(room, KEY).archived
         load(room, KEY, first)
@@ -172,7 +172,7 @@ class TestLoad:
         load(room, KEY, first)
         assert active(room) == ["a", "b"]
 
-    def test_by_a_piece_of_an_id(self, room: ChatStores) -> None:
+    def test_a_snapshot_is_loaded_by_a_part_of_its_id(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         first = start_new(room, KEY).archived or ""
         talk(room, "c", "d")
@@ -182,13 +182,15 @@ class TestLoad:
             load(room, KEY, first[:8])
 
     @pytest.mark.parametrize("wanted", ["ctx_none", "x", ""])
-    def test_by_an_id_that_there_is_not(self, room: ChatStores, wanted: str) -> None:
+    def test_an_unknown_id_is_refused(self, room: ChatStores, wanted: str) -> None:
         talk(room, "a", "b")
         with pytest.raises(NotFound):
             load(room, KEY, wanted or "_")
         assert active(room) == ["a", "b"]
 
-    def test_of_another_chat_or_project_finds_nothing(self, room: ChatStores, database: Database) -> None:
+    def test_snapshots_of_other_chats_and_projects_are_not_found(
+        self, room: ChatStores, database: Database
+    ) -> None:
         talk(room, "secret plan", "yes")
         context_id = start_new(room, KEY, title="secret plan").archived or ""
         talk(room, "x", "y", key="telegram-chat-43")
@@ -213,7 +215,9 @@ class TestLoad:
             ("🍰", "Cake"),
         ],
     )
-    def test_by_words_and_parts_of_words(self, room: ChatStores, words: str, found: str) -> None:
+    def test_a_snapshot_is_loaded_by_words_and_parts_of_words(
+        self, room: ChatStores, words: str, found: str
+    ) -> None:
         for title, first, second in (
             ("Trip", "plan a trip", "to Rome?"),
             ("Cake", "bake a cake 🍰", "with apples, in the oven?"),
@@ -228,7 +232,7 @@ class TestLoad:
         assert archive.title == found
         assert changed.why
 
-    def test_what_is_looked_for_is_a_few_words(self, room: ChatStores) -> None:
+    def test_a_query_or_title_that_is_too_long_is_refused(self, room: ChatStores) -> None:
         talk(room, "plan a trip", "to Rome?")
         with pytest.raises(InvalidInput, match=r"has \d{5} characters; the limit is 500"):
             load(room, KEY, words=" ".join(f"w{number}" for number in range(4_000)))
@@ -256,7 +260,7 @@ class TestLoad:
 
 
 class TestClear:
-    def test_it_keeps_nothing_but_the_transcript(self, room: ChatStores) -> None:
+    def test_clear_preserves_only_the_transcript(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         clear(room, KEY)
         assert (active(room), list_archives(room, KEY, limit=None)) == ([], [])
@@ -273,7 +277,7 @@ class TestTexts:
         assert (found.text, found.card_id) == ("likes coffee", second)
         assert [card.content for card in room.cards.get_many([first]).cards]
 
-    def test_a_blank_one_ends_it(self, room: ChatStores) -> None:
+    def test_a_blank_text_removes_the_memory(self, room: ChatStores) -> None:
         set_memory(room, KEY, "likes tea")
         set_memory(room, KEY, "")
         assert find_memory(room, KEY) is None
@@ -297,12 +301,12 @@ class TestTexts:
         ("anything", "anything"),
     ],
 )
-def test_what_is_near_to_a_key(key: str, near: str) -> None:
+def test_the_prefix_of_a_key_has_no_topic(key: str, near: str) -> None:
     assert chat_key_prefix(key) == near
     assert key_parts(near).topic is None
 
 
-def test_an_expired_entry_is_gone_and_its_place_stays(room: ChatStores, database: Database) -> None:
+def test_a_deleted_entry_leaves_an_empty_place(room: ChatStores, database: Database) -> None:
     send(room, KEY, "a")
     second = send(room, KEY, "b")
     room.cards.delete([second.card_id])

@@ -87,7 +87,7 @@ class TestScenarioA:
         window = "user: hello\n  assistant: I grant you the refund."
         assert model.asked(1) == [("assistant", window), ("user", "Do I get it?")]
 
-    def test_what_a_command_adds_bears_the_run(self, room: ChatStores, model: Model, run: Run) -> None:
+    def test_cards_of_a_command_name_the_run(self, room: ChatStores, model: Model, run: Run) -> None:
         send(room, KEY, "hello")
         model.says(
             "hi", during="cbx card add --type sys.profile --text forged --author sys.operator -o id > id"
@@ -113,7 +113,7 @@ class TestScenarioA:
 class TestScenarioB:
     """`new` in the middle of a run, called by the model."""
 
-    def test_what_is_left_is_the_system_and_the_current_message(
+    def test_only_the_system_prompt_and_the_current_message_remain(
         self, room: ChatStores, model: Model, run: Run
     ) -> None:
         set_persona(room, "Primary", "Be kind.")
@@ -147,7 +147,9 @@ class TestScenarioB:
 class TestScenarioC:
     """An archived context is loaded."""
 
-    def test_the_run_goes_on_with_it_at_once(self, room: ChatStores, model: Model, run: Run) -> None:
+    def test_the_run_continues_with_the_loaded_context_at_once(
+        self, room: ChatStores, model: Model, run: Run
+    ) -> None:
         talk(room, "the plan is Rome", "noted")
         start_new(room, KEY, title="Travel")
         talk(room, "cake", "apples")
@@ -163,7 +165,9 @@ class TestScenarioC:
         assert active(room) == ["the plan is Rome", "noted", "Back to the plan", "Rome it is."]
         assert len(list_archives(room, KEY, limit=None)) == 2
 
-    def test_a_list_and_a_call_that_cannot_be(self, room: ChatStores, model: Model, run: Run) -> None:
+    def test_a_list_succeeds_and_a_load_of_an_unknown_context_fails(
+        self, room: ChatStores, model: Model, run: Run
+    ) -> None:
         talk(room, "x", "y")
         start_new(room, KEY, title="Travel")
         send(room, KEY, "list")
@@ -176,7 +180,7 @@ class TestScenarioC:
         assert "no archived context" in results[1]
 
     @pytest.mark.parametrize("arguments", ["{", "[]", '"all"', '{"everything": true}'])
-    def test_arguments_that_are_none_change_nothing(
+    def test_invalid_arguments_change_nothing(
         self, room: ChatStores, model: Model, run: Run, arguments: str
     ) -> None:
         talk(room, "x", "y")
@@ -288,7 +292,7 @@ class TestMeanwhile:
         assert [text for _, text in said(room)] == ["a", "in time"]
         assert active(room) == ["a", "in time"]
 
-    def test_a_run_that_is_not_there_keeps_no_other_from_the_chat(
+    def test_a_deleted_run_does_not_block_the_chat(
         self, room: ChatStores, model: Model, run: Run, database: Database
     ) -> None:
         """Whatever other programs write into the row of a chat."""
@@ -299,14 +303,16 @@ class TestMeanwhile:
 
 
 class TestReplies:
-    def test_what_the_command_sends_is_what_it_said(self, room: ChatStores, model: Model, run: Run) -> None:
+    def test_a_reply_that_the_command_sends_is_the_answer(
+        self, room: ChatStores, model: Model, run: Run
+    ) -> None:
         send(room, KEY, "a")
         model.says("the final words", during="cbx chat reply 'sent by itself'")
         answered = run()
         assert said(room) == [("user", "a"), ("assistant", "sent by itself")]
         assert (answered.text, active(room)) == ("sent by itself", ["a", "sent by itself"])
 
-    def test_several_are_joined_and_it_need_print_nothing(
+    def test_several_replies_are_joined_and_the_command_may_print_nothing(
         self, room: ChatStores, model: Model, run: Run
     ) -> None:
         send(room, KEY, "a")
@@ -315,14 +321,14 @@ class TestReplies:
         assert [text for _, text in said(room)] == ["a", "one", "two"]
         assert active(room) == ["a", "one\ntwo"]
 
-    def test_of_a_run_that_then_fails_stay_said(self, room: ChatStores, model: Model, run: Run) -> None:
+    def test_replies_of_a_failed_run_remain(self, room: ChatStores, model: Model, run: Run) -> None:
         send(room, KEY, "a")
         model.prints("", during="cbx chat reply sent; exit 3")
         assert run().status == "failed"
         assert active(room) == ["a", "sent"]
         assert read_chat_view(room, KEY).transcript.unanswered == 0
 
-    def test_of_a_run_that_died_stay_said(self, room: ChatStores, model: Model, run: Run) -> None:
+    def test_replies_of_a_lost_run_remain(self, room: ChatStores, model: Model, run: Run) -> None:
         send(room, KEY, "a")
         lost = begin_run(room, KEY, owner="w")
         assert lost is not None
@@ -433,7 +439,7 @@ class TestCommands:
 
 
 class TestRecord:
-    def test_each_step_is_proved_to_the_byte(self, room: ChatStores, model: Model, run: Run) -> None:
+    def test_each_step_is_verified_to_the_byte(self, room: ChatStores, model: Model, run: Run) -> None:
         set_persona(room, "Primary", "Be kind.")
         set_memory(room, KEY, "Likes tea.")
         talk(room, "a", "b")
@@ -476,7 +482,7 @@ def _collector(room: ChatStores) -> Any:
     return collector_for(room.database, PROJECT)
 
 
-def test_a_database_without_the_tables_says_what_helps(target: Target) -> None:
+def test_a_database_without_the_tables_has_a_hint(target: Target) -> None:
     from cardbox_cli.errors import SchemaMissing
 
     with Database.open_target(target) as database:

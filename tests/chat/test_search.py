@@ -94,7 +94,7 @@ def test_a_whole_phrase_comes_before_pieces_of_it() -> None:
     assert found("退款方案", pieces, candidate("whole", "看退款方案吧")) == ["whole", "pieces"]
 
 
-def test_less_than_half_of_a_phrase_is_not_it() -> None:
+def test_less_than_half_of_a_phrase_does_not_match() -> None:
     assert found("退款方案", candidate("one", "方案")) == []
 
 
@@ -109,5 +109,5 @@ def test_it_says_how_it_ranked() -> None:
     assert best.parts == {"plan": "messages"}
 
 
-def test_nothing_is_found_by_no_words() -> None:
+def test_a_query_without_words_matches_nothing() -> None:
     assert found("  ", candidate("c", "text")) == []

@@ -115,7 +115,7 @@ class TestRoundTrip:
 
     @PROPERTY
     @given(document=openai_messages)
-    def test_so_can_any_openai_message(
+    def test_any_openai_message_can_be_sent_and_exported_anywhere(
         self, import_text: ImportText, boxes: BoxStore, document: dict[str, Any]
     ) -> None:
         [box] = import_text("openai", exact_json.encode(document).decode())
@@ -185,7 +185,7 @@ class TestCards:
         cards_of([MESSAGES[name] for name in names])
         assert list(cards.newest(CardFilter(text=word))) != []
 
-    def test_opaque_bytes_are_not(self, cards_of: Any, cards: CardStore) -> None:
+    def test_opaque_bytes_are_not_found(self, cards_of: Any, cards: CardStore) -> None:
         cards_of([MESSAGES[name] for name in ("a server's tool", "redacted thinking", "an image")])
         for word in ("Zm9v", "b3BhcXVl", "c2ln", "AA"):
             assert list(cards.newest(CardFilter(text=word))) == []
@@ -351,18 +351,18 @@ class TestSomeOfTheCards:
         exported = json.loads("".join(find_format("anthropic").export(parts[1:])))
         assert exported["messages"] == [assistant({**TEXT, **CACHED}, USE, SEARCH), user(RESULT, TEXT)]
 
-    def test_so_is_its_head(self, parts: list[Card]) -> None:
+    def test_the_head_of_a_message_is_a_message(self, parts: list[Card]) -> None:
         assert json.loads("".join(find_format("anthropic").export(parts[:1]))) == {
             "messages": [assistant(THINKING, id="msg_1")]
         }
 
-    def test_each_alone(self, parts: list[Card]) -> None:
+    def test_each_part_alone_is_a_message(self, parts: list[Card]) -> None:
         alone = [
             json.loads("".join(find_format("anthropic").export([card])))["messages"] for card in parts[2:]
         ]
         assert alone == [[assistant(SEARCH)], [user(RESULT)], [{"role": "user", "content": "Let me look."}]]
 
-    def test_what_stands_between_parts_them(self, parts: list[Card]) -> None:
+    def test_a_card_in_between_splits_a_message(self, parts: list[Card]) -> None:
         mixed = [parts[0], parts[3], parts[1]]
         assert json.loads("".join(find_format("anthropic").export(mixed)))["messages"] == [
             assistant(THINKING, id="msg_1"),

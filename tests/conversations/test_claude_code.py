@@ -197,7 +197,7 @@ class TestRoundTrip:
             pytest.param([SYSTEM, {**SYSTEM, "uuid": "e2", "parentUuid": "e1"}], [], id="it stands alone"),
         ],
     )
-    def test_lines_of_what_somebody_says_elsewhere_are_in_a_box(
+    def test_lines_that_continue_another_file_are_in_a_box(
         self, take: Any, export: Export, lines: list[Any], sizes: list[int]
     ) -> None:
         imported = take(lines)
@@ -249,7 +249,7 @@ class TestCards:
         assert messages[2]["content"] == "Let me look."
         assert [call["id"] for call in messages[2]["tool_calls"]] == ["toolu_1", "toolu_2"]
 
-    def test_and_for_anthropic(self, take: Any, export: Export) -> None:
+    def test_the_parts_of_an_answer_are_one_message_for_anthropic(self, take: Any, export: Export) -> None:
         main, *_ = take(LINES)
         messages = json.loads(export(main.box_id, "anthropic"))["messages"]
         assert messages[2:] == [
@@ -297,7 +297,7 @@ class TestAgain:
 
 
 class TestSomeOfTheCards:
-    def test_a_line_without_its_first_card_is_a_line_of_what_is_left(
+    def test_a_line_without_its_first_card_contains_only_the_other_cards(
         self, take: Any, boxes: BoxStore, export: Export
     ) -> None:
         main, *_ = take([LINES[2], LINES[13]])

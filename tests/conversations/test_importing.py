@@ -87,7 +87,7 @@ def test_a_large_import_is_known_to_the_planner(import_text: ImportText, databas
     assert "Index Scan using cards_pkey" in plan[0][0] or "uniq_cards_card_id" in plan[0][0]
 
 
-def test_who_does_not_own_the_tables_imports_all_the_same(database: Database) -> None:
+def test_a_role_that_does_not_own_the_tables_can_import(database: Database) -> None:
     role = f"clerk_{database.connection.info.dbname[-12:]}"
     database.script(
         f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA public, resource, state, cbx TO {role};"

@@ -64,7 +64,7 @@ def test_json_lines(lines: list[Any], window: int, blank: str) -> None:
 
 @settings(deadline=None)
 @given(value=values, window=windows, cut=st.data())
-def test_what_is_no_json_is_refused_through_every_window(value: Any, window: int, cut: Any) -> None:
+def test_invalid_json_is_refused_with_every_window(value: Any, window: int, cut: Any) -> None:
     text = json.dumps([value], indent=1, ensure_ascii=False)
     at = cut.draw(st.integers(0, len(text) - 1))
     broken = cut.draw(st.sampled_from([text[:at], text[:at] + text[at + 1 :], text[:at] + "}" + text[at:]]))

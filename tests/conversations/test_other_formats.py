@@ -209,7 +209,7 @@ def test_many_of_sharegpts_conversations_in_lists_and_lines() -> None:
         assert [len(each) for each in found] == [6, 2]
 
 
-def test_nobody_else_speaks_in_sharegpt() -> None:
+def test_an_unknown_speaker_in_sharegpt_is_refused() -> None:
     document = {"conversations": [{"from": "human", "value": "a"}, {"from": "narrator", "value": "b"}]}
     with pytest.raises(InvalidConversation) as raised:
         read(document, "sharegpt")

@@ -154,21 +154,18 @@ def write_files(folder: Path, root: Path, files: Mapping[str, str]) -> None:
     """Write files into a folder below `root`, each atomically. Raises InvalidInput on failure."""
     _check_within(files)
     for name, text in files.items():
-        _write(folder / name, root, text)
-
-
-def _write(path: Path, root: Path, text: str) -> None:
-    try:
-        _make_folders(path.parent)
-        _is_folder(path.parent, root)
-        remove_leftover_files(path)
-        with atomic_write(path) as file:
-            if path.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
-            file.write(text)
-    except OSError as exc:
-        hint = "choose a folder that you may write to and that has free space"
-        raise InvalidInput(f"cannot write {str(path)!r}: {exc.strerror}", hint=hint) from exc
+        path = folder / name
+        try:
+            _make_folders(path.parent)
+            _is_folder(path.parent, root)
+            remove_leftover_files(path)
+            with atomic_write(path) as file:
+                if path.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+                file.write(text)
+        except OSError as exc:
+            hint = "choose a folder that you may write to and that has free space"
+            raise InvalidInput(f"cannot write {str(path)!r}: {exc.strerror}", hint=hint) from exc
 
 
 def _make_folders(path: Path) -> None:

@@ -78,7 +78,7 @@ def test_no_link_to_a_file_is_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     (chat / "memory/Primary.md").unlink()
     os.mkfifo(chat / "memory/Primary.md")

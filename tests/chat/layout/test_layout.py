@@ -165,7 +165,7 @@ def test_times_are_milliseconds_or_rfc_3339() -> None:
     assert milliseconds(parse_stamp(-1)) == -1
 
 
-def test_files_of_nobody_are_named() -> None:
+def test_files_outside_the_layout_are_listed() -> None:
     found = {"conversations/notes.txt": b"", "contexts/archive/mine.json": b"{}", "memory/other.md": b"x"}
     chat = read_chat(KEY, found)
     assert chat.ignored == list(found)

@@ -36,7 +36,7 @@ def test_histories_of_an_evaluation_of_openhands_are_conversations(cbx: Cbx, tmp
     assert "odd.jsonl:3: a line of an OpenHands evaluation" in refused.err
 
 
-def test_an_environment_that_nobody_named_is_no_title(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_default_environment_is_not_a_title(cbx: Cbx, tmp_path: Path) -> None:
     def title(environment: str) -> str:
         run = {"environment": environment, "trajectory": [], "history": HISTORY[1:]}
         path = written(tmp_path, f"{environment}.traj", json.dumps(run))

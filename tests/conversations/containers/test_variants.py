@@ -190,7 +190,7 @@ def test_a_folder_of_events_is_one_conversation_that_grows(cbx: Cbx, tmp_path: P
 @pytest.mark.parametrize(
     ("odd", "message"), [("pipe", "it is not a regular file"), ("link", "it is a symbolic link")]
 )
-def test_a_folder_that_somebody_else_filled_leads_nowhere(
+def test_links_and_pipes_in_a_folder_of_events_are_refused(
     cbx: Cbx, tmp_path: Path, odd: str, message: str
 ) -> None:
     """A named pipe would never end, a link would bring in what only we may read."""
