@@ -6,6 +6,7 @@ ids, arguments that are not JSON, thinking without a signature) is not a loss he
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,10 @@ class Anthropic(Provider):
 
     def renamed_calls(self, messages: Sequence[Message]) -> list[RenamedCall]:
         """Return the calls that are sent under other ids to any model."""
-        return make_ids_unique(list(conversation(messages, UNKNOWN_MODEL)))[1]
+        naming = CallNaming(lambda: conversation(messages, UNKNOWN_MODEL))
+        # The messages are not collected: all of a long history would be in memory.
+        deque(naming.renamed(), maxlen=0)
+        return naming.changes
 
     def exchanged_ids(self, body: Body) -> ExchangedIds:
         blocks = list_at(body, "content")
