@@ -217,7 +217,11 @@ def called_function(call: Any) -> dict[str, Any] | None:
 
 
 def are_functions(calls: Any) -> bool:
-    return all(called_function(call) is not None for call in list_of(calls))
+    # A loop, because a long history asks for each message.
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+            return False
+    return True
 
 
 def other_calls(calls: Any) -> Iterator[Any]:
@@ -264,7 +268,9 @@ class OtherCalls:
                     self._calls.pop(call_id, None)  # a result answers the nearest call
                     if called_function(call) is None:
                         self._calls[call_id] = call
-        call = self._calls.get(card.tool_call_id or "") if card.type == TOOL_RESULT else None
+        if not self._calls or card.type != TOOL_RESULT:
+            return card
+        call = self._calls.get(card.tool_call_id or "")
         if call is None:
             return card
         return msgspec.structs.replace(card, metadata={**card.metadata, _ANSWERED: call})
