@@ -19,7 +19,7 @@ from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.requests.request_series import read_turn_requests
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import ENDED
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.providers.formats import body_of
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore

@@ -47,7 +47,7 @@ def make_runtime(database: "Database", project_id: str, settings: Settings, wake
     """Return the runtime of a project on a connection, with notifiers and events."""
     from cardbox_cli.execution.runtime import Runtime
     from cardbox_cli.orchestration.batch_manager import BatchManager
-    from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.orchestration.handler_registry import HANDLERS
 
     return Runtime(
         database,

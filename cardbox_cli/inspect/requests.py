@@ -21,7 +21,6 @@ from cardbox_cli.context.request import (
     request_to_send,
 )
 from cardbox_cli.errors import InvalidInput, NotFound, UsageError
-from cardbox_cli.execution.handlers import Handlers
 from cardbox_cli.execution.requests.recorded_requests import RecordedRequests, TurnRequests, turn_of_agent
 from cardbox_cli.execution.requests.step_snapshots import Verification, read_snapshot
 from cardbox_cli.execution.requests.turn_requests import (
@@ -36,6 +35,7 @@ from cardbox_cli.execution.requests.turn_requests import (
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.execution.turns import Step
 from cardbox_cli.model.layers import EXPERIENCE, KNOWLEDGE
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.providers.formats import body_of, encoder_of, other_provider_note, provider_of
 from cardbox_cli.providers.registry import DEFAULT, provider_for, providers
 from cardbox_cli.store.boxes import BoxStore
@@ -172,7 +172,7 @@ class Requests:
             profile_cards = present_cards(self.profile.slots)
             context = present_cards(entry.slot for entry in request.places.values())
             database, project_id = self._database, self._project_id
-            tools = offered_definitions(database, project_id, profile_cards, context, _handlers())
+            tools = offered_definitions(database, project_id, profile_cards, context, HANDLERS)
             request = msgspec.structs.replace(request, tools=tools)
         missed = [left for left in request.layers_left_out if left.layer in self._options.asked.names]
         return InspectedRequest(
@@ -217,10 +217,10 @@ class Requests:
             return None
         row = turn_of_agent(self._turns, agent)
         self.notes.append(f"agent {agent!r}: turn {row.agent_turn_id}, {row.status}")
-        return TurnRequests(self._database, self._project_id, row, _handlers())
+        return TurnRequests(self._database, self._project_id, row, HANDLERS)
 
     def _steps_of(self, turn_id: str) -> TurnRequests:
-        return TurnRequests(self._database, self._project_id, self._turns.get(turn_id), _handlers())
+        return TurnRequests(self._database, self._project_id, self._turns.get(turn_id), HANDLERS)
 
     def read_step(self, steps: RecordedRequests, at: str | None) -> InspectedRequest:
         """Return the request of a step. Raises UsageError for options that cannot change it."""
@@ -368,13 +368,6 @@ def check_query(query: str | None) -> None:
         raise UsageError(
             "--query requires --box: a turn's prompt is in its context box", hint="remove --query"
         )
-
-
-def _handlers() -> Handlers:
-    # Their arguments are pydantic models, which a render of boxes need not load.
-    from cardbox_cli.orchestration.handlers import HANDLERS
-
-    return HANDLERS
 
 
 def check_words(options: ComposeOptions) -> None:

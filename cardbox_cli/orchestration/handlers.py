@@ -1,7 +1,6 @@
 """The internal handlers of cbx, with the arguments of each as a schema for models.
 
-Commands and servers pass `HANDLERS` to the code that runs or shows turns. Packages add handlers by entry
-points.
+`handler_registry.py` lists them with those that packages add by entry points.
 """
 
 from collections import Counter
@@ -12,7 +11,7 @@ from pydantic import Field, StrictBool, StrictStr
 
 from cardbox_cli.errors import BadRequest, NotAllowed
 from cardbox_cli.execution.dispatch_requests import DispatchResult
-from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, Handlers
+from cardbox_cli.execution.handlers import Awaiting, Ending, Handler
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.content import FieldSchema
@@ -294,7 +293,3 @@ SUBMIT_RESULT = Handler(
 
 def own_handlers() -> tuple[Handler, ...]:
     return (DELEGATE_ASYNC, LAUNCH_PRINCIPAL, ASK_EXPERT, FORK_JOIN, PROVISION_AGENT, SUBMIT_RESULT)
-
-
-HANDLERS = Handlers(own_handlers)
-"""All handlers: those of cbx and of installed packages."""

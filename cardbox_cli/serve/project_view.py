@@ -8,7 +8,7 @@ from cardbox_cli.diagnosis.diagnoser import Diagnoser, Survey
 from cardbox_cli.inspect.batches import BatchReader
 from cardbox_cli.inspect.costs import CostReader
 from cardbox_cli.inspect.requests import Requests
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.serve.page.links import Links
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore

@@ -12,7 +12,7 @@ from cardbox_cli.diagnosis import snapshot_reader
 from cardbox_cli.diagnosis.registry import rules
 from cardbox_cli.execution.recovery.reaping import reap
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.tables import OWN_EXECUTION

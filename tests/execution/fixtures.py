@@ -14,7 +14,7 @@ from cardbox_cli.execution.notifications.notifier import Wakeup
 from cardbox_cli.execution.provision import AgentRequest, provision
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.model.cards import draft_card
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target

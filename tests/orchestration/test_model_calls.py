@@ -19,7 +19,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.identity import INTERNAL_TOOLS, HandlerTool
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.store.roster import AgentFilter
 from cardbox_cli.store.tools import ToolStore
 from tests.conftest import PROJECT, Cbx

@@ -12,7 +12,7 @@ from cardbox_cli.execution.requests.turn_requests import read_context
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.model.cards import card_text
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT, Cbx
 from tests.orchestration.conftest import says

@@ -144,7 +144,7 @@ def _fit(
     """Fit the request that a worker would send, with its tools, into the budget."""
     from cardbox_cli.context.repair.fit import fit
     from cardbox_cli.execution.requests.turn_requests import offered_definitions, present_cards
-    from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.orchestration.handler_registry import HANDLERS
     from cardbox_cli.providers.registry import provider_for, provider_named
 
     provider = provider_named(provider_for(entries))

@@ -181,7 +181,7 @@ def validate_profiles(
 def _announce_warnings(profile: dict[str, Any], place: str, tools: Collection[str]) -> None:
     from cardbox_cli.model.handwritten.profiles import profile_warnings
     from cardbox_cli.model.identity import allowed_handlers
-    from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.orchestration.handler_registry import HANDLERS
 
     for warning in [*profile_warnings(profile, tools), *HANDLERS.warnings(allowed_handlers(profile))]:
         announce(f"warning: {place}: {warning}")

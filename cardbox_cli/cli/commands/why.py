@@ -57,7 +57,7 @@ def explain_turn(
     if sum(choices.values()) > 1:
         raise UsageError(conflict_message(*(name for name in choices if choices[name])))
     from cardbox_cli.diagnosis.diagnoser import Diagnoser
-    from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.orchestration.handler_registry import HANDLERS
     from cardbox_cli.store.projects import require_known
 
     with open_database() as database:

@@ -133,7 +133,7 @@ _agents, _profiles = _complete_query("agent_ids", narrowed=True), _complete_quer
 
 
 def _handlers(*_: object) -> Pairs:
-    from cardbox_cli.orchestration.handlers import HANDLERS
+    from cardbox_cli.orchestration.handler_registry import HANDLERS
 
     return ((name, "") for name in HANDLERS.names)
 

@@ -15,7 +15,7 @@ from cardbox_cli.context.explain import explain
 from cardbox_cli.context.request import DEFAULT_OPTIONS
 from cardbox_cli.execution.requests.recorded_requests import TurnRequests
 from cardbox_cli.execution.requests.request_series import read_turn_requests
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.providers.registry import DEFAULT, provider_named
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turn_views import TurnViews

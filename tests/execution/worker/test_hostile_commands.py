@@ -16,7 +16,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.worker.runner import RunOutcome
 from cardbox_cli.execution.worker.worker_program import command_environment
 from cardbox_cli.model.cards import Card, card_text
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.store.connection.target import Target
 from cardbox_cli.store.views.turn_views import TurnViews
 from tests.conftest import PROJECT

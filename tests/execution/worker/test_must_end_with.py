@@ -29,7 +29,7 @@ from cardbox_cli.inspect.turns import TurnView, view_turn
 from cardbox_cli.model.cards import draft_card
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, ToolResultContent
 from cardbox_cli.model.identity import Tool
-from cardbox_cli.orchestration.handlers import HANDLERS
+from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.store.profiles import ProfileStore
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.turn_views import TurnViews
