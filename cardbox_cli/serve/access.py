@@ -252,7 +252,7 @@ def _unauthorized(message: str) -> RequestRejected:
 
 
 def _too_many() -> RequestRejected:
-    return RequestRejected(429, "too many wrong tokens", headers={"Retry-After": "10"})
+    return RequestRejected(429, "too many wrong tokens")
 
 
 def _bearer(request: Request) -> str | None:

@@ -15,6 +15,7 @@ import msgspec
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall
 from cardbox_cli.execution.worker.command_processes import MAX_OUTPUT, CommandOutcome
+from cardbox_cli.limits import RESULT_SIZE
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import CommandLog, Fence, last_lines
 from cardbox_cli.store.execution.turn_store import LogStore
@@ -24,6 +25,11 @@ REDACTED = "[redacted]"
 MAX_SECRET_LENGTH = 4096
 # Characters of a failure message.
 _MAX_MESSAGE_LENGTH = 10_000
+
+
+def is_too_long(output: bytes) -> bool:
+    """Return whether a tool's output exceeds the size of a result."""
+    return len(output) > RESULT_SIZE.value << 20
 
 
 class Pattern(NamedTuple):

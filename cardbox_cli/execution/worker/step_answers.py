@@ -26,7 +26,7 @@ from cardbox_cli.execution.tool_calls import (
     result_card,
     unique_call_ids,
 )
-from cardbox_cli.execution.worker.command_output import TAIL, failure_reason
+from cardbox_cli.execution.worker.command_output import TAIL, failure_reason, is_too_long
 from cardbox_cli.execution.worker.command_processes import CommandOutcome
 from cardbox_cli.limits import ANSWER_PARTS, CALLED_NAME, RESULT_SIZE
 from cardbox_cli.model import exact_json
@@ -428,7 +428,7 @@ def result_of(call: ToolCall, author: Author, tool: Tool, ran: CommandOutcome, t
         code, message = failure_reason(ran, call, timeout)
         failure = code.replace("command", "tool"), f"{message}\n{ran.stderr[-TAIL:]}".rstrip()
         return answer(failure=failure, status="timeout" if ran.timed_out else "failed")
-    if len(ran.stdout) > RESULT_SIZE.value << 20:
+    if is_too_long(ran.stdout):
         what = f"the output of tool {tool.tool_name!r} is larger than {RESULT_SIZE}"
         return answer(failure=("result_too_long", what))
     try:

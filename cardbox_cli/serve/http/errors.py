@@ -43,17 +43,20 @@ _OUTAGES: tuple[tuple[type[CbxError], str], ...] = (
 _QUIET_SECONDS = 60.0
 _MAX_LINE = 1000
 _RETRY_LATER = {"Retry-After": "10"}
+# Seconds after which a client may repeat a request that was rejected with this status.
+_RETRY_SECONDS = {429: 10, 503: 30}
 _CODES = {400: "bad_request", 401: "auth_required", 403: "auth_failed", 422: "invalid_request"}
 
 
 class RequestRejected(Exception):
-    """A request cannot be answered: the status, the message and the headers of the response."""
+    """A request cannot be answered. 429 and 503 carry Retry-After; `headers` replace this."""
 
     def __init__(self, status: int, message: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
-        self.headers = headers
+        retry = {"Retry-After": str(_RETRY_SECONDS[status])} if status in _RETRY_SECONDS else None
+        self.headers = headers or retry
 
 
 class ResponseBroken(Exception):

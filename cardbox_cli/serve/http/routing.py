@@ -100,7 +100,7 @@ class StreamLimit:
     def take(self) -> None:
         """Count a new stream. Raises RequestRejected if the limit is reached."""
         if self._free < 1:
-            raise RequestRejected(503, "too many streams are open", headers={"Retry-After": "30"})
+            raise RequestRejected(503, "too many streams are open")
         self._free -= 1
 
     def release(self) -> None:
