@@ -207,7 +207,7 @@ def test_all_is_one_line_for_what_many_wait_for(world: World) -> None:
     assert [(each["row"], each["shows"]) for each in told] == [
         (child, "stuck: no-live-worker, of agent scribe")
     ]
-    assert "start a worker" in found["next_actor"]
+    assert "cbx worker run --target worker_generic" in found["next_actor"]
 
 
 def test_a_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
