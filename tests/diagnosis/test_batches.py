@@ -54,7 +54,7 @@ def test_a_turn_waits_for_a_running_batch(world: World) -> None:
     assert world.problems() == {}
 
 
-def test_the_root_names_a_grandchild_without_a_worker(world: World) -> None:
+def test_a_stuck_grandchild_is_named_as_the_cause(world: World) -> None:
     parent, batch = world.fork()
     [first, _] = world.runtime.batches.tasks(batch)
     child, call = world.wait_for_call()
@@ -71,7 +71,7 @@ def test_the_root_names_a_grandchild_without_a_worker(world: World) -> None:
     world.fix(found)
 
 
-def test_a_batch_of_another_system_is_shown_and_never_written(world: World) -> None:
+def test_a_batch_of_another_system_is_diagnosed_but_never_changed(world: World) -> None:
     parent, child = theirs(world)
     before = world.sql("SELECT t::text FROM state.pmo_batch_tasks AS t") + world.sql(
         "SELECT b::text FROM state.pmo_batches AS b"
@@ -101,7 +101,7 @@ def test_a_batch_of_another_system_is_shown_and_never_written(world: World) -> N
     assert after == before
 
 
-def test_it_is_listed_and_shown_and_no_command_changes_it(world: World) -> None:
+def test_a_batch_of_another_system_is_shown_but_cannot_be_canceled(world: World) -> None:
     _, child = theirs(world)
     answer = world.cbx("batch", "list", "--columns", "full_id,ended,manager")
     assert answer.out.splitlines()[1:] == ["batch_theirs    0/1  pmo"]

@@ -25,7 +25,7 @@ def act(world: World) -> str:
     return "turn_action"
 
 
-def test_an_action_of_another_system_is_its_own(world: World) -> None:
+def test_why_offers_no_fix_for_an_action_of_another_system(world: World) -> None:
     """From acceptance to its end: no row is called missing, and no fix would end it."""
     turn = act(world)
     assert world.problems() == {}
@@ -74,7 +74,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("what", STRANGE)
-def test_an_unknown_state_is_named(world: World, what: str) -> None:
+def test_an_unknown_state_gets_the_verdict_unknown(world: World, what: str) -> None:
     turn = world.ask()
     statement, named = STRANGE[what]
     world.sql(statement)
@@ -86,7 +86,7 @@ def test_an_unknown_state_is_named(world: World, what: str) -> None:
     assert world.why(named)["verdict"] == "unknown"
 
 
-def test_a_head_without_a_turn_is_listed_as_its_agents(world: World) -> None:
+def test_a_head_without_a_turn_is_listed_under_its_agent(world: World) -> None:
     world.runtime.heads.ensure("clerk")
     world.sql("UPDATE state.agent_state_head SET status = 'running' WHERE agent_id = 'clerk'")
     answer = world.cbx("why", "--all")

@@ -420,12 +420,12 @@ def test_a_healthy_turn_is_not_called_stuck(world: World, name: str) -> None:
     assert world.problems() == {}
 
 
-def test_a_card_that_was_lost_while_it_runs_is_also_seen(world: World) -> None:
+def test_a_card_that_expires_during_a_run_is_an_additional_finding(world: World) -> None:
     turn = a_card_expires_while_it_runs(world)
     assert [seen["rule"] for seen in world.why(turn)["also"]] == ["expired-card"]
 
 
-def test_an_allowed_loss_does_not_stop_a_turn(world: World) -> None:
+def test_a_turn_runs_without_a_card_if_the_project_allows_it(world: World) -> None:
     """What `why` calls stuck is what a worker would not run."""
     card = draft_card("task.instruction", "Soon gone.")
     turn = world.ask(context_box_id=world.box(ASKED, card))
@@ -439,7 +439,7 @@ def test_an_allowed_loss_does_not_stop_a_turn(world: World) -> None:
     assert "success" in world.why(turn)["evidence"][0]["shows"]
 
 
-def test_an_archived_project_and_a_long_step_are_also_seen(world: World) -> None:
+def test_an_archived_project_and_a_long_step_are_additional_findings(world: World) -> None:
     world.sql("UPDATE projects SET status = 'archived'")
     refused = world.ask_("clerk")
     assert (refused.status, refused.error_code) == ("rejected", "project_archived")
@@ -479,7 +479,7 @@ def test_an_archived_project_and_a_long_step_are_also_seen(world: World) -> None
     assert world.problems() == {}
 
 
-def test_a_call_that_waits_long_is_also_seen(world: World) -> None:
+def test_a_long_waiting_call_is_an_additional_finding(world: World) -> None:
     world.ask()
     turn = world.suspend()
     world.sql(
@@ -502,7 +502,7 @@ def refused_beside(found: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def test_a_history_that_a_model_is_answering_to_is_also_seen(world: World) -> None:
+def test_an_invalid_history_of_a_running_turn_is_an_additional_finding(world: World) -> None:
     turn = world.ask(context_box_id=world.box(ASKED, CALLED))
     world.enter()
     found = world.why(turn)
@@ -510,7 +510,7 @@ def test_a_history_that_a_model_is_answering_to_is_also_seen(world: World) -> No
     refused_beside(found)
 
 
-def test_why_a_turn_may_have_failed_is_also_seen_for_a_day(world: World) -> None:
+def test_a_failed_turn_shows_its_possible_cause_for_one_day(world: World) -> None:
     turn = world.ask(context_box_id=world.box(ASKED, CALLED))
     world.drain("exit 1")
     found = world.why(turn)

@@ -56,7 +56,7 @@ HEAD = HeldLock("state.agent_state_head", "clerk", "row", True, 1)
         ),
     ],
 )
-def test_a_lock_is_followed_to_its_root(
+def test_a_chain_of_locks_is_followed_to_its_root(
     held: HeldLock, sessions: list[DatabaseSession], expected: list[Any]
 ) -> None:
     found = find_root_locks([held], {each.pid: each for each in sessions})
@@ -135,7 +135,7 @@ def test_a_waiting_worker_is_not_the_holder_of_a_lock(world: World) -> None:
     assert "hunter2" not in str(found)
 
 
-def test_an_open_reader_before_an_alter_table_is_named(world: World) -> None:
+def test_a_reader_that_blocks_an_alter_table_is_named(world: World) -> None:
     """Everybody waits behind who waits for the reader; `why` waits for none of them."""
     turn = world.ask()
     with another(world, "report") as (reader, pid), another(world, "migration") as (changer, waits):

@@ -32,8 +32,8 @@ def revoke(world: World, role: str, table: str) -> None:
     world.sql(f"REVOKE SELECT ON {table} FROM {role}")  # noqa: S608  # our own names
 
 
-class TestClosedTables:
-    def test_without_leases_nobody_is_healthy_or_dead(self, world: World, role: str) -> None:
+class TestUnreadableTables:
+    def test_without_leases_no_worker_is_called_healthy_or_dead(self, world: World, role: str) -> None:
         turn = world.ask()
         world.enter()
         assert world.why(turn)["rule"] == "running"
@@ -48,7 +48,9 @@ class TestClosedTables:
         assert world.problems() == {turn: "table-unreadable"}
 
     @pytest.mark.parametrize("table", ["cbx.workers", "cbx.turns", "cbx.audit"])
-    def test_what_another_table_proves_holds(self, world: World, role: str, table: str) -> None:
+    def test_findings_from_readable_tables_are_still_reported(
+        self, world: World, role: str, table: str
+    ) -> None:
         asked = world.asked()
         turn = asked.agent_turn_id or ""
         world.later(31)
@@ -61,7 +63,7 @@ class TestClosedTables:
         assert found["rule"] == "missing-box"
         assert "table-unreadable" in [each["rule"] for each in found["also"]]
 
-    def test_commands_tell_it_from_an_absent_table(self, world: World, role: str) -> None:
+    def test_commands_distinguish_unreadable_tables_from_missing_ones(self, world: World, role: str) -> None:
         world.sql(f"REVOKE USAGE ON SCHEMA cbx FROM {role}")
         answer = world.cbx("worker", "list")
         assert (answer.code, answer.err) == (
@@ -73,7 +75,9 @@ class TestClosedTables:
         assert {"cbx.leases", "cbx.turns"} <= set(status["unreadable_tables"])
 
     @pytest.mark.parametrize("is_gone", [False, True])
-    def test_who_may_not_read_the_names_is_told_none(self, world: World, role: str, is_gone: bool) -> None:
+    def test_no_names_are_suggested_if_the_roster_is_unreadable_or_missing(
+        self, world: World, role: str, is_gone: bool
+    ) -> None:
         """An unknown agent is one without a turn then; no table is missed for what might have been meant."""
         world.asked()
         words = ("render", "--agent", "wroker"), ("cost", "--agent", "wroker"), ("why", "--agent", "wroker")
@@ -102,7 +106,7 @@ def a_worker() -> Iterator[None]:
             process.terminate()
 
 
-def test_a_worker_says_what_it_is_refused(world: World, role: str, cbx: Cbx) -> None:
+def test_a_worker_reports_a_missing_permission(world: World, role: str, cbx: Cbx) -> None:
     """It may announce itself and do nothing else; once it may, it works and takes it back."""
     world.sql(f"GRANT INSERT, UPDATE, DELETE ON cbx.workers TO {role}")
     turn = world.ask()

@@ -819,7 +819,7 @@ def test_a_worker_that_is_killed_in_its_step_is_dead(world: World, tmp_path: Pat
     assert world.why(turn)["verdict"] == "ended"
 
 
-def test_a_worker_that_claimed_a_turn_and_cannot_begin_it_says_why(world: World) -> None:
+def test_a_worker_that_cannot_begin_its_turn_reports_the_cause(world: World) -> None:
     world.worker()
     turn = world.ask()
     world.claim()
@@ -878,7 +878,7 @@ NAMED = [(rule, bring) for rule, brings in CASES.items() for bring in brings]
 
 
 @pytest.mark.parametrize(("rule", "bring"), NAMED, ids=[f"{rule}-{bring.__name__}" for rule, bring in NAMED])
-def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, bring: Case) -> None:
+def test_each_rule_matches_and_its_fix_unblocks_the_turn(world: World, rule: str, bring: Case) -> None:
     turn = bring(world)
 
     found = world.why(turn)
@@ -900,6 +900,6 @@ def test_the_rule_is_seen_and_its_fix_frees_the_turn(world: World, rule: str, br
     assert world.problems() == {}
 
 
-def test_every_rule_that_says_stuck_has_a_case() -> None:
+def test_every_rule_with_the_verdict_stuck_has_a_case() -> None:
     of_others = {"foreign-child-untold", "foreign-batch-overdue"}
     assert {rule.name for rule in rules() if rule.verdict == "stuck"} == {*CASES, "database-lock", *of_others}

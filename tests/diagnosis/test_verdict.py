@@ -178,7 +178,7 @@ WITHOUT_FIX = {
 
 @settings(deadline=None, suppress_health_check=SLOW)
 @given(snapshots)
-def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
+def test_any_snapshot_gets_exactly_one_verdict(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)
     assert judge(snapshot) == verdict
     if verdict.rule is None:
@@ -194,7 +194,7 @@ def test_any_rows_give_one_verdict(snapshot: Snapshot) -> None:
 
 @settings(deadline=None, suppress_health_check=SLOW)
 @given(snapshots)
-def test_other_findings_are_not_the_cause(snapshot: Snapshot) -> None:
+def test_additional_findings_never_outrank_the_cause(snapshot: Snapshot) -> None:
     verdict = judge(snapshot)
     ranks = {rule.name: rule.rank for rule in rules()}
     asides = {rule.name for rule in rules() if rule.aside(snapshot)}

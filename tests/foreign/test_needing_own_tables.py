@@ -31,7 +31,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
-def test_it_is_exit_7_and_names_the_remedy(
+def test_a_command_without_its_table_exits_with_7_and_a_hint(
     command: tuple[str, ...], deployment: Deployment, cbx: Cbx
 ) -> None:
     turn = suspended(deployment)

@@ -52,7 +52,7 @@ UNREPORTED = (
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_every_state_is_read_as_what_it_is_and_stays_as_it_is(
+def test_every_state_is_read_correctly_and_left_unchanged(
     scene: Scene, deployment: Deployment, cbx: Cbx
 ) -> None:
     turn = scene(deployment)
@@ -93,10 +93,10 @@ def test_every_scene_has_an_expectation() -> None:
     assert set(EXPECTED) == set(SCENES)
 
 
-class TestTheRequest:
+class TestRecordedRequest:
     """What their turns sent, as their request boxes have it: cbx keeps nothing beside them."""
 
-    def test_of_a_recorded_step(self, deployment: Deployment, cbx: Cbx) -> None:
+    def test_a_recorded_step_renders_from_its_request_box(self, deployment: Deployment, cbx: Cbx) -> None:
         turn = scenes.finished(deployment)
         before = rows(deployment.connection)
         command = ("render", "--turn", turn.agent_turn_id)
@@ -114,15 +114,17 @@ class TestTheRequest:
         assert cbx(*command, "--diff", "1", "3", "-o", "json").json()["kept"]["messages"] == 1
         assert rows(deployment.connection) == before
 
-    def test_of_a_step_that_asked_nothing(self, deployment: Deployment, cbx: Cbx) -> None:
+    def test_a_step_without_a_recorded_request_cannot_be_rendered(
+        self, deployment: Deployment, cbx: Cbx
+    ) -> None:
         turn = scenes.running(deployment)
         result = cbx("render", "--turn", turn.agent_turn_id, "--at", "1")
         assert (result.code, result.err.startswith("error: step 'step_")) == (3, True)
         assert "has no snapshot of a request\nhint: compose the next one with --at next\n" in result.err
 
 
-class TestTheStory:
-    def test_of_a_turn_that_waited_for_a_tool(self, deployment: Deployment, cbx: Cbx) -> None:
+class TestTurnHistory:
+    def test_the_timeline_shows_a_wait_for_a_tool(self, deployment: Deployment, cbx: Cbx) -> None:
         turn = scenes.finished(deployment)
         shown = cbx("turn", "show", turn.agent_turn_id, "-o", "json").json()
         assert [event["event"] for event in shown["timeline"]] == [
@@ -150,7 +152,7 @@ class TestTheStory:
         delivered = cbx("card", "show", shown["deliverable_card_id"], "-o", "json").json()
         assert delivered["content"]["text"] == "Order 118 is refunded."
 
-    def test_of_a_parent_and_its_child(self, deployment: Deployment, cbx: Cbx) -> None:
+    def test_a_parent_turn_lists_its_child(self, deployment: Deployment, cbx: Cbx) -> None:
         child = scenes.child_of_a_waiting_parent(deployment)
         shown = cbx("turn", "list", "--agent", "helper-1", "-o", "json").json()
         parent_id = shown[0]["parent_agent_turn_id"]
@@ -158,17 +160,17 @@ class TestTheStory:
         assert [below["agent_turn_id"] for below in parent["children"]] == [child.agent_turn_id]
         assert (shown[0]["recursion_depth"], shown[0]["parent_agent_id"]) == (2, scenes.AGENT)
 
-    def test_of_a_row_that_was_refused_says_why(self, deployment: Deployment, cbx: Cbx) -> None:
+    def test_a_refused_row_shows_its_error(self, deployment: Deployment, cbx: Cbx) -> None:
         scenes.refused(deployment)
         assert "invalid_context" in succeed(cbx("inbox", "list", "--dead"))
 
-    def test_of_a_turn_that_was_enqueued_twice_is_one(self, deployment: Deployment, cbx: Cbx) -> None:
+    def test_a_turn_that_was_enqueued_twice_is_listed_once(self, deployment: Deployment, cbx: Cbx) -> None:
         turn = scenes.retransmitted(deployment)
         assert cbx("turn", "list", "-o", "id").out.split() == [turn.agent_turn_id]
         shown = cbx("turn", "show", turn.agent_turn_id, "-o", "json").json()
         assert [row["status"] for row in shown["inbox"]] == ["pending", "queued"]
 
 
-def test_waiting_for_an_end_there_needs_no_table_of_ours(deployment: Deployment, cbx: Cbx) -> None:
+def test_turn_wait_needs_no_cbx_tables(deployment: Deployment, cbx: Cbx) -> None:
     turn = scenes.finished(deployment)
     assert "Order 118 is refunded." in succeed(cbx("turn", "wait", turn.agent_turn_id, "--timeout", "5"))

@@ -41,7 +41,7 @@ def initialized(cbx: Cbx) -> Cbx:
     return cbx
 
 
-def test_init_adds_tables_of_cbx_and_touches_no_other(deployment: Deployment, cbx: Cbx) -> None:
+def test_init_adds_cbx_tables_and_changes_no_others(deployment: Deployment, cbx: Cbx) -> None:
     suspended(deployment)
     defined, filled = definitions(deployment.connection), rows(deployment.connection)
     added = cbx("db", "init", "--yes", "-o", "json").json()["added"]
@@ -52,7 +52,7 @@ def test_init_adds_tables_of_cbx_and_touches_no_other(deployment: Deployment, cb
     assert {name: found for name, found in rows(deployment.connection).items() if name in filled} == filled
 
 
-def test_upgrade_touches_only_tables_of_cbx(
+def test_upgrade_changes_only_cbx_tables(
     deployment: Deployment, initialized: Cbx, next_release: NextRelease
 ) -> None:
     defined = definitions(deployment.connection)
@@ -65,7 +65,7 @@ def test_upgrade_touches_only_tables_of_cbx(
     }
 
 
-def test_upgrade_without_init_adds_tables_of_cbx_alone(deployment: Deployment, cbx: Cbx) -> None:
+def test_upgrade_without_init_adds_only_cbx_tables(deployment: Deployment, cbx: Cbx) -> None:
     suspended(deployment)
     defined, filled = definitions(deployment.connection), rows(deployment.connection)
     succeed(cbx("db", "upgrade"))
@@ -88,24 +88,22 @@ def run(initialized: Cbx) -> Callable[[], Any]:
     return run
 
 
-class TestTheirTurns:
-    def test_one_that_they_dispatched_is_claimed_and_ended(
+class TestDeploymentTurns:
+    def test_a_turn_of_the_deployment_is_claimed_and_ended(
         self, deployment: Deployment, run: Callable[[], Any]
     ) -> None:
         turn = dispatched(deployment)
         assert run()["inbox_id"] == turn.inbox_id
         assert_valid_end(deployment.connection, "p", turn.agent_turn_id, steps=False)
 
-    def test_what_is_queued_behind_it_is_promoted(
-        self, deployment: Deployment, run: Callable[[], Any]
-    ) -> None:
+    def test_the_next_queued_turn_is_promoted(self, deployment: Deployment, run: Callable[[], Any]) -> None:
         dispatched(deployment)
         second = deployment.dispatch(AGENT, deployment.context("Refund order 119"))
         run()
         promoted = assert_valid_dispatch(deployment.connection, "p", second.agent_turn_id)
         assert (promoted["status"], promoted["turn_epoch"]) == ("pending", 2)
 
-    def test_one_that_their_watchdog_queued_again_runs_once(
+    def test_a_turn_that_the_watchdog_queued_again_runs_once(
         self, deployment: Deployment, run: Callable[[], Any], initialized: Cbx
     ) -> None:
         turn = retransmitted(deployment)
@@ -115,7 +113,7 @@ class TestTheirTurns:
         assert (shown["status"], shown["end_status"]) == ("ended", "success")
         assert [row["status"] for row in shown["inbox"]] == ["consumed", "skipped"]
 
-    def test_a_row_without_its_headers_is_refused_and_the_next_promoted(
+    def test_a_row_without_headers_is_refused_and_the_next_is_promoted(
         self, deployment: Deployment, initialized: Cbx
     ) -> None:
         refused = queued_on_an_idle_agent(deployment)
@@ -128,7 +126,7 @@ class TestTheirTurns:
         assert (shown["status"], shown["end_status"]) == ("ended", "failed")
         assert shown["inbox"][0]["last_error"] == "invalid_context: its headers have no recursion depth"
 
-    def test_one_whose_worker_died_is_reclaimed_and_ended(
+    def test_a_turn_of_a_dead_worker_is_reclaimed_and_ended(
         self, deployment: Deployment, run: Callable[[], Any], initialized: Cbx
     ) -> None:
         turn = running(deployment)
@@ -138,7 +136,7 @@ class TestTheirTurns:
         assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
 
     @pytest.mark.parametrize("scene", [queued_on_an_idle_agent, dispatched, running, suspended])
-    def test_one_that_is_stopped_leaves_what_they_leave(
+    def test_a_stopped_turn_leaves_valid_rows(
         self, scene: Scene, deployment: Deployment, initialized: Cbx
     ) -> None:
         turn = scene(deployment)
@@ -157,15 +155,17 @@ def pass_deadlines(deployment: Deployment) -> None:
     )
 
 
-class TestTheirWaitingTurns:
-    def test_a_report_is_as_theirs(self, deployment: Deployment, initialized: Cbx) -> None:
+class TestWaitingDeploymentTurns:
+    def test_a_report_matches_those_of_the_deployment(self, deployment: Deployment, initialized: Cbx) -> None:
         turn = suspended(deployment)
         call_id = deployment.waiting_call(turn)
         asked = ("--tool-call-id", call_id, "--result", '{"refunded": true}')
         succeed(initialized("turn", "report", turn.agent_turn_id, *asked))
         assert_valid_report(deployment.connection, "p", turn.agent_turn_id, call_id)
 
-    def test_their_worker_goes_on_with_it(self, deployment: Deployment, initialized: Cbx) -> None:
+    def test_a_deployment_worker_resumes_with_the_report(
+        self, deployment: Deployment, initialized: Cbx
+    ) -> None:
         turn = suspended(deployment)
         call_id = deployment.waiting_call(turn)
         asked = ("--tool-call-id", call_id, "--result", "done")
@@ -181,7 +181,7 @@ class TestTheirWaitingTurns:
         assert initialized("reap", "-o", "json").json()["timed_out"] == [call_id]
         assert_valid_report(deployment.connection, "p", turn.agent_turn_id, call_id)
 
-    def test_so_it_ends_where_another_turn_s_call_has_its_id(
+    def test_a_turn_whose_call_id_is_already_used_ends_with_a_timeout(
         self, deployment: Deployment, initialized: Cbx
     ) -> None:
         """Their database allows one result per call id, and models repeat ids."""
@@ -202,10 +202,12 @@ class TestTheirWaitingTurns:
         assert_valid_end(deployment.connection, "p", second.agent_turn_id)
 
 
-class TestOurWorker:
+class TestCbxWorker:
     """`cbx worker run` on turns of theirs: the rows that it leaves are such as theirs leaves."""
 
-    def test_runs_what_they_dispatched_to_its_end(self, deployment: Deployment, initialized: Cbx) -> None:
+    def test_a_cbx_worker_finishes_a_turn_of_the_deployment(
+        self, deployment: Deployment, initialized: Cbx
+    ) -> None:
         turn = dispatched(deployment)
         succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
         row = assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
@@ -216,7 +218,7 @@ class TestOurWorker:
         deliverable = initialized("card", "show", shown["deliverable_card_id"], "-o", "json").json()
         assert deliverable["content"]["text"] == "I read 2 messages. The last request was: Refund order 118"
 
-    def test_waits_for_their_tool_and_goes_on_with_its_report(
+    def test_a_cbx_worker_resumes_with_the_report_of_a_deployment_tool(
         self, deployment: Deployment, initialized: Cbx
     ) -> None:
         turn = dispatched(deployment)
@@ -231,7 +233,7 @@ class TestOurWorker:
         shown = initialized("turn", "show", turn.agent_turn_id, "-o", "json").json()
         assert (shown["end_status"], shown["turn_epoch"]) == ("success", 2)
 
-    def test_goes_on_with_a_turn_that_theirs_suspended(
+    def test_a_cbx_worker_resumes_a_turn_that_the_deployment_suspended(
         self, deployment: Deployment, initialized: Cbx
     ) -> None:
         turn = reported(deployment)
@@ -243,7 +245,7 @@ class TestOurWorker:
         ]
         assert types == ["agent.thought", "tool.call", "tool.result", "agent.thought", "task.deliverable"]
 
-    def test_runs_a_turn_once_that_their_watchdog_queued_again(
+    def test_a_cbx_worker_runs_a_turn_once_if_the_watchdog_queued_it_again(
         self, deployment: Deployment, initialized: Cbx
     ) -> None:
         turn = retransmitted(deployment)
@@ -284,7 +286,7 @@ def test_a_stuck_turn_is_explained_and_the_printed_fix_frees_it(
     assert initialized("why", turn.agent_turn_id).code == 0
 
 
-def test_what_a_turn_wrote_elsewhere_stays_its_own_when_it_is_put_back(
+def test_a_requeued_turn_keeps_the_output_of_its_earlier_run(
     deployment: Deployment, initialized: Cbx
 ) -> None:
     """Its open call is among its own cards, where a worker waits for it, and no earlier history."""

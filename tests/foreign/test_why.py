@@ -7,7 +7,7 @@ from tests.foreign import scenes
 from tests.foreign.writer import Deployment
 
 
-def test_no_worker_is_called_dead(deployment: Deployment, cbx: Cbx) -> None:
+def test_without_leases_no_worker_is_called_dead(deployment: Deployment, cbx: Cbx) -> None:
     turn = scenes.running(deployment)
     name = deployment.connection.info.dbname
     deployment.connection.execute(f"ALTER DATABASE {name} SET cbx.clock_offset = '1 hour'")

@@ -18,14 +18,14 @@ from tests.foreign.writer import Deployment
 
 
 @pytest.mark.parametrize("scene", [dispatched, queued_behind_another, child_of_a_waiting_parent])
-def test_its_dispatches_are_valid(scene: Scene, deployment: Deployment) -> None:
+def test_dispatches_of_the_writer_are_valid(scene: Scene, deployment: Deployment) -> None:
     turn = scene(deployment)
     row = assert_valid_dispatch(deployment.connection, "p", turn.agent_turn_id)
     assert row["inbox_id"] == turn.inbox_id
 
 
 @pytest.mark.parametrize("scene", [finished, failed])
-def test_its_ends_are_valid(scene: Scene, deployment: Deployment) -> None:
+def test_ends_of_the_writer_are_valid(scene: Scene, deployment: Deployment) -> None:
     turn = scene(deployment)
     assert_valid_end(deployment.connection, "p", turn.agent_turn_id)
 
@@ -49,7 +49,7 @@ def test_its_ends_are_valid(scene: Scene, deployment: Deployment) -> None:
         "DELETE FROM card_boxes",
     ],
 )
-def test_what_is_wrong_with_a_dispatch_is_seen(damage: str, deployment: Deployment) -> None:
+def test_a_damaged_dispatch_is_detected(damage: str, deployment: Deployment) -> None:
     turn = dispatched(deployment)
     deployment.connection.execute(damage.encode())
     with pytest.raises((AssertionError, KeyError, ValueError)):
@@ -70,7 +70,7 @@ def test_what_is_wrong_with_a_dispatch_is_seen(damage: str, deployment: Deployme
         "UPDATE cards SET metadata = metadata - 'project_id'",
     ],
 )
-def test_what_is_wrong_with_an_end_is_seen(damage: str, deployment: Deployment) -> None:
+def test_a_damaged_end_is_detected(damage: str, deployment: Deployment) -> None:
     turn = finished(deployment)
     deployment.connection.execute(damage.encode())
     with pytest.raises((AssertionError, KeyError, ValueError)):
@@ -78,7 +78,7 @@ def test_what_is_wrong_with_an_end_is_seen(damage: str, deployment: Deployment) 
 
 
 @pytest.mark.parametrize("scene", [queued_on_an_idle_agent, running, suspended])
-def test_a_turn_in_between_is_neither(scene: Scene, deployment: Deployment) -> None:
+def test_a_turn_in_another_state_fails_both_checks(scene: Scene, deployment: Deployment) -> None:
     turn = scene(deployment)
     for check in (assert_valid_dispatch, assert_valid_end):
         with pytest.raises(AssertionError):

@@ -8,7 +8,7 @@ from tests.inspect.conftest import Surface
 __all__ = ["world"]
 
 
-def test_a_batch_of_cbx(
+def test_a_batch_of_cbx_is_the_same_on_every_surface(
     command: Surface, http: Surface, page: Surface, world: World, runtime: Runtime
 ) -> None:
     _, batch_id = world.fork()
@@ -21,7 +21,9 @@ def test_a_batch_of_cbx(
     assert batch_id[-8:] in page("/batches")
 
 
-def test_a_batch_of_another_system(command: Surface, http: Surface, page: Surface, world: World) -> None:
+def test_a_batch_of_another_system_is_the_same_on_every_surface(
+    command: Surface, http: Surface, page: Surface, world: World
+) -> None:
     _, child = theirs(world)
     shown = command("batch", "show", "batch_theirs")
     assert shown == http("/batches/batch_theirs")

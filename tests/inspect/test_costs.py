@@ -30,7 +30,7 @@ def compare(command: Surface, http: Surface, tool: Surface, page: Surface) -> Su
     return ask
 
 
-def test_of_turns_and_of_an_agent(compare: Surface, turns: list[str]) -> None:
+def test_costs_of_turns_and_agents_are_the_same_on_every_surface(compare: Surface, turns: list[str]) -> None:
     assert [len(compare(turn=turn[-8:])["steps"]) for turn in turns] == [2, 2, 1]
     all_turns = compare(agent="clerk")
     assert [step["agent_turn_id"] for step in all_turns["steps"]] == [turns[0]] * 2 + [turns[1]] * 2 + [
@@ -43,13 +43,15 @@ def test_of_turns_and_of_an_agent(compare: Surface, turns: list[str]) -> None:
     assert compare(agent="clerk", since="1h") == all_turns
 
 
-def test_of_a_box_with_and_without_a_profile(compare: Surface, turns: list[str], box: str) -> None:
+def test_a_profile_adds_to_the_costs_of_a_box_on_every_surface(
+    compare: Surface, turns: list[str], box: str
+) -> None:
     alone, with_profile = compare(box=box[-8:]), compare(box=box, profile="clerk")
     assert alone["id"] == with_profile["id"] == box
     assert with_profile["tokens"] > alone["tokens"]
 
 
-def test_of_a_chat(compare: Surface, cbx: Cbx) -> None:
+def test_costs_of_a_chat_are_the_same_on_every_surface(compare: Surface, cbx: Cbx) -> None:
     for text in ("Hello", "And now?"):
         run = ("--exec", f"{CLIENT}")
         succeed(cbx("chat", "run", "a-chat", "--text", text, *run))

@@ -24,7 +24,7 @@ def compare(
     return answer
 
 
-def test_a_request_of_a_box_by_a_part_of_its_id_and_for_a_profile(
+def test_the_request_of_a_box_is_the_same_on_every_surface(
     command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str], box: str
 ) -> None:
     alone = compare(command, http, tool, page, box=box[-8:])
@@ -35,7 +35,7 @@ def test_a_request_of_a_box_by_a_part_of_its_id_and_for_a_profile(
     assert [each["role"] for each in with_profile["body"]["messages"]] == ["system", "user"]
 
 
-def test_of_steps_and_of_the_turn_of_an_agent(
+def test_requests_of_steps_and_agents_are_the_same_on_every_surface(
     command: Surface, http: Surface, tool: Surface, page: Surface, cbx: Cbx, turns: list[str]
 ) -> None:
     sent, waiting = turns[0], turns[2]
@@ -48,14 +48,14 @@ def test_of_steps_and_of_the_turn_of_an_agent(
     assert noted[:2] == [f"note: {note}" for note in of_agent["notes"]]
 
 
-def test_findings_are_those_of_check(
+def test_findings_match_those_of_render_check(
     command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str]
 ) -> None:
     answer = compare(command, http, tool, page, turn=turns[0])
     assert command("render", "--turn", turns[0], "--check") == answer["findings"]
 
 
-def test_a_profile_of_a_turn_is_refused(api: TestClient, cbx: Cbx, turns: list[str]) -> None:
+def test_a_profile_cannot_be_combined_with_a_turn(api: TestClient, cbx: Cbx, turns: list[str]) -> None:
     answer = api.get(f"/projects/{PROJECT}/render", params={"turn": turns[0], "profile": "clerk"})
     assert answer.status_code == 400
     assert "profile requires a box" in answer.json()["detail"]["error_message"]

@@ -6,7 +6,7 @@ from cardbox_cli.store.cards import CardStore
 from tests.inspect.conftest import Surface
 
 
-def test_cards_with_what_they_say_and_their_box(
+def test_a_search_finds_the_same_cards_on_every_surface(
     command: Surface, http: Surface, tool: Surface, page: Surface, cards: CardStore, boxes: BoxStore
 ) -> None:
     drafts = [draft_card("agent.thought", f"The payment {number} timed out.") for number in range(60)]

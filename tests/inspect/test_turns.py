@@ -6,7 +6,7 @@ from tests.conftest import Cbx
 from tests.inspect.conftest import Surface
 
 
-def test_a_turn_is_read_by_a_part_of_its_id(
+def test_a_turn_is_found_by_a_part_of_its_id_on_every_surface(
     command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str]
 ) -> None:
     for turn in turns:
@@ -17,7 +17,7 @@ def test_a_turn_is_read_by_a_part_of_its_id(
         assert turn in seen
 
 
-def test_the_newest_turns(
+def test_the_newest_turns_are_listed_first_on_every_surface(
     command: Surface, http: Surface, tool: Surface, page: Surface, turns: list[str]
 ) -> None:
     listed = command("turn", "list")
@@ -27,7 +27,7 @@ def test_the_newest_turns(
     assert places == sorted(places)
 
 
-def test_a_list_has_50_lines_if_its_length_is_not_named(
+def test_a_list_has_50_turns_by_default(
     command: Surface, http: Surface, tool: Surface, turns: list[str], cbx: Cbx, box: str
 ) -> None:
     for _ in range(50):
@@ -37,7 +37,7 @@ def test_a_list_has_50_lines_if_its_length_is_not_named(
     assert listed == http("/turns") == tool("list_turns")
 
 
-def test_the_tree_of_a_trace(command: Surface, page: Surface, turns: list[str]) -> None:
+def test_a_trace_is_the_same_on_every_surface(command: Surface, page: Surface, turns: list[str]) -> None:
     trace = command("turn", "trace", turns[0])
     assert [each["agent_turn_id"] for each in trace["turns"]] == [turns[0]]
     shown = page("/trace", turn=turns[0][-8:])

@@ -71,7 +71,7 @@ def test_the_cases_cover_the_routes_of_the_api() -> None:
 
 
 @pytest.mark.parametrize(("method", "address"), ADDRESSES)
-def test_only_a_token_of_the_project_opens_it(
+def test_only_a_token_of_the_project_gives_access(
     guarded: TestClient, token: str, method: str, address: str
 ) -> None:
     for wrong in (None, "", "x", new_token(PROJECT), token[:-1], token + "A"):
@@ -121,7 +121,7 @@ def test_ids_of_another_project_are_not_found(
             assert answer.status_code in (400, 404, 422) or answer.json() == [], (path, query, answer.text)
 
 
-def test_a_project_of_any_name_is_in_its_token() -> None:
+def test_a_token_names_its_project() -> None:
     assert token_project(new_token(OTHER)) == OTHER
     for text in ("", "cbx", "cbx.x", "cbx.cA.", "cbx..x.y", "cbx.\u0661.x", "cbx.//8.x"):
         assert token_project(text) is None
@@ -190,7 +190,7 @@ def test_an_unknown_project_gets_no_token(cbx: Cbx) -> None:
     assert cbx("token", "create").code == 3
 
 
-class TestBrowsers:
+class TestBrowserLogin:
     ADDRESS = f"/projects/{PROJECT}/agents"
 
     def log_in(self, client: TestClient, token: str, **fields: str) -> Any:
@@ -207,11 +207,11 @@ class TestBrowsers:
         assert guarded.get(self.ADDRESS).status_code == 200
         assert guarded.get("/projects/other/agents").status_code == 401
 
-    def test_over_tls_it_is_for_tls_alone(self, serve: Serve, token: str) -> None:
+    def test_the_cookie_is_secure_behind_tls(self, serve: Serve, token: str) -> None:
         answer = self.log_in(serve(asks_for_tokens=True, behind_tls=True), token)
         assert "Secure" in answer.headers["set-cookie"]
 
-    def test_one_whose_token_is_revoked_opens_nothing(
+    def test_the_cookie_of_a_revoked_token_is_refused(
         self, cbx: Cbx, guarded: TestClient, token: str
     ) -> None:
         self.log_in(guarded, token)
@@ -220,7 +220,7 @@ class TestBrowsers:
         assert guarded.get(self.ADDRESS).status_code == 401
 
     @pytest.mark.parametrize("change", ["id", "time", "signature", "other server", "nonsense"])
-    def test_one_that_was_made_up_opens_nothing(
+    def test_a_forged_cookie_is_refused(
         self, serve: Serve, guarded: TestClient, token: str, change: str
     ) -> None:
         self.log_in(guarded, token)
@@ -238,7 +238,7 @@ class TestBrowsers:
         client.cookies.set(name, made_up)
         assert client.get(self.ADDRESS).status_code == 401
 
-    def test_a_wrong_token_shows_the_form_again(self, guarded: TestClient, token: str) -> None:
+    def test_a_wrong_token_shows_the_login_form_again(self, guarded: TestClient, token: str) -> None:
         answer = self.log_in(guarded, "<script>", next='/"><script>')
         assert answer.status_code == 401
         assert '<p role="alert">the token is not valid</p>' in answer.text
@@ -248,23 +248,25 @@ class TestBrowsers:
     @pytest.mark.parametrize(
         "next", ["//evil.example", "https://evil.example", "/\\evil.example", "x", "/a\nb"]
     )
-    def test_it_leads_nowhere_else(self, guarded: TestClient, token: str, next: str) -> None:
+    def test_a_login_never_redirects_to_another_site(
+        self, guarded: TestClient, token: str, next: str
+    ) -> None:
         assert self.log_in(guarded, token, next=next).headers["location"] == "/"
 
-    def test_a_form_of_another_page_is_refused(self, guarded: TestClient, token: str) -> None:
+    def test_login_and_logout_from_another_origin_are_refused(self, guarded: TestClient, token: str) -> None:
         for path in ("/login", "/logout"):
             answer = guarded.post(
                 path, data={"token": token, "project": "p"}, headers={"Origin": "https://evil.example"}
             )
             assert answer.status_code == 403
 
-    def test_logging_out_forgets_it(self, guarded: TestClient, token: str) -> None:
+    def test_logging_out_deletes_the_cookie(self, guarded: TestClient, token: str) -> None:
         self.log_in(guarded, token)
         guarded.post("/logout", data={"project": PROJECT}, follow_redirects=False)
         assert guarded.get(self.ADDRESS).status_code == 401
 
 
-def test_wrong_tokens_are_limited(guarded: TestClient, token: str) -> None:
+def test_the_number_of_wrong_tokens_is_limited(guarded: TestClient, token: str) -> None:
     address = f"/projects/{PROJECT}/agents"
     found = [asked(guarded, "GET", address, new_token(PROJECT))[0] for _ in range(25)]
     assert found[:20] == [401] * 20
@@ -285,9 +287,7 @@ def test_only_well_formed_tokens_are_looked_up(
     assert asked(away, "GET", f"/projects/{PROJECT}/agents", shown)[0] == status
 
 
-def test_after_many_wrong_tokens_unknown_ones_are_looked_up_one_at_a_time(
-    guarded: TestClient, token: str
-) -> None:
+def test_after_many_wrong_tokens_lookups_run_one_at_a_time(guarded: TestClient, token: str) -> None:
     address = f"/projects/{PROJECT}/agents"
     assert asked(guarded, "GET", address, token)[0] == 200
     for _ in range(21):
@@ -309,9 +309,9 @@ def test_the_limit_of_attempts_recovers_with_time(monkeypatch: pytest.MonkeyPatc
     assert [attempts.count_failure(), attempts.count_failure()] == [True, False]
 
 
-class TestHosts:
+class TestAllowedHosts:
     @pytest.mark.parametrize("host", ["localhost", "localhost:8099", "127.0.0.1:1", "[::1]:8099"])
-    def test_this_machine_is_asked_by_its_names(self, api: TestClient, host: str) -> None:
+    def test_loopback_names_are_allowed_by_default(self, api: TestClient, host: str) -> None:
         assert api.get("/health", headers={"Host": host}).status_code == 200
 
     @pytest.mark.parametrize(
@@ -326,18 +326,18 @@ class TestHosts:
             "a@localhost",
         ],
     )
-    def test_and_by_no_other(self, api: TestClient, host: str) -> None:
+    def test_other_host_names_are_refused_by_default(self, api: TestClient, host: str) -> None:
         refused = api.get(f"/projects/{PROJECT}/agents", headers={"Host": host})
         assert refused.status_code == 400
         assert refused.json()["detail"]["error_code"] == "bad_request"
         assert refused.headers["x-content-type-options"] == "nosniff"
 
-    def test_other_names_are_those_that_are_told(self, serve: Serve) -> None:
+    def test_configured_hosts_replace_the_default_hosts(self, serve: Serve) -> None:
         client = serve(hosts=["cbx.example.org"], asks_for_tokens=True)
         assert client.get("/health", headers={"Host": "cbx.example.org"}).status_code == 200
         assert client.get("/health", headers={"Host": "localhost"}).status_code == 400
 
-    def test_a_star_stands_for_names_below_one(self, serve: Serve) -> None:
+    def test_a_wildcard_matches_only_subdomains(self, serve: Serve) -> None:
         client = serve(hosts=["*.example.org"], asks_for_tokens=True)
         statuses = [
             client.get("/health", headers={"Host": host}).status_code
@@ -345,7 +345,7 @@ class TestHosts:
         ]
         assert statuses == [200, 400, 400, 400]
 
-    def test_pages_of_others_may_not_read_unless_they_are_told(self, serve: Serve, api: TestClient) -> None:
+    def test_only_configured_origins_get_a_cors_header(self, serve: Serve, api: TestClient) -> None:
         asking = {"Origin": "https://a.example"}
         assert "access-control-allow-origin" not in api.get("/health", headers=asking).headers
         told = serve(origins=["https://a.example"])
@@ -355,7 +355,7 @@ class TestHosts:
         other = told.get("/health", headers={"Origin": "https://b.example"})
         assert "access-control-allow-origin" not in other.headers
 
-    def test_names_that_requests_have_are_taken(self) -> None:
+    def test_valid_hosts_and_origins_are_accepted(self) -> None:
         hosts = [
             "*",
             "*.example.org",
@@ -381,7 +381,7 @@ class TestHosts:
             ("example.org", False),
         ],
     )
-    def test_what_only_this_machine_reaches(self, host: str, local: bool) -> None:
+    def test_loopback_addresses_are_recognized(self, host: str, local: bool) -> None:
         assert is_loopback(host) is local
 
 
@@ -394,7 +394,7 @@ def test_a_form_from_another_site_is_refused(guarded: TestClient, origin: str) -
 @pytest.mark.parametrize(
     "name", ['1.2.3.4 - - [] "GET /x HTTP/1.1" 200 1 0.1', "\x9b31m", "a\tb", "1" * 65, ""]
 )
-def test_no_name_of_an_asker_passes_for_another_part_of_its_line(serve: Serve, name: str) -> None:
+def test_a_client_name_cannot_forge_fields_of_its_log_line(serve: Serve, name: str) -> None:
     """Behind a proxy it is what a header says."""
     lines: list[str] = []
     transport = TestClient(serve(log=lines.append).app, base_url="http://localhost", client=(name, 1))
@@ -402,7 +402,7 @@ def test_no_name_of_an_asker_passes_for_another_part_of_its_line(serve: Serve, n
     assert [line.partition(" [")[0] for line in lines] == ["- - -"]
 
 
-def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: str) -> None:
+def test_the_access_log_contains_no_query_and_no_token(serve: Serve, token: str) -> None:
     lines: list[str] = []
     client = serve(asks_for_tokens=True, log=lines.append)
     asked(client, "GET", f"/projects/{PROJECT}/search?text=secret", token)
@@ -422,7 +422,7 @@ def test_a_line_for_each_request_has_no_query_and_no_token(serve: Serve, token: 
     assert all("secret" not in line and token.rpartition(".")[2] not in line for line in lines)
 
 
-def test_who_asks_by_a_header_passes_for_no_other_part_of_the_line(start: Callable[..., str]) -> None:
+def test_a_forwarded_for_header_cannot_forge_fields_of_a_log_line(start: Callable[..., str]) -> None:
     lines: list[str] = []
     forged = '9.9.9.9 - - [x] "GET /forged HTTP/1.1" 200'
     base = start(log=lines.append, behind_tls=True, hosts=("127.0.0.1",))

@@ -124,7 +124,9 @@ def update(database: Database, table: str, column: str, value: str) -> None:
     )
 
 
-def test_of_a_project_of_ours(project: Runtime, api: TestClient, database: Database) -> None:  # noqa: F811
+def test_answers_for_a_cbx_project_match_the_document(
+    project: Runtime, api: TestClient, database: Database
+) -> None:  # noqa: F811
     odd = list(written(database.connection))
     box = project.boxes.create(odd).box_id
     reader = Reader(api)
@@ -137,7 +139,7 @@ def test_of_a_project_of_ours(project: Runtime, api: TestClient, database: Datab
     assert reader.asked > 60
 
 
-class TestOfADeployment:
+class TestDeploymentAnswers:
     @pytest.fixture
     def target(self, foreign_target: Target) -> Target:
         return foreign_target
@@ -147,13 +149,15 @@ class TestOfADeployment:
         return Deployment(database.connection)
 
     @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-    def test_in_every_state(self, scene: Scene, deployment: Deployment, api: TestClient) -> None:
+    def test_answers_in_every_state_match_the_document(
+        self, scene: Scene, deployment: Deployment, api: TestClient
+    ) -> None:
         scene(deployment)
         reader = Reader(api)
         reader.everything()
         assert reader.asked > 10
 
-    def test_with_states_that_cbx_does_not_know(
+    def test_answers_with_unknown_states_match_the_document(
         self, deployment: Deployment, database: Database, api: TestClient
     ) -> None:
         SCENES[-1](deployment)

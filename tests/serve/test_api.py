@@ -38,7 +38,7 @@ from tests.serve.conftest import Serve
 BASE = f"/projects/{PROJECT}"
 
 
-class TestAsCommandsAnswer:
+class TestCommandAnswers:
     @pytest.fixture
     def turn(self, ask: Asked) -> str:
         return ask("clerk").agent_turn_id
@@ -61,7 +61,7 @@ class TestAsCommandsAnswer:
             ("/search?text=cause", ("card", "search", "cause")),
         ],
     )
-    def test_the_answer_is_that_of_the_command(
+    def test_the_answer_equals_the_output_of_the_command(
         self, api: TestClient, cbx: Cbx, turn: str, address: str, command: tuple[str, ...]
     ) -> None:
         words = [word.format(turn=turn) for word in command]
@@ -70,7 +70,7 @@ class TestAsCommandsAnswer:
         assert answer.status_code == 200
         assert answer.json() == said
 
-    def test_a_request_is_told_with_where_it_comes_from(self, api: TestClient, cbx: Cbx, turn: str) -> None:
+    def test_a_rendered_request_includes_its_explanation(self, api: TestClient, cbx: Cbx, turn: str) -> None:
         found = api.get(f"{BASE}/render", params={"turn": turn}).json()
         body = json.loads(succeed(cbx("render", "--turn", turn, "-o", "json")))
         explained = json.loads(succeed(cbx("render", "--turn", turn, "--explain", "-o", "json")))
@@ -93,7 +93,7 @@ class TestAsCommandsAnswer:
             ("/batches?status=zz", 422, "query.status: Input should be 'running', 'success', 'failed'"),
         ],
     )
-    def test_what_cannot_be_answered_is_told(
+    def test_an_invalid_request_gets_a_specific_error(
         self, api: TestClient, turn: str, address: str, status: int, message: str
     ) -> None:
         answer = api.get(BASE + address)
@@ -102,7 +102,7 @@ class TestAsCommandsAnswer:
 
 
 @pytest.mark.parametrize("path", ["why", "agents/a/why", "turns/t/why"])
-def test_there_is_no_verdict_on_a_project_that_is_not_there(api: TestClient, ask: Asked, path: str) -> None:
+def test_an_unknown_project_gets_no_verdict(api: TestClient, ask: Asked, path: str) -> None:
     answer = api.get(f"/projects/nope/{path}")
     assert (answer.status_code, answer.json()["detail"]["error_code"]) == (404, "not_found")
     assert "project 'nope'" in answer.json()["detail"]["error_message"]
@@ -124,7 +124,7 @@ def test_a_page_of_a_list_begins_after_the_previous_one(api: TestClient, ask: As
 @pytest.mark.parametrize(
     ("list_", "key", "count"), [("agents", "agent_id", 2), ("inbox", "inbox_id", 5), ("chats", "chat_key", 3)]
 )
-def test_so_do_others(
+def test_pages_of_other_lists_begin_after_the_previous_one(
     api: TestClient, ask: Asked, runtime: Runtime, list_: str, key: str, count: int
 ) -> None:
     room = ChatStores(runtime.database, PROJECT, Settings())
@@ -150,7 +150,7 @@ def test_the_search_finds_only_matching_cards(api: TestClient, cards: CardStore)
     assert api.get("/projects/other/search", params={"text": "deploy"}).json() == []
 
 
-class TestWhateverIsStored:
+class TestHostileInput:
     @pytest.mark.parametrize(
         "data",
         [
@@ -162,7 +162,7 @@ class TestWhateverIsStored:
         ],
         ids=["script", "escapes", "bidi", "long", "deep"],
     )
-    def test_it_is_json_and_said_to_be(
+    def test_hostile_card_data_is_returned_as_json(
         self, api: TestClient, cards: CardStore, boxes: BoxStore, data: Any
     ) -> None:
         cards.add(draft_card("x", JsonContent(data), card_id="odd"))
@@ -183,14 +183,12 @@ class TestWhateverIsStored:
         [b"9" * 5000, b'{"card_ids": [' + b"9" * 5000 + b"]}", b"[" * 100_000, b"\xff", b"{"],
         ids=["number", "number-within", "deep", "no-text", "cut"],
     )
-    def test_a_body_that_cannot_be_read_is_refused(self, api: TestClient, body: bytes) -> None:
+    def test_a_malformed_body_is_refused(self, api: TestClient, body: bytes) -> None:
         told = {"Content-Type": "application/json"}
         answer = api.post(f"{BASE}/cards/batch", content=body, headers=told)
         assert (answer.status_code, answer.json()["detail"]["error_code"]) == (422, "invalid_request")
 
-    def test_a_body_that_does_not_come_is_not_waited_for(
-        self, serve: Serve, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_body_that_never_arrives_times_out(self, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(middleware, "BODY_SECONDS", 0.01)
         sent: list[Message] = []
 
@@ -210,7 +208,7 @@ class TestWhateverIsStored:
         anyio.run(serve().app, scope, never, send)
         assert sent[0]["status"] == 408
 
-    def test_a_name_of_nobody_s_is_only_not_found(self, api: TestClient) -> None:
+    def test_a_hostile_name_is_not_found(self, api: TestClient) -> None:
         for name in ("%00", "%ff", "..%2f..%2fetc", "'; DROP TABLE cards; --"):
             for kind in ("cards", "boxes", "agents", "turns", "batches", "chats"):
                 assert api.get(f"{BASE}/{kind}/{name}").status_code == 404
@@ -221,7 +219,7 @@ class TestWhateverIsStored:
         assert api.post("/projects/%00/cards/batch", json={"card_ids": ["x"]}).status_code == 404
 
 
-def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
+def test_a_snapshot_connection_cannot_write(serve: Serve, database: Database) -> None:
     client = serve()
     client.get(f"{BASE}/agents")
     with client.app.state.connections.snapshot() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
@@ -230,7 +228,7 @@ def test_nothing_can_be_written(serve: Serve, database: Database) -> None:
                 lent.connection.execute(statement)
 
 
-def test_nothing_can_be_written_by_a_single_statement(serve: Serve, cards: CardStore) -> None:
+def test_an_autocommit_connection_cannot_write(serve: Serve, cards: CardStore) -> None:
     cards.add(draft_card("agent.thought", "text", card_id="one"))
     client = serve()
     with client.app.state.connections.autocommit() as lent:  # type: ignore[attr-defined]  # a FastAPI app has a state
@@ -240,7 +238,7 @@ def test_nothing_can_be_written_by_a_single_statement(serve: Serve, cards: CardS
         assert lent.idle
 
 
-def test_a_statement_takes_no_longer_than_it_may(serve: Serve) -> None:
+def test_a_statement_that_takes_too_long_is_canceled(serve: Serve) -> None:
     client = serve(statement_timeout=0.05)
     lending = client.app.state.connections  # type: ignore[attr-defined]  # a FastAPI app has a state
     with pytest.raises(Exception, match="statement timeout"), lending.snapshot() as lent:
@@ -269,7 +267,7 @@ def test_a_request_without_a_free_connection_is_refused(
     assert client.get(f"{BASE}/agents").status_code == 200
 
 
-def test_the_number_of_followers_is_limited_and_recovers(start: Callable[..., str], ask: Asked) -> None:
+def test_the_number_of_event_streams_is_limited_and_recovers(start: Callable[..., str], ask: Asked) -> None:
     with httpx.Client(base_url=start(streams=1)) as client:
         address = f"{BASE}/events"
 
@@ -306,7 +304,7 @@ def test_a_quiet_stream_sends_comments(start: Callable[..., str], monkeypatch: p
         assert next(line for line in stream.iter_lines() if line.startswith(":")) == ": nothing new"
 
 
-def test_a_project_is_read_once_for_all_its_followers(
+def test_a_project_is_read_once_for_all_its_event_streams(
     serve: Serve, ask: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
@@ -343,7 +341,7 @@ def test_a_project_is_read_once_for_all_its_followers(
 ODD = "a/b ü/日本?%2F"
 
 
-def test_names_with_any_characters_have_addresses(api: TestClient, database: Database) -> None:
+def test_names_with_special_characters_have_addresses(api: TestClient, database: Database) -> None:
     base = f"/projects/{quote(ODD, safe='')}"
     for number in range(3):
         database.connection.execute(
@@ -358,7 +356,9 @@ def test_names_with_any_characters_have_addresses(api: TestClient, database: Dat
     assert api.get(f"{base}/agents/a%2Fb/why").json()["detail"]["error_message"].startswith("no agent 'a/b'")
 
 
-def test_so_do_their_lists_and_pages(api: TestClient, database: Database) -> None:
+def test_lists_of_a_project_with_special_characters_have_addresses(
+    api: TestClient, database: Database
+) -> None:
     address = f"/projects/{quote(ODD, safe='')}/search?text=find&limit=1"
     for number in range(3):
         CardStore(database, ODD).add(draft_card("agent.thought", "find it", card_id=str(number)))

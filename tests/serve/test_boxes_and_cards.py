@@ -34,9 +34,7 @@ def told(response: Any) -> tuple[int, str, str]:
 
 
 class TestCards:
-    def test_a_card_is_told_without_the_mark_of_its_content(
-        self, api: TestClient, card_ids: list[str]
-    ) -> None:
+    def test_a_card_is_returned_without_its_content_class(self, api: TestClient, card_ids: list[str]) -> None:
         card = api.get(f"/projects/{PROJECT}/cards/{card_ids[2]}").json()
         assert (card["content"], card["type"], card["author_id"]) == (
             {"text": "text 2"},
@@ -50,7 +48,7 @@ class TestCards:
             "tool_call_id", "ttl_seconds",
         }  # fmt: skip
 
-    def test_many_come_in_the_order_of_the_request_each_once(
+    def test_a_batch_keeps_the_request_order_without_duplicates(
         self, api: TestClient, card_ids: list[str]
     ) -> None:
         asked = [card_ids[3], "nope-2", card_ids[0], card_ids[3], "nope-1", "nope-2"]
@@ -58,7 +56,7 @@ class TestCards:
         assert [card["card_id"] for card in found["cards"]] == [card_ids[3], card_ids[0]]
         assert found["missing_ids"] == ["nope-2", "nope-1"]
 
-    def test_deleted_ones_and_those_of_others_are_missing(
+    def test_deleted_cards_and_cards_of_other_projects_are_missing(
         self, api: TestClient, cards: CardStore, card_ids: list[str]
     ) -> None:
         cards.delete(card_ids[:1])
@@ -71,7 +69,7 @@ class TestCards:
         found = api.post("/projects/other/cards/batch", json={"card_ids": card_ids}).json()
         assert found == {"cards": [], "missing_ids": card_ids}
 
-    def test_a_hundred_at_most(self, api: TestClient) -> None:
+    def test_a_batch_has_at_most_100_ids(self, api: TestClient) -> None:
         many = [f"c{number}" for number in range(100)]
         address = f"/projects/{PROJECT}/cards/batch"
         assert api.post(address, json={"card_ids": [*many, *many]}).json()["missing_ids"] == many
@@ -79,7 +77,7 @@ class TestCards:
         assert told(refused) == (400, "bad_request", "card_ids exceeds limit 100")
         assert api.post(address, json={"card_ids": []}).json() == {"cards": [], "missing_ids": []}
 
-    def test_numbers_are_those_that_are_stored(self, api: TestClient, database: Database) -> None:
+    def test_numbers_are_returned_exactly_as_stored(self, api: TestClient, database: Database) -> None:
         content = '{"data": {"a": 1.10, "b": 12345678901234567890.123, "c": 1e2}, "__type__": "JsonContent"}'
         database.connection.execute(
             "INSERT INTO public.cards (tenant_id, card_id, content, metadata) VALUES (%s, 'odd', %s, '{}')",
@@ -90,7 +88,7 @@ class TestCards:
         assert "__type__" not in text
 
     @pytest.mark.parametrize("content", ["[1]", '"text"', "null", "7"])
-    def test_what_others_stored_is_told_as_it_is(
+    def test_content_of_other_programs_is_returned_unchanged(
         self, api: TestClient, database: Database, content: str
     ) -> None:
         database.connection.execute(
@@ -99,7 +97,7 @@ class TestCards:
         )
         assert api.get(f"/projects/{PROJECT}/cards/odd").json()["content"] == json.loads(content)
 
-    def test_it_is_not_sent_again_to_whoever_has_it(self, api: TestClient, card_ids: list[str]) -> None:
+    def test_an_unchanged_card_is_not_sent_again(self, api: TestClient, card_ids: list[str]) -> None:
         address = f"/projects/{PROJECT}/cards/{card_ids[0]}"
         tag = api.get(address).headers["etag"]
         again = api.get(address, headers={"If-None-Match": f'"other", {tag}'})
@@ -109,11 +107,11 @@ class TestCards:
 
 class TestBoxes:
     @pytest.mark.parametrize("box_id", [UNKNOWN, "no-uuid", "8b1f22c0", "%00", "a%2Fb"])
-    def test_what_is_no_box_is_not_found(self, api: TestClient, box_id: str) -> None:
+    def test_an_unknown_or_malformed_box_id_is_not_found(self, api: TestClient, box_id: str) -> None:
         assert api.get(f"/projects/{PROJECT}/boxes/{box_id}").status_code == 404
         assert api.get(f"/projects/{PROJECT}/boxes/{box_id}/cards").status_code == 404
 
-    def test_a_box_has_its_ids_and_the_last_of_its_cards(
+    def test_a_box_returns_its_ids_and_its_last_cards(
         self, api: TestClient, boxes: BoxStore, card_ids: list[str]
     ) -> None:
         ids = [*card_ids, "gone", card_ids[0]]
@@ -125,7 +123,7 @@ class TestBoxes:
         assert [card["card_id"] for card in every] == [*card_ids, card_ids[0]]
         assert told(api.get(f"/projects/other/boxes/{box}")) == (404, "not_found", "box not found")
 
-    def test_ids_that_others_wrote_are_texts(
+    def test_ids_of_other_programs_are_returned_as_strings(
         self, api: TestClient, boxes: BoxStore, database: Database
     ) -> None:
         box = boxes.create([]).box_id
@@ -134,13 +132,13 @@ class TestBoxes:
         assert api.get(f"/projects/{PROJECT}/boxes/{box}/cards").json() == []
 
     @pytest.mark.parametrize("limit", ["0", "501", "-1", "x", ""])
-    def test_a_limit_out_of_bounds_is_told(self, api: TestClient, boxes: BoxStore, limit: str) -> None:
+    def test_a_limit_out_of_range_is_refused(self, api: TestClient, boxes: BoxStore, limit: str) -> None:
         box = boxes.create([]).box_id
         code, kind, text = told(api.get(f"/projects/{PROJECT}/boxes/{box}/cards", params={"limit": limit}))
         assert (code, kind) == (422, "invalid_request")
         assert text.startswith("query.limit: ")
 
-    def test_many_come_in_the_order_of_the_request_each_once(
+    def test_a_batch_keeps_the_request_order_without_duplicates(
         self, api: TestClient, boxes: BoxStore, card_ids: list[str]
     ) -> None:
         one, two = boxes.create(card_ids[:2]).box_id, boxes.create(card_ids[3:]).box_id
@@ -153,7 +151,7 @@ class TestBoxes:
         }
         assert api.post("/projects/other/boxes/batch", json=asked).json()["boxes"] == []
 
-    def test_their_last_cards_come_along_if_they_are_wanted(
+    def test_a_hydrated_batch_includes_the_last_cards(
         self, api: TestClient, boxes: BoxStore, card_ids: list[str]
     ) -> None:
         ids = ["gone-1", *card_ids, "gone-2"]
@@ -166,7 +164,7 @@ class TestBoxes:
         assert found["boxes"][1] == {"box_id": empty, "card_ids": [], "hydrated_cards": []}
         assert found["missing_card_ids"] == ["gone-2"]
 
-    def test_a_hundred_at_most(self, api: TestClient) -> None:
+    def test_a_batch_has_at_most_100_ids(self, api: TestClient) -> None:
         many = [f"b{number}" for number in range(101)]
         address = f"/projects/{PROJECT}/boxes/batch"
         assert told(api.post(address, json={"box_ids": many})) == (
@@ -180,7 +178,9 @@ class TestBoxes:
 
 
 @pytest.mark.parametrize("odd", ["\\ud800", "\\u0000", "a\\u0000\\udfff"])
-def test_an_id_that_cannot_be_stored_is_missing(api: TestClient, card_ids: list[str], odd: str) -> None:
+def test_an_id_that_cannot_be_stored_is_reported_as_missing(
+    api: TestClient, card_ids: list[str], odd: str
+) -> None:
     for kind, name, ids in (
         ("cards", "missing_ids", f'"card_ids": ["{odd}", "{card_ids[0]}"]'),
         ("boxes", "missing_box_ids", f'"box_ids": ["{odd}"]'),
@@ -207,7 +207,7 @@ def test_an_id_with_any_characters_is_found(api: TestClient, database: Database,
     assert found["missing_ids"] == ["x", "null"]
 
 
-def test_boxes_are_found_by_every_form_of_their_ids(api: TestClient, boxes: BoxStore) -> None:
+def test_boxes_are_found_by_every_format_of_their_ids(api: TestClient, boxes: BoxStore) -> None:
     one, two = boxes.create([]).box_id, boxes.create([]).box_id
     asked = {"box_ids": [one.upper(), two, two.replace("-", "")]}
     found = api.post(f"/projects/{PROJECT}/boxes/batch", json=asked).json()
@@ -251,7 +251,7 @@ def test_an_invalid_body_is_refused(api: TestClient, body: bytes, kind: str, mes
         {"box_ids": "x"},
     ],
 )
-def test_what_the_schema_does_not_allow_is_refused(api: TestClient, odd: dict[str, Any]) -> None:
+def test_a_value_of_the_wrong_type_is_refused(api: TestClient, odd: dict[str, Any]) -> None:
     address = f"/projects/{PROJECT}/boxes/batch"
     assert api.post(address, json={"box_ids": [], "hydrate": True, "limit": 5}).status_code == 200
     status, code, text = told(api.post(address, json={"box_ids": [], **odd}))
@@ -259,7 +259,7 @@ def test_what_the_schema_does_not_allow_is_refused(api: TestClient, odd: dict[st
     assert text.startswith(f"body.{next(iter(odd))}: ")
 
 
-class TestTooMuch:
+class TestResponseLimits:
     @pytest.fixture
     def box_id(self, cards: CardStore, database: Database) -> str:
         """A box of 101 cards, which are read in two pieces."""
@@ -267,11 +267,11 @@ class TestTooMuch:
         cards.add_many(drafts)
         return BoxStore(database, PROJECT).create([draft.card_id for draft in drafts]).box_id
 
-    def test_cards_of_boxes_come_in_pieces(self, api: TestClient, box_id: str) -> None:
+    def test_cards_of_a_box_are_read_in_chunks(self, api: TestClient, box_id: str) -> None:
         found = api.get(f"/projects/{PROJECT}/boxes/{box_id}/cards").json()
         assert [card["content"]["text"] for card in found] == [f"text {number}" for number in range(101)]
 
-    def test_all_that_carries_cards_has_one_bound(
+    def test_all_responses_with_cards_have_the_same_size_limit(
         self, api: TestClient, box_id: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("cardbox_cli.serve.api.responses.MAX_BYTES", 5000)
@@ -297,7 +297,7 @@ class TestTooMuch:
         monkeypatch.setattr("cardbox_cli.serve.api.responses.MAX_BYTES", 10)
         assert api.get(f"{base}/cards/{card_ids[0]}").status_code == 200
 
-    def test_no_more_is_read_than_an_answer_holds(self, cards: CardStore, database: Database) -> None:
+    def test_cards_beyond_the_size_limit_are_not_read(self, cards: CardStore, database: Database) -> None:
         for number in range(5):
             cards.add(draft_card("agent.thought", "é" * 1000, card_id=f"c{number}"))
         views = ApiViews(database, PROJECT)

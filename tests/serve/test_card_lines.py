@@ -46,7 +46,7 @@ def test_each_line_equals_the_response_for_its_card(
     assert ids_of(api.get(address(box), params={"limit": 100_000}).text) == [*ids, ids[0]]
 
 
-def test_cards_that_are_long_together_are_read_one_by_one(
+def test_cards_that_exceed_the_chunk_size_are_read_one_by_one(
     api: TestClient, cards: CardStore, boxes: BoxStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = stored(cards, count=30, text="x" * 2_000)
@@ -55,7 +55,7 @@ def test_cards_that_are_long_together_are_read_one_by_one(
     assert ids_of(api.get(address(box)).text) == ids[::-1]
 
 
-def test_a_card_is_read_once_however_often_it_stands_in_a_box(
+def test_a_repeated_card_is_read_only_once(
     start: Callable[..., str], cards: CardStore, boxes: BoxStore
 ) -> None:
     [card] = stored(cards, count=1, text="x" * 3_000_000)
@@ -68,7 +68,7 @@ def test_a_card_is_read_once_however_often_it_stands_in_a_box(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
 
 
-def test_no_more_is_read_at_a_time_than_is_held(
+def test_each_read_is_limited_to_the_chunk_size(
     api: TestClient, cards: CardStore, boxes: BoxStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = stored(cards, count=30, text="x" * 2_000)
@@ -102,7 +102,7 @@ def test_the_number_of_streams_is_limited(serve: Serve, boxes: BoxStore) -> None
     assert serve(streams=0).get(address(box)).status_code == 503
 
 
-def test_an_answer_that_breaks_off_is_seen_to_and_logged_once(
+def test_an_interrupted_response_raises_an_error_and_is_logged_once(
     start: Callable[..., str],
     cards: CardStore,
     boxes: BoxStore,

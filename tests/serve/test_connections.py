@@ -62,7 +62,7 @@ def test_an_idle_connection_is_closed(
     assert said(quiet).count(b"HTTP/1.1 200 ") == 1
 
 
-def test_a_request_beyond_the_limit_is_refused_before_it_is_answered(
+def test_a_connection_beyond_the_limit_is_refused(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
@@ -83,7 +83,7 @@ def is_answered(connection: socket.socket) -> bool:
     return said(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_stream_counts_before_its_response_begins(start: Start) -> None:
+def test_simultaneous_streams_cannot_exceed_the_limit(start: Start) -> None:
     """However many ask in one moment."""
     place = urlsplit(start(streams=2))
     ask = f"GET /projects/{PROJECT}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
@@ -119,7 +119,7 @@ def test_endless_headers_are_refused(connect: Open, begun: bytes, more: bytes) -
     assert is_ended(sending, more * 20, times=1000)
 
 
-def test_a_few_requests_at_once_are_answered_in_order(connect: Open) -> None:
+def test_pipelined_requests_are_answered_in_order(connect: Open) -> None:
     asking = connect()
     asking.sendall((ASK + b"\r\n") * 8 + ASK.replace(b"/health", b"/none") + b"Connection: close\r\n\r\n")
     heard = said(asking)

@@ -68,7 +68,7 @@ def test_each_operation_documents_its_errors(api: TestClient) -> None:
 
 
 @pytest.mark.parametrize("examples", [12, pytest.param(1_000, marks=pytest.mark.soak)])
-def test_every_operation_answers_as_it_says(filled: TestClient, examples: int) -> None:
+def test_every_operation_answers_as_documented(filled: TestClient, examples: int) -> None:
     # It takes a second to load.
     import schemathesis
     from schemathesis.specs.openapi.checks import positive_data_acceptance

@@ -103,7 +103,7 @@ def test_the_tools_are_marked_as_read_only(environment: dict[str, str]) -> None:
     assert all(tool.annotations.read_only_hint and tool.description for tool in tools)
 
 
-def test_a_stuck_turn_is_found_with_its_proof_and_its_fix(
+def test_a_stuck_turn_is_found_with_its_evidence_and_fix(
     agent: Ask, ask: Asked, database: Database, row_counts: Callable[[], dict[str, int]]
 ) -> None:
     turn = ask("clerk").agent_turn_id
@@ -140,7 +140,7 @@ def test_boxes_and_cards_are_shown(agent: Ask, cards: CardStore, boxes: BoxStore
     assert card["card_id"] == drafts[0].card_id
 
 
-def test_the_command_that_prints_the_rest_asks_the_same(
+def test_the_suggested_command_has_the_same_arguments(
     read: ToolRunner, cards: CardStore, ask: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask("clerk")
@@ -203,13 +203,13 @@ def test_objects_of_another_project_are_not_found(agent: Ask, ask: Asked) -> Non
     assert (none, nothing) == ([], [])
 
 
-def test_an_unknown_project_is_not_called_well(read: ToolRunner) -> None:
+def test_an_unknown_project_is_not_reported_as_healthy(read: ToolRunner) -> None:
     [result] = called(read, ("why", {}))
     assert result.is_error
     assert "not-found: no project 'p'" in result.content[0].text
 
 
-def test_answers_are_those_of_the_commands(read: ToolRunner, ask: Asked, cbx: Cbx) -> None:
+def test_answers_equal_the_output_of_the_commands(read: ToolRunner, ask: Asked, cbx: Cbx) -> None:
     turn = ask("clerk").agent_turn_id
     turns, shown, cost = called(
         read, ("list_turns", {"agent": "clerk"}), ("show_turn", {"turn": turn}), ("cost", {"turn": turn})
@@ -243,13 +243,15 @@ def test_a_wrong_argument_is_refused(read: ToolRunner, call: Call, says: str) ->
     assert len(result.content[0].text) < 2_100
 
 
-def test_a_request_is_shown_in_another_provider_s_format(read: ToolRunner, ask: Asked) -> None:
+def test_a_request_can_be_rendered_in_another_format(read: ToolRunner, ask: Asked) -> None:
     turn = ask("clerk").agent_turn_id
     [result] = called(read, ("render", {"turn": turn, "format": "anthropic"}))
     assert json.loads(result.content[0].text)["format"] == "anthropic"
 
 
-def test_a_cut_result_names_the_command_that_prints_it_whole(read: ToolRunner, cards: CardStore) -> None:
+def test_a_truncated_result_names_the_command_that_prints_all_of_it(
+    read: ToolRunner, cards: CardStore
+) -> None:
     draft = draft_card("agent.thought", f"begin {'x' * 100_000} end")
     cards.add_many([draft])
     [result] = called(read, ("show_card", {"card": draft.card_id}))
@@ -261,12 +263,12 @@ def test_a_cut_result_names_the_command_that_prints_it_whole(read: ToolRunner, c
     assert note.endswith(f"cbx card show {draft.card_id} --deleted -o json --project p")
 
 
-def test_nothing_can_be_written(read: ToolRunner) -> None:
+def test_a_tool_cannot_write(read: ToolRunner) -> None:
     with pytest.raises(ToolError, match="read-only"):
         read(lambda project: CardStore(project.database, PROJECT).add_many([draft_card("t", "x")]))
 
 
-def test_a_statement_takes_no_longer_than_it_may(read: ToolRunner) -> None:
+def test_a_statement_that_takes_too_long_is_canceled(read: ToolRunner) -> None:
     with pytest.raises(ToolError, match="statement timeout"):
         read(lambda project: project.database.connection.execute("SELECT pg_sleep(600)"))
     assert read(lambda _: "still there") == ['"still there"']
@@ -286,7 +288,9 @@ def test_an_unexpected_error_shows_no_stack_and_no_secret(
     assert "hunter2" not in f"{caught.value}{record.getMessage()}"
 
 
-def test_without_its_library_it_says_what_to_install(cbx: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_the_install_command(
+    cbx: Cbx, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mcp" else find(name))
     refused = cbx("mcp")
@@ -294,7 +298,7 @@ def test_without_its_library_it_says_what_to_install(cbx: Cbx, monkeypatch: pyte
     assert "pip install 'cardbox-cli[mcp]'" in refused.err
 
 
-def test_an_interrupt_ends_it_while_it_waits_for_a_line(environment: dict[str, str]) -> None:
+def test_an_interrupt_ends_the_server_while_it_waits_for_input(environment: dict[str, str]) -> None:
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     with subprocess.Popen(
@@ -348,7 +352,7 @@ def _nested(levels: int) -> Any:
         "many in many", "numbers", "deep",
     ],
 )  # fmt: skip
-def test_a_result_is_cut_to_the_limit(value: Any) -> None:
+def test_a_long_result_is_truncated_to_the_limit(value: Any) -> None:
     said = encode_bounded({"id": "01a2084b946670bc9792427722eea78e", "value": value})
     assert len(said.json.encode()) <= MAX_ANSWER
     assert said.whole is not None
@@ -356,13 +360,13 @@ def test_a_result_is_cut_to_the_limit(value: Any) -> None:
     assert " more" in said.json
 
 
-def test_short_parts_stay_whole_next_to_long_ones() -> None:
+def test_only_the_long_parts_of_a_result_are_truncated() -> None:
     entries = [{"id": f"card {number}", "text": "x" * 50_000 if number == 3 else "y"} for number in range(9)]
     kept = json.loads(encode_bounded(entries).json)
     assert [each["id"] for each in kept] == [each["id"] for each in entries]
     assert [each["text"] for each in kept if each["id"] != "card 3"] == ["y"] * 8
 
 
-def test_a_short_answer_is_whole() -> None:
+def test_a_short_result_is_not_truncated() -> None:
     said = encode_bounded({"a": [1.50, "\x1b", None]})
     assert (json.loads(said.json), said.whole) == ({"a": [1.5, "\x1b", None]}, None)

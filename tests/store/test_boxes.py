@@ -61,7 +61,7 @@ def test_fifty_concurrent_appends_lose_nothing(boxes: BoxStore, ids: list[str], 
     assert all(first[:-2] == second[:-2] for first, second in zip(appended[::2], appended[1::2], strict=True))
 
 
-def test_append_answers_the_new_length(boxes: BoxStore, ids: list[str]) -> None:
+def test_append_returns_the_new_length(boxes: BoxStore, ids: list[str]) -> None:
     box_id = boxes.create(ids[:2]).box_id
     assert boxes.append(box_id, ids[2:]) == 5
     with pytest.raises(NotFound):
@@ -69,7 +69,7 @@ def test_append_answers_the_new_length(boxes: BoxStore, ids: list[str]) -> None:
 
 
 class TestReplace:
-    def test_replaces_only_what_was_read(self, boxes: BoxStore, ids: list[str]) -> None:
+    def test_a_box_that_has_changed_is_not_replaced(self, boxes: BoxStore, ids: list[str]) -> None:
         box = boxes.create(ids[:2], title="t")
         read = hash_ids(box.card_ids)
         replaced = boxes.replace(box.box_id, ids[3:], if_ids=read)
@@ -78,7 +78,7 @@ class TestReplace:
             boxes.replace(box.box_id, [], if_ids=read)
         assert boxes.get(box.box_id).card_ids == ids[3:]
 
-    def test_two_replacers_do_not_overwrite_each_other(
+    def test_concurrent_replacements_do_not_overwrite_each_other(
         self, boxes: BoxStore, ids: list[str], target: Target
     ) -> None:
         box = boxes.create(ids[:1])
@@ -103,7 +103,7 @@ class TestReplace:
         assert boxes.get(box.box_id).card_ids == ids[1:2]
 
 
-def test_ensure_makes_the_box_of_that_id_once(boxes: BoxStore, ids: list[str]) -> None:
+def test_ensure_creates_a_box_only_once(boxes: BoxStore, ids: list[str]) -> None:
     box_id = str(uuid.uuid4())
     assert boxes.ensure(box_id.upper()).box_id == box_id
     boxes.append(box_id, ids[:1])
@@ -119,7 +119,7 @@ def test_a_fork_has_the_same_cards_and_one_parent(boxes: BoxStore, ids: list[str
     assert boxes.view(fork.box_id).digest == boxes.view(box.box_id).digest
 
 
-def test_a_batch_answers_in_request_order(boxes: BoxStore) -> None:
+def test_a_batch_is_returned_in_request_order(boxes: BoxStore) -> None:
     a, b = boxes.create([]), boxes.create([])
     found = boxes.get_many([b.box_id.upper(), "zz", a.box_id, b.box_id])
     assert (found.boxes, found.missing_box_ids) == ([b, a], ["zz"])
@@ -148,7 +148,7 @@ def test_every_dangling_reference_keeps_its_position(
 
 
 class TestDigest:
-    def test_depends_on_contents_and_order_alone(self, boxes: BoxStore, cards: CardStore) -> None:
+    def test_a_digest_depends_only_on_contents_and_order(self, boxes: BoxStore, cards: CardStore) -> None:
         def box_of(*texts: str, **attributes: str) -> str:
             drafts = [draft_card("task.instruction", each, metadata=attributes) for each in texts]
             cards.add_many(drafts)
@@ -157,7 +157,7 @@ class TestDigest:
         assert box_of("a", "b") == box_of("a", "b", agent_turn_id="t", step_id="s", trace_id="x")
         assert len({box_of("a", "b"), box_of("b", "a"), box_of("a"), box_of("a", "b", note="n")}) == 4
 
-    def test_is_the_same_in_every_project(self, database: Database) -> None:
+    def test_a_digest_is_the_same_in_every_project(self, database: Database) -> None:
         digests = set()
         for project in ("p", "q"):
             card = CardStore(database, project).add(draft_card("x", "same")).card
@@ -165,7 +165,7 @@ class TestDigest:
             digests.add(store.view(store.create([card.card_id]).box_id).digest)
         assert len(digests) == 1
 
-    def test_counts_deleted_cards_as_stored_and_dangling_ones_as_null(
+    def test_a_digest_includes_deleted_cards_and_null_for_missing_ones(
         self, boxes: BoxStore, cards: CardStore, ids: list[str]
     ) -> None:
         box_id = boxes.create(ids).box_id
@@ -177,7 +177,7 @@ class TestDigest:
             == boxes.view(boxes.create(["y"], allow_dangling=True).box_id).digest
         )
 
-    def test_can_be_recomputed_with_standard_tools(self, boxes: BoxStore, cards: CardStore) -> None:
+    def test_a_digest_can_be_recomputed_with_standard_tools(self, boxes: BoxStore, cards: CardStore) -> None:
         import hashlib
         import json
 
@@ -209,7 +209,7 @@ class TestDigest:
         assert boxes.view(box.box_id).digest == expected
 
 
-def test_verify_finds_torn_exchanges_and_changed_contents(boxes: BoxStore, cards: CardStore) -> None:
+def test_verify_finds_incomplete_exchanges_and_changed_contents(boxes: BoxStore, cards: CardStore) -> None:
     call = draft_card("agent.thought", "", tool_calls=[{"id": "a"}, {"id": "b"}])
     answer = draft_card("tool.result", "ok", tool_call_id="a")
     orphan = draft_card("tool.result", "?", tool_call_id="z")
@@ -231,7 +231,7 @@ def test_deleting_a_box_leaves_its_cards(boxes: BoxStore, cards: CardStore, ids:
     assert cards.get_many(ids).missing_card_ids == []
 
 
-def test_a_profile_box_is_not_deleted(boxes: BoxStore, profiles: ProfileStore) -> None:
+def test_a_profile_box_cannot_be_deleted(boxes: BoxStore, profiles: ProfileStore) -> None:
     entry = profiles.save({"name": "Ann", "worker_target": "w", "tags": []}, author_id="a")
     with pytest.raises(BoxConflict, match="holds the profile 'Ann'"):
         boxes.delete(entry.profile_box_id)
@@ -253,14 +253,16 @@ def test_a_box_of_another_project_is_not_found(boxes: BoxStore, database: Databa
 
 
 class TestProfiles:
-    def test_a_name_is_one_in_any_case(self, profiles: ProfileStore) -> None:
+    def test_profile_names_are_case_insensitive(self, profiles: ProfileStore) -> None:
         first = profiles.save({"name": "Ann", "worker_target": "w", "tags": ["t"]}, author_id="a")
         second = profiles.save({"name": "ANN", "worker_target": "w", "tags": []}, author_id="a")
         assert profiles.get("ann") == second
         assert [entry.name for entry in profiles.all()] == ["ANN"]
         assert first.profile_box_id != second.profile_box_id
 
-    def test_the_same_name_in_two_projects(self, profiles: ProfileStore, database: Database) -> None:
+    def test_two_projects_can_use_the_same_profile_name(
+        self, profiles: ProfileStore, database: Database
+    ) -> None:
         mine = profiles.save({"name": "Ann", "worker_target": "w", "tags": []}, author_id="a")
         theirs = ProfileStore(database, "q")
         assert theirs.find("Ann") is None
@@ -268,7 +270,7 @@ class TestProfiles:
         assert profiles.get("Ann") == mine
 
 
-def test_a_foreign_list_with_something_else_in_it_is_shown(boxes: BoxStore, database: Database) -> None:
+def test_a_list_with_values_that_are_not_strings_is_shown(boxes: BoxStore, database: Database) -> None:
     box_id = boxes.create([]).box_id
     database.connection.execute(
         "UPDATE card_boxes SET card_ids = '[1, null, \"a\"]' WHERE box_id = %s", [box_id]
@@ -287,20 +289,20 @@ class TestShortIds:
             boxes.ensure(box_id)
 
     @pytest.mark.parametrize("typed", ["abcd00000", "ABCD0000-0", "12ef", "0012EF", "8000-0000000012ef"])
-    def test_beginning_and_end_with_or_without_dashes(self, boxes: BoxStore, typed: str) -> None:
+    def test_a_box_is_found_by_the_beginning_or_end_of_its_id(self, boxes: BoxStore, typed: str) -> None:
         assert boxes.resolve(typed) == self.ONE
 
     @pytest.mark.parametrize("typed", ["12e%", "____", "%%%%", "wxyz", "", "2ef", "0" * 33])
-    def test_a_text_that_is_not_part_of_an_id_finds_nothing(self, boxes: BoxStore, typed: str) -> None:
+    def test_a_string_that_is_not_part_of_an_id_finds_nothing(self, boxes: BoxStore, typed: str) -> None:
         with pytest.raises(NotFound):
             boxes.resolve(typed)
 
-    def test_an_ambiguous_one_lists_each_candidate_once(self, boxes: BoxStore) -> None:
+    def test_an_ambiguous_id_lists_each_candidate_once(self, boxes: BoxStore) -> None:
         with pytest.raises(AmbiguousId) as raised:
             boxes.resolve("abcd")
         assert raised.value.details == {"candidates": [self.ONE, self.OTHER]}
 
-    def test_ids_of_another_project_are_no_candidates(self, boxes: BoxStore) -> None:
+    def test_ids_of_another_project_are_not_candidates(self, boxes: BoxStore) -> None:
         theirs = BoxStore(boxes.database, "q")
         with pytest.raises(NotFound):
             theirs.resolve("12ef")

@@ -20,7 +20,7 @@ def write_service(file: Path, target: Target) -> None:
     file.write_text("\n".join(["[here]", *(f"{name}={value}" for name, value in address.items())]))
 
 
-def test_a_service_that_changed_leads_elsewhere(
+def test_a_changed_service_file_opens_a_new_connection(
     databases: Databases, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = databases.target(databases.make())
@@ -36,7 +36,7 @@ def test_a_service_that_changed_leads_elsewhere(
     databases.drop(psycopg.conninfo.conninfo_to_dict(other.conninfo or "")["dbname"])
 
 
-def test_a_returned_connection_belongs_to_its_environment(
+def test_a_cached_connection_is_reused_only_in_its_environment(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cached = CachedDatabase()

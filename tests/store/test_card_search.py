@@ -45,17 +45,17 @@ def expected(written: str) -> set[int]:
         "ｱｲ" * 50,
     ],
 )
-def test_bigrams_are_the_characters_of_a_run_and_its_neighbours(database: Database, written: str) -> None:
+def test_bigrams_are_single_characters_and_adjacent_pairs(database: Database, written: str) -> None:
     assert grams(database, written) == expected(written)
 
 
-def test_each_text_that_has_bigrams_is_looked_for_by_them(database: Database) -> None:
+def test_a_query_with_bigrams_uses_the_bigram_index(database: Database) -> None:
     for written in ("超", "a 超时", "ＡＢ", "，", "。", "plain", "초", "ｱ"):
         by_bigrams = find_index(written) is not None and "bigrams" in str(find_index(written))
         assert by_bigrams == bool(grams(database, written)), written
 
 
-def test_with_the_index_a_search_finds_what_it_finds_without(cards: CardStore) -> None:
+def test_the_index_does_not_change_search_results(cards: CardStore) -> None:
     chance = random.Random(7)
     texts = ["".join(chance.choices(ALPHABET, k=12)) for _ in range(60)]
     pieces = [
@@ -77,7 +77,7 @@ def test_with_the_index_a_search_finds_what_it_finds_without(cards: CardStore) -
     assert sum(map(bool, before.values())) > 20
 
 
-def test_a_database_without_the_function_gets_the_index_of_words_alone(foreign: CardStore) -> None:
+def test_without_the_bigram_function_only_the_word_index_is_built(foreign: CardStore) -> None:
     told: list[str] = []
     foreign.database.script("DROP FUNCTION IF EXISTS cbx.bigrams(text)")
     assert index_text(foreign.database, told.append) == ["idx_cards_text"]

@@ -30,7 +30,9 @@ def other(draft: CardDraft) -> CardDraft:
 
 @reuse
 @given(data=jsonb_values.objects, extra=jsonb_values.objects)
-def test_what_jsonb_can_hold_survives(cards: CardStore, data: dict[str, Any], extra: dict[str, Any]) -> None:
+def test_any_jsonb_value_survives_storage(
+    cards: CardStore, data: dict[str, Any], extra: dict[str, Any]
+) -> None:
     metadata = {f"x-{key}": value for key, value in extra.items()}
     draft = draft_card("x", JsonContent(data), metadata=metadata, tool_calls=[data])
     stored = cards.get(cards.add(draft).card.card_id)
@@ -50,7 +52,7 @@ def normal(value: Any) -> bytes:
 @pytest.mark.parametrize(
     ("given", "stored"), [("-0", "0"), ("-0.0", "0.0"), ("0.0", "0.0"), ("-0.00", "0.00"), ("0", "0")]
 )
-def test_a_negative_zero_comes_back_as_a_zero(cards: CardStore, given: str, stored: str) -> None:
+def test_a_negative_zero_is_stored_as_zero(cards: CardStore, given: str, stored: str) -> None:
     for number in (exact_json.read(given), Decimal(given)):
         draft = draft_card("x", JsonContent({"n": [number]}), metadata={"m": number}, tool_calls=[number])
         written = cards.add(draft)
@@ -62,7 +64,7 @@ def test_a_negative_zero_comes_back_as_a_zero(cards: CardStore, given: str, stor
         assert cards.add(draft).outcome == "unchanged"
 
 
-def test_places_of_zeros_that_an_older_build_stored_are_plain_metadata(cards: CardStore) -> None:
+def test_negative_zeros_metadata_of_an_older_build_is_plain_metadata(cards: CardStore) -> None:
     metadata = {"negative_zeros": [["content", "data", "n"], ["metadata", "m"]], "m": 0}
     written = cards.add(draft_card("x", JsonContent({"n": 0}), metadata=metadata))
     card = cards.get(written.card.card_id)
@@ -70,7 +72,7 @@ def test_places_of_zeros_that_an_older_build_stored_are_plain_metadata(cards: Ca
     assert exact_json.encode(card.content) == b'{"__type__":"JsonContent","data":{"n":0}}'
 
 
-def test_a_card_knows_its_project_and_time(cards: CardStore) -> None:
+def test_card_metadata_includes_the_project_and_time(cards: CardStore) -> None:
     card = cards.add(text("hi", author_id="me", metadata={"step_id": "s"})).card
     created = card.created_at.isoformat().replace("+00:00", "Z")
     assert card.metadata == {
@@ -108,13 +110,13 @@ class TestReplayAndConflict:
         ],
         ids=lambda change: next(iter(change)),
     )
-    def test_every_part_of_the_payload_counts(self, cards: CardStore, change: dict[str, Any]) -> None:
+    def test_any_change_of_the_payload_is_a_conflict(self, cards: CardStore, change: dict[str, Any]) -> None:
         draft = text("hi")
         cards.add(draft)
         with pytest.raises(CardConflict):
             cards.add(msgspec.structs.replace(draft, **change))
 
-    def test_repair_overwrites_and_brings_back(self, cards: CardStore) -> None:
+    def test_repair_overwrites_and_restores_a_deleted_card(self, cards: CardStore) -> None:
         draft = text("hi")
         cards.add(draft)
         cards.delete([draft.card_id])
@@ -125,7 +127,7 @@ class TestReplayAndConflict:
         assert cards.get(draft.card_id).content == TextContent("something else")
 
     @pytest.mark.parametrize("repair", [False, True])
-    def test_an_id_of_another_project_is_only_said_to_be_taken(
+    def test_a_conflict_with_another_project_reveals_only_the_id(
         self, cards: CardStore, database: Database, repair: bool
     ) -> None:
         theirs = CardStore(database, "q").add(text("secret", card_id="shared")).card
@@ -136,7 +138,9 @@ class TestReplayAndConflict:
         assert CardStore(database, "q").get("shared") == theirs
         assert cards.get_many(["shared"]).missing_card_ids == ["shared"]
 
-    def test_two_writers_of_one_card_agree(self, cards: CardStore, target: Target) -> None:
+    def test_a_second_writer_of_a_card_waits_and_changes_nothing(
+        self, cards: CardStore, target: Target
+    ) -> None:
         draft = text("hi")
         with Database.open_target(target) as second:
             with cards.database.transaction():
@@ -153,28 +157,28 @@ class TestReplayAndConflict:
 
 
 class TestAddMany:
-    def test_counts_and_keeps_order(self, cards: CardStore) -> None:
+    def test_add_many_counts_cards_and_keeps_their_order(self, cards: CardStore) -> None:
         drafts = [text(f"card {number}") for number in range(2500)]
         assert cards.add_many(iter(drafts)) == WriteCounts(2500, 0)
         assert cards.add_many([*drafts, text("new")]) == WriteCounts(1, 2500)
         listed = [card.content for card in cards.newest()]
         assert listed == [TextContent("new")] + [draft.content for draft in reversed(drafts)]
 
-    def test_a_conflict_takes_everything_back(self, cards: CardStore) -> None:
+    def test_a_conflict_rolls_back_all_cards(self, cards: CardStore) -> None:
         known = text("known")
         cards.add(known)
         with pytest.raises(CardConflict, match=known.card_id):
             cards.add_many([text("new"), other(known)])
         assert [card.card_id for card in cards.newest()] == [known.card_id]
 
-    def test_one_id_twice_must_be_one_card(self, cards: CardStore) -> None:
+    def test_a_repeated_id_must_have_the_same_content(self, cards: CardStore) -> None:
         draft = text("hi")
         assert cards.add_many([draft, draft]) == WriteCounts(1, 1)
         with pytest.raises(CardConflict):
             cards.add_many([again := text("a", card_id="twice"), other(again)])
         assert cards.get_many(["twice"]).cards == []
 
-    def test_an_invalid_card_in_the_stream_takes_everything_back(self, cards: CardStore) -> None:
+    def test_an_invalid_card_in_the_stream_rolls_back_all_cards(self, cards: CardStore) -> None:
         def stream() -> Iterator[CardDraft]:
             yield text("fine")
             yield msgspec.structs.replace(text("bad"), content=TextContent("\x00"))
@@ -183,14 +187,14 @@ class TestAddMany:
             cards.add_many(stream())
         assert list(cards.newest()) == []
 
-    def test_control_characters_of_copy_are_stored(self, cards: CardStore) -> None:
+    def test_control_characters_of_the_copy_format_are_stored(self, cards: CardStore) -> None:
         nasty = 'tab\t newline\n backslash\\ \\N \\. \r quote" \u2028'
         draft = text(nasty, card_id="id with \\ and 'quotes'", tool_call_id="\\N")
         cards.add_many([draft])
         stored = cards.get(draft.card_id)
         assert (stored.content, stored.tool_call_id) == (TextContent(nasty), "\\N")
 
-    def test_twice_within_one_transaction(self, cards: CardStore) -> None:
+    def test_add_many_works_twice_in_one_transaction(self, cards: CardStore) -> None:
         with cards.database.transaction():
             assert cards.add_many([text("a")]) == WriteCounts(1, 0)
             assert cards.add_many([text("b")]) == WriteCounts(1, 0)
@@ -238,7 +242,7 @@ class later:
 
 
 class TestReading:
-    def test_a_batch_answers_in_request_order(self, cards: CardStore) -> None:
+    def test_a_batch_is_returned_in_request_order(self, cards: CardStore) -> None:
         a, b = cards.add(text("a")).card, cards.add(text("b")).card
         found = cards.get_many([b.card_id, "x", a.card_id, b.card_id, "x"])
         assert (found.cards, found.missing_card_ids) == ([b, a], ["x"])
@@ -316,12 +320,12 @@ class TestSearch:
             ["in a list", wanted.card_id] if "大" in piece else []
         )
 
-    def test_a_percent_sign_matches_itself_alone(self, cards: CardStore) -> None:
+    def test_a_percent_sign_is_not_a_wildcard(self, cards: CardStore) -> None:
         cards.add(text("百分之 50"))
         assert list(cards.newest(CardFilter(text="百%之"))) == []
 
 
-class TestFewCards:
+class TestIndexedLists:
     """What an index finds is sorted afterwards, up to a number; the answers are those of every other list."""
 
     @pytest.mark.parametrize("few", [1, 4, 5, 100])
@@ -354,7 +358,7 @@ class TestFewCards:
         assert [card.card_id for card in cards.newest(where)] == ["9", "7", "5", "3", "1"]
         assert [card.card_id for card in cards.newest(where, limit=3)] == ["9", "7", "5"]
 
-    def test_a_caller_s_settings_stay_as_they_are(self, cards: CardStore, database: Database) -> None:
+    def test_settings_of_the_caller_stay_unchanged(self, cards: CardStore, database: Database) -> None:
         with database.transaction():
             database.script("SET LOCAL work_mem = '5MB'")
             assert list(cards.newest(CardFilter(agent_turn_id="t"))) == []
@@ -363,7 +367,7 @@ class TestFewCards:
 
 
 class TestShortIds:
-    def test_beginning_and_end(self, cards: CardStore) -> None:
+    def test_a_card_is_found_by_the_beginning_or_end_of_its_id(self, cards: CardStore) -> None:
         for card_id in ("abcd-1-wxyz", "abcd-2-stuv", "50%_-x"):
             cards.add(text("x", card_id=card_id))
         assert cards.resolve("abcd-1") == "abcd-1-wxyz"
@@ -372,32 +376,32 @@ class TestShortIds:
         with pytest.raises(NotFound):
             cards.resolve("ab%%")
 
-    def test_an_ambiguous_one_lists_the_candidates(self, cards: CardStore) -> None:
+    def test_an_ambiguous_id_lists_the_candidates(self, cards: CardStore) -> None:
         for number in range(3):
             cards.add(text("x", card_id=f"same-{number}"))
         with pytest.raises(AmbiguousId) as raised:
             cards.resolve("same")
         assert raised.value.details == {"candidates": ["same-0", "same-1", "same-2"]}
 
-    def test_a_whole_id_wins_over_longer_ones(self, cards: CardStore) -> None:
+    def test_an_exact_id_wins_over_longer_ids(self, cards: CardStore) -> None:
         for card_id in ("same", "same-1"):
             cards.add(text("x", card_id=card_id))
         assert cards.resolve("same") == "same"
 
-    def test_three_characters_are_too_few_unless_they_are_the_id(self, cards: CardStore) -> None:
+    def test_three_characters_find_only_an_exact_id(self, cards: CardStore) -> None:
         cards.add(text("x", card_id="abcd"))
         cards.add(text("x", card_id="xyz"))
         assert cards.resolve("xyz") == "xyz"
         with pytest.raises(NotFound):
             cards.resolve("abc")
 
-    def test_ids_of_another_project_are_no_candidates(self, cards: CardStore, database: Database) -> None:
+    def test_ids_of_another_project_are_not_candidates(self, cards: CardStore, database: Database) -> None:
         CardStore(database, "q").add(text("x", card_id="theirs-1"))
         mine = cards.add(text("x", card_id="theirs-2")).card
         assert cards.resolve("theirs") == mine.card_id
 
 
-def test_content_of_an_unknown_class_is_shown_as_it_is(cards: CardStore, database: Database) -> None:
+def test_content_of_an_unknown_class_is_returned_unchanged(cards: CardStore, database: Database) -> None:
     database.connection.execute(
         "INSERT INTO cards (tenant_id, card_id, content, metadata) VALUES"
         """ ('p', 'odd', '{"__type__": "New", "n": 1.10}', '{"type": "x"}'),"""
@@ -410,7 +414,7 @@ def test_content_of_an_unknown_class_is_shown_as_it_is(cards: CardStore, databas
     assert stored["list"].content == {"__type__": None, "data": [1]}
 
 
-def test_numbers_of_any_length_survive(cards: CardStore) -> None:
+def test_numbers_of_any_length_survive_storage(cards: CardStore) -> None:
     data = exact_json.read('{"n": [' + "7" * 1000 + ", 1e999, 0." + "3" * 500 + "]}")
     draft = draft_card("x", JsonContent(data), metadata=data, tool_calls=[data])
     stored = cards.add(draft).card

@@ -22,9 +22,7 @@ def ids(cards: CardStore) -> list[str]:
 
 
 class TestDerive:
-    def test_the_new_box_has_the_title_the_parent_and_the_rules(
-        self, boxes: BoxStore, ids: list[str]
-    ) -> None:
+    def test_a_derived_box_has_the_title_parent_and_rules(self, boxes: BoxStore, ids: list[str]) -> None:
         packed = Provenance(
             recipe="r",
             recipe_digest="",
@@ -61,7 +59,7 @@ class TestDerive:
 
 
 class TestRewrite:
-    def test_it_changes_what_was_read_and_nothing_newer(self, boxes: BoxStore, ids: list[str]) -> None:
+    def test_a_box_that_has_changed_is_not_rewritten(self, boxes: BoxStore, ids: list[str]) -> None:
         box = boxes.create([*ids[:2], "dangles"], title="t", allow_dangling=True)
         read = hash_ids(box.card_ids)
         with pytest.raises(NotFound):
@@ -71,7 +69,7 @@ class TestRewrite:
             boxes.rewrite(box, [], if_ids=read)
         assert boxes.get(box.box_id).card_ids == ["dangles", ids[2]]
 
-    def test_the_box_of_a_profile_is_refused(self, boxes: BoxStore, profiles: ProfileStore) -> None:
+    def test_a_profile_box_cannot_be_rewritten(self, boxes: BoxStore, profiles: ProfileStore) -> None:
         entry = profiles.save({"name": "Ann", "worker_target": "w", "tags": []}, author_id="a")
         box = boxes.get(entry.profile_box_id)
         with pytest.raises(BoxConflict, match="holds the profile 'Ann'"):
@@ -81,7 +79,7 @@ class TestRewrite:
 
 
 class TestDiff:
-    def test_a_diff_has_the_states_of_the_differing_cards(
+    def test_a_diff_shows_the_states_of_changed_cards(
         self, boxes: BoxStore, cards: CardStore, ids: list[str]
     ) -> None:
         mortal = cards.add(draft_card("x", "soon gone", ttl_seconds=0)).card.card_id
@@ -111,7 +109,7 @@ class TestDiff:
             with pytest.raises(NotFound):
                 boxes.diff(*pair)
 
-    def test_a_card_that_only_another_project_has_dangles(self, boxes: BoxStore, database: Database) -> None:
+    def test_a_card_of_another_project_is_dangling(self, boxes: BoxStore, database: Database) -> None:
         theirs = CardStore(database, "q").add(draft_card("x", "theirs")).card.card_id
         a, b = boxes.create([]), boxes.create([theirs], allow_dangling=True)
         [change] = boxes.diff(a.box_id, b.box_id).changes
@@ -120,7 +118,9 @@ class TestDiff:
 
 
 class TestRefs:
-    def test_the_boxes_that_hold_a_card_the_last_changed_first(self, boxes: BoxStore, ids: list[str]) -> None:
+    def test_boxes_that_hold_a_card_are_listed_last_changed_first(
+        self, boxes: BoxStore, ids: list[str]
+    ) -> None:
         one = boxes.create([ids[0], ids[1], ids[0]], title="one")
         two = boxes.create([ids[1], ids[0]])
         boxes.create(ids[1:])
@@ -135,7 +135,7 @@ class TestRefs:
         assert [ref.box_id for ref in boxes.refs(ids[0])] == [one.box_id, two.box_id]
         assert [ref.box_id for ref in boxes.refs(ids[0], limit=1)] == [one.box_id]
 
-    def test_pages_lose_and_repeat_nothing(self, boxes: BoxStore, database: Database) -> None:
+    def test_pages_neither_lose_nor_repeat_boxes(self, boxes: BoxStore, database: Database) -> None:
         database.connection.execute(
             "INSERT INTO card_boxes (tenant_id, box_id, card_ids, updated_at)"
             " SELECT 'p', gen_random_uuid(), jsonb_build_array('x', n % 2), '2026-11-22'"
@@ -145,7 +145,7 @@ class TestRefs:
         assert (len(found), len(set(found)), boxes.count_refs("x")) == (450, 450, 450)
         assert [ref.box_id for ref in boxes.refs("x", limit=201)] == found[:201]
 
-    def test_dangling_ids_are_found_and_other_projects_are_not(
+    def test_dangling_ids_are_found_only_in_their_own_project(
         self, boxes: BoxStore, database: Database
     ) -> None:
         box = boxes.create(["nope"], allow_dangling=True)
@@ -154,7 +154,7 @@ class TestRefs:
         assert (list(boxes.refs("other")), boxes.count_refs("other")) == ([], 0)
 
     @pytest.mark.parametrize("stored", ["null", '"x"', '{"x": 1}', '[["x"]]', "5"])
-    def test_a_foreign_value_that_is_not_a_list_has_no_cards(
+    def test_a_stored_value_that_is_not_a_list_has_no_cards(
         self, stored: str, boxes: BoxStore, database: Database
     ) -> None:
         box = boxes.create([])

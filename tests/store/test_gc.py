@@ -41,7 +41,9 @@ def left(cards: CardStore) -> list[str]:
     return [card_id for (card_id,) in rows]
 
 
-def test_expired_cards_go_and_no_other(cards: CardStore, collector: GarbageCollector, write: Write) -> None:
+def test_only_expired_cards_are_purged_by_default(
+    cards: CardStore, collector: GarbageCollector, write: Write
+) -> None:
     write("e1", "e2", ttl=0)
     write("later", ttl=3600)
     write("ever", "deleted")
@@ -52,14 +54,18 @@ def test_expired_cards_go_and_no_other(cards: CardStore, collector: GarbageColle
     assert collector.purge(deleted=False) == PurgeCounts()
 
 
-def test_the_clock_is_the_databases(cards: CardStore, collector: GarbageCollector, write: Write) -> None:
+def test_a_purge_uses_the_clock_of_the_database(
+    cards: CardStore, collector: GarbageCollector, write: Write
+) -> None:
     write("later", ttl=3600)
     assert collector.purge(deleted=False) == PurgeCounts()
     cards.database.connection.execute("SELECT set_config('cbx.clock_offset', '2 hours', false)")
     assert collector.purge(deleted=False) == PurgeCounts(expired=1)
 
 
-def test_deleted_cards_go_when_asked_to(cards: CardStore, collector: GarbageCollector, write: Write) -> None:
+def test_deleted_cards_are_purged_on_request(
+    cards: CardStore, collector: GarbageCollector, write: Write
+) -> None:
     write("a", "b", "c")
     write("both", ttl=0)
     write("e", ttl=0)
@@ -68,7 +74,7 @@ def test_deleted_cards_go_when_asked_to(cards: CardStore, collector: GarbageColl
     assert left(cards) == ["b"]
 
 
-def test_another_project_keeps_its_own(
+def test_cards_of_another_project_are_not_purged(
     cards: CardStore, collector: GarbageCollector, database: Database, write: Write
 ) -> None:
     other = CardStore(database, "q")
@@ -81,7 +87,7 @@ def test_another_project_keeps_its_own(
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_batches_of_any_size_purge_all(
+def test_batches_of_any_size_purge_all_cards(
     size: int, cards: CardStore, collector: GarbageCollector, write: Write
 ) -> None:
     write(*(f"e{number}" for number in range(7)), ttl=0)
@@ -99,7 +105,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_stopped_in_the_middle_it_has_done_whole_batches(
+def test_an_interrupted_purge_commits_whole_batches(
     deleted: bool, cards: CardStore, collector: GarbageCollector, write: Write, target: Target
 ) -> None:
     write(*(f"{number}" for number in range(10)), ttl=None if deleted else 0)
@@ -121,7 +127,7 @@ def test_stopped_in_the_middle_it_has_done_whole_batches(
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_it_passes_over_what_a_writer_holds(
+def test_a_purge_skips_locked_cards(
     deleted: bool, cards: CardStore, collector: GarbageCollector, write: Write, target: Target
 ) -> None:
     write("a", "held", "z", ttl=None if deleted else 0)
@@ -135,7 +141,7 @@ def test_it_passes_over_what_a_writer_holds(
     assert collector.purge(deleted=deleted).total == 1
 
 
-def test_a_card_that_is_brought_back_meanwhile_stays(
+def test_a_card_that_is_restored_during_a_purge_is_not_removed(
     cards: CardStore, collector: GarbageCollector, write: Write, target: Target
 ) -> None:
     write("a", "back")
@@ -147,7 +153,7 @@ def test_a_card_that_is_brought_back_meanwhile_stays(
     assert left(cards) == ["back"]
 
 
-def test_two_at_once_purge_everything_once(cards: CardStore, target: Target, write: Write) -> None:
+def test_concurrent_purges_remove_each_card_once(cards: CardStore, target: Target, write: Write) -> None:
     write(*(f"{number}" for number in range(500)), ttl=0)
     purged: list[int] = []
 
@@ -164,7 +170,7 @@ def test_two_at_once_purge_everything_once(cards: CardStore, target: Target, wri
 
 
 class TestDanglingReferences:
-    def test_each_box_has_its_number_of_dangling_references(
+    def test_dangling_references_are_counted_per_box(
         self, cards: CardStore, boxes: BoxStore, collector: GarbageCollector, write: Write
     ) -> None:
         write("e", ttl=0)
@@ -203,7 +209,7 @@ class TestDanglingReferences:
 
 
 class TestBoxInfo:
-    def test_what_is_known_of_a_box_that_is_gone_goes(
+    def test_the_info_of_a_deleted_box_is_purged(
         self, boxes: BoxStore, collector: GarbageCollector, database: Database
     ) -> None:
         kept = boxes.create([], title="kept").box_id
@@ -220,7 +226,7 @@ class TestBoxInfo:
         assert boxes.get(kept).title == "kept"
         assert gc.projects_with_rows(database) == [PROJECT, "q"]
 
-    def test_a_box_that_comes_back_meanwhile_keeps_its_title(
+    def test_a_box_that_is_created_again_during_a_purge_keeps_its_title(
         self, boxes: BoxStore, collector: GarbageCollector, database: Database, target: Target
     ) -> None:
         box_id = boxes.create([], title="old").box_id

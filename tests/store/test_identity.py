@@ -40,7 +40,7 @@ def agent(agent_id: str, **given: Any) -> Agent:
 
 
 class TestProjects:
-    def test_the_first_writer_makes_it_and_later_ones_leave_it(self, database: Database) -> None:
+    def test_only_the_first_writer_creates_the_project(self, database: Database) -> None:
         assert not is_known(database, PROJECT)
         ensure_project(database, PROJECT, "sys.one")
         ensure_project(database, PROJECT, "sys.two")
@@ -48,15 +48,13 @@ class TestProjects:
         assert (made.title, made.status, made.owner_id) == (PROJECT, "active", "sys.one")
         assert is_known(database, PROJECT)
 
-    def test_a_database_without_the_table_stores_nothing(self, database: Database) -> None:
+    def test_a_database_without_the_table_stores_no_project(self, database: Database) -> None:
         database.script("DROP TABLE public.projects")
         database.clear_table_cache()
         ensure_project(database, PROJECT, "sys.one")
         assert not is_known(database, PROJECT)
 
-    def test_an_update_sets_the_given_fields_and_returns_whether_any_changed(
-        self, database: Database
-    ) -> None:
+    def test_an_update_sets_the_given_fields_and_reports_changes(self, database: Database) -> None:
         projects = ProjectsStore(database)
         made = projects.create(PROJECT, title="One", owner_id="me")
         database.connection.execute("SELECT set_config('cbx.clock_offset', '1 hour', false)")
@@ -67,7 +65,9 @@ class TestProjects:
         with pytest.raises(NotFound):
             projects.update("other", title="Two")
 
-    def test_a_list_reads_page_by_page(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_projects_are_read_page_by_page(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(project_store, "PAGE_SIZE", 2)
         projects = ProjectsStore(database)
         for name in "edcba":
@@ -79,7 +79,7 @@ class TestProjects:
 
 
 class TestRoster:
-    def test_a_list_reads_page_by_page_and_shows_its_own(
+    def test_agents_of_one_project_are_read_page_by_page(
         self, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(project_store, "PAGE_SIZE", 2)
@@ -95,7 +95,7 @@ class TestRoster:
         assert ours.further(AgentFilter(), listed[1]).count == 3
         assert ours.further(AgentFilter(worker_target="gpu"), listed[1]).count == 1
 
-    def test_an_agent_is_added_once(self, database: Database) -> None:
+    def test_an_existing_agent_is_not_added_again(self, database: Database) -> None:
         roster = AgentStore(database, PROJECT)
         assert roster.add(agent("one")) is not None
         assert roster.add(agent("one", worker_target="gpu")) is None
@@ -111,7 +111,7 @@ class TestRoster:
         assert changed == roster.get("one")
         assert (changed.metadata, changed.status) == ({"spawned_by": "x", "depth": 2}, "inactive")
 
-    def test_rows_that_hold_other_json_than_they_should_are_read(self, database: Database) -> None:
+    def test_rows_with_unexpected_json_are_readable(self, database: Database) -> None:
         roster = AgentStore(database, PROJECT)
         roster.add(agent("one"))
         database.script(
@@ -133,7 +133,7 @@ class TestRoster:
         ],
         ids=["nothing", "queued", "queued of another project", "a step"],
     )  # fmt: skip
-    def test_a_head_is_begun_only_by_an_agent_that_never_did_anything(
+    def test_only_an_agent_without_history_gets_a_new_head(
         self, database: Database, history: str, made: bool
     ) -> None:
         roster = AgentStore(database, PROJECT)
@@ -145,7 +145,7 @@ class TestRoster:
         if head is not None:
             assert (head.status, head.turn_epoch, head.profile_box_id) == ("idle", 0, BOX)
 
-    def test_a_head_that_is_there_stays(self, database: Database) -> None:
+    def test_an_existing_head_stays_unchanged(self, database: Database) -> None:
         roster = AgentStore(database, PROJECT)
         roster.add(agent("one"))
         roster.begin_head(agent("one"))
@@ -157,7 +157,7 @@ class TestRoster:
 
 
 class TestTools:
-    def test_the_same_again_is_unchanged_and_another_needs_leave(self, database: Database) -> None:
+    def test_a_different_tool_with_the_same_name_requires_replace(self, database: Database) -> None:
         tools = ToolStore(database, PROJECT)
         assert tools.add(TOOL, actor="me") == (TOOL, "added", None)
         assert tools.add(TOOL, actor="me") == (TOOL, "unchanged", None)
@@ -182,7 +182,7 @@ class TestTools:
             "exec": "cat",
         }
 
-    def test_each_project_has_its_own(self, database: Database) -> None:
+    def test_each_project_has_its_own_tools(self, database: Database) -> None:
         ours, theirs = ToolStore(database, PROJECT), ToolStore(database, "other")
         ours.add(TOOL, actor="me")
         theirs.add(replace(TOOL, description="Theirs"), actor="me")
@@ -195,7 +195,7 @@ class TestTools:
         with pytest.raises(NotFound, match="no tool 'weather' in project 'p'"):
             ours.remove("weather")
 
-    def test_a_tool_that_is_refused_leaves_no_row(self, database: Database) -> None:
+    def test_a_refused_tool_leaves_no_row(self, database: Database) -> None:
         with pytest.raises(InvalidInput):
             ToolStore(database, PROJECT).add(replace(TOOL, parameters={}), actor="me")
         assert ToolStore(database, PROJECT).all() == []

@@ -24,6 +24,6 @@ def test_a_long_running_program_prepares_statements(target: Target) -> None:
         assert plans_kept(database) == 1
 
 
-def test_a_command_does_not(target: Target) -> None:
+def test_a_command_prepares_no_statements(target: Target) -> None:
     with Database.open_target(target) as database:
         assert plans_kept(database) == 0

@@ -55,7 +55,7 @@ def listen(target: Target, announced: list[str]) -> Iterator[Listen]:
         listener.close()
 
 
-class TestRinging:
+class TestNotify:
     def test_a_notification_is_received(self, database: Database, listen: Listen) -> None:
         listener = listen()
         notify(database, (PROJECT, "writers"))
@@ -86,7 +86,7 @@ class TestRinging:
         with psycopg.connect(target.conninfo or "") as connection, pytest.raises(Conflict):
             notify(Database.adopt(connection), (PROJECT, "writers"))
 
-    def test_the_next_commit_waits_for_the_disk_again(self, database: Database) -> None:
+    def test_synchronous_commit_is_on_again_after_a_notification(self, database: Database) -> None:
         notify(database, (PROJECT, "writers"))
         assert database.connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
@@ -103,32 +103,38 @@ class TestRinging:
             notify(database, ("p", "a"))
 
 
-class TestWhoHears:
-    def test_another_tenant_does_not(self, database: Database, listen: Listen) -> None:
+class TestReceivers:
+    def test_another_project_does_not_receive_a_notification(
+        self, database: Database, listen: Listen
+    ) -> None:
         ours, theirs = listen(), listen("other")
         notify(database, ("other", "writers"))
         assert theirs.wait(PATIENCE)
         assert not ours.wait(AT_ONCE)
 
-    def test_another_target_does_not(self, database: Database, listen: Listen) -> None:
+    def test_another_target_does_not_receive_a_notification(self, database: Database, listen: Listen) -> None:
         ours, theirs = listen(), listen(PROJECT, ("readers", "writers of books"))
         notify(database, (PROJECT, "writers of books"))
         assert theirs.wait(PATIENCE)
         assert not ours.wait(AT_ONCE)
 
-    def test_a_listener_to_all_projects_receives_them(self, database: Database, listen: Listen) -> None:
+    def test_a_listener_to_all_projects_receives_any_notification(
+        self, database: Database, listen: Listen
+    ) -> None:
         listener = listen(None)
         notify(database, ("any", "writers"))
         assert listener.wait(PATIENCE)
 
-    def test_a_listener_to_all_targets_of_a_project_receives_them(
+    def test_a_listener_to_all_targets_receives_any_notification(
         self, database: Database, listen: Listen
     ) -> None:
         listener = listen(PROJECT, None)
         notify(database, (PROJECT, "any"))
         assert listener.wait(PATIENCE)
 
-    def test_a_name_longer_than_a_payload_is_received(self, database: Database, listen: Listen) -> None:
+    def test_a_notification_for_a_very_long_name_is_received(
+        self, database: Database, listen: Listen
+    ) -> None:
         name = "n" * 8000  # more than NOTIFY takes
         listener, everybody = listen(PROJECT, (name,)), listen(None, ("writers",))
         notify(database, (PROJECT, name))
@@ -142,7 +148,7 @@ class TestWhoHears:
 
 
 class TestPayload:
-    def test_it_is_readable_up_to_the_limit(self) -> None:
+    def test_a_payload_is_readable_up_to_the_size_limit(self) -> None:
         target = "w" * (MAX_PAYLOAD_BYTES - len("p/"))
         assert format_payload("p", target) == f"p/{target}"
         assert format_payload("p", target + "w").startswith("sha256:")
@@ -156,14 +162,16 @@ class TestPayload:
                 assert payload_filter(projects, targets)(said)
 
     @given(st.text(), st.text(), st.text(), st.text())
-    def test_an_exact_listener_wants_nothing_else(self, project: str, target: str, a: str, b: str) -> None:
+    def test_an_exact_filter_matches_only_its_own_payload(
+        self, project: str, target: str, a: str, b: str
+    ) -> None:
         assert payload_filter(project, {target})(format_payload(a, b)) == (
             f"{project}/{target}" == f"{a}/{b}"
         )
 
 
-class TestALostConnection:
-    def test_it_counts_as_a_notification_and_listens_again(
+class TestLostConnection:
+    def test_a_lost_connection_wakes_the_listener_and_reconnects(
         self, database: Database, listen: Listen, announced: list[str]
     ) -> None:
         listener = listen()
@@ -181,8 +189,8 @@ class TestALostConnection:
         assert again == "wakeups from Postgres arrive again"
 
 
-class TestWhereToListen:
-    def test_it_is_the_database_itself_or_what_is_named(self, target: Target) -> None:
+class TestListenTarget:
+    def test_cbx_listen_url_overrides_the_address_of_the_database(self, target: Target) -> None:
         assert find_listen_target(target, environ={}) is target
         named = find_listen_target(target, environ={"CBX_LISTEN_URL": "host=direct"})
         assert (named.conninfo, named.named_by) == ("host=direct", "CBX_LISTEN_URL")
@@ -195,7 +203,7 @@ class TestWhereToListen:
         assert refused.value.exit_code == 2
         assert "hunter2" not in f"{refused.value.hint} {refused.value.__cause__}"
 
-    def test_one_that_leads_nowhere_is_announced_without_its_password(self, announced: list[str]) -> None:
+    def test_an_unreachable_address_is_announced_without_its_password(self, announced: list[str]) -> None:
         target = Target("host=127.0.0.1 port=1 user=u password=hunter2", "CBX_LISTEN_URL", Path())
         listener = Listener(target, payload_filter("p", None), announced.append)
         assert not listener.wait(0.3)

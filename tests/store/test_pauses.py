@@ -28,7 +28,7 @@ def test_an_idle_transaction_loses_its_locks(database: Database, target: Target)
         assert other.connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("0",)
 
 
-def test_the_limit_stays_with_the_connection(database: Database, target: Target) -> None:
+def test_the_idle_limit_applies_only_to_its_connection(database: Database, target: Target) -> None:
     database.limit_pauses(timedelta(seconds=1.5))
     show = b"SHOW idle_in_transaction_session_timeout"
     with database.transaction():

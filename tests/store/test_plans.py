@@ -176,7 +176,7 @@ HOT = {
 
 
 @pytest.mark.parametrize("case", HOT)
-def test_a_hot_query_goes_by_its_index(database: Explaining, case: str) -> None:
+def test_a_frequent_query_uses_its_index(database: Explaining, case: str) -> None:
     use, name, wanted = HOT[case]
     use(database)
     plan = database.plans[name]
@@ -192,7 +192,7 @@ BY_ID = {
 
 
 @pytest.mark.parametrize("case", BY_ID)
-def test_cards_are_found_by_id(database: Explaining, case: str) -> None:
+def test_a_lookup_by_id_uses_an_index(database: Explaining, case: str) -> None:
     use, name = BY_ID[case]
     use(database)
     plan = database.plans[name]
@@ -200,14 +200,14 @@ def test_cards_are_found_by_id(database: Explaining, case: str) -> None:
     assert not scanned_whole(plan) & {"cards"}, plan
 
 
-def test_lists_are_not_sorted_but_read_in_order(database: Explaining) -> None:
+def test_lists_are_read_in_index_order_without_a_sort(database: Explaining) -> None:
     listed()(database)
     of_boxes(lambda boxes: list(boxes.newest(limit=20)))(database)
     assert "Sort" not in database.plans["list_cards"]
     assert "Sort" not in database.plans["list_boxes"]
 
 
-def test_the_ids_of_a_box_are_sorted_and_not_its_cards(database: Explaining) -> None:
+def test_a_box_query_sorts_ids_before_it_joins_cards(database: Explaining) -> None:
     of_a_box = {"project_id": PROJECT, "box_id": BOX, "first": None, "last": None}
     database.rows("slots_of_box", **of_a_box)
     database.rows("json_of_box", **of_a_box, types=None)
@@ -216,7 +216,7 @@ def test_the_ids_of_a_box_are_sorted_and_not_its_cards(database: Explaining) -> 
         assert plan.index("Nested Loop Left Join") < plan.index("Sort Key"), plan
 
 
-def test_a_count_behind_a_list_reads_on_in_its_index(database: Explaining) -> None:
+def test_a_count_of_further_cards_uses_the_index_of_the_list(database: Explaining) -> None:
     cards = CardStore(database, PROJECT)
     [last] = cards.newest(limit=1)
     assert cards.count_further(CardFilter(), last).count == 10_000
@@ -233,7 +233,7 @@ def test_without_statistics_a_turn_is_found_by_its_index(database: Explaining) -
     assert "idx_cards_turn" in indexes(database.plans["list_few_cards"])
 
 
-def test_without_statistics_absent_cards_are_looked_for_once(database: Explaining) -> None:
+def test_without_statistics_missing_cards_are_found_by_one_hash(database: Explaining) -> None:
     database.connection.execute("DELETE FROM pg_statistic WHERE starelid = 'cards'::regclass")
     assert CardStore(database, PROJECT).missing_ids([CARD, "x"]) == ["x"]
     assert "hashed SubPlan" in database.plans["absent_card_ids"]

@@ -64,13 +64,13 @@ ROWS: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def test_every_part_has_a_name_of_its_own() -> None:
+def test_every_part_has_a_unique_name() -> None:
     parts = Counter(re.findall(r"^-- (name|fragment): (\w+)$", SQL, re.MULTILINE))
     assert len(parts) > 500
     assert {part for part, count in parts.items() if count > 1} == set()
 
 
-def test_every_struct_that_parts_list_has_a_query_here() -> None:
+def test_every_struct_in_the_sql_parts_has_a_test_query() -> None:
     listed = set(re.findall(r"\{fields:(\w+) \w+\}", SQL))
     assert listed == {struct.__name__ for struct in ROWS.values()}
 
@@ -82,7 +82,7 @@ def test_a_row_has_each_field_of_its_struct_once(name: str, struct: type[msgspec
 
 
 @pytest.mark.parametrize(("name", "struct"), ROWS.items(), ids=list(ROWS))
-def test_instants_of_a_row_are_in_utc(name: str, struct: type[msgspec.Struct]) -> None:
+def test_timestamps_of_a_row_are_in_utc(name: str, struct: type[msgspec.Struct]) -> None:
     text = queries.query(name)
     for field in msgspec.structs.fields(struct):
         is_instant = datetime in (field.type, *get_args(field.type))

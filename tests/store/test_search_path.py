@@ -40,7 +40,9 @@ def caught(connection: psycopg.Connection[tuple[int]]) -> int:
     return row[0]
 
 
-def test_functions_of_others_in_public_are_not_run(trapped: psycopg.Connection[tuple[int]], cbx: Cbx) -> None:
+def test_foreign_functions_in_public_are_not_called(
+    trapped: psycopg.Connection[tuple[int]], cbx: Cbx
+) -> None:
     trapped.execute("SELECT nspname || '.'::text FROM pg_namespace")
     before = caught(trapped)
     assert before > 0, "whoever has `public` in the path is caught"
@@ -75,7 +77,9 @@ def test_a_trigger_without_schemas_is_reported_with_a_fix(target: Target, cbx: C
         assert connection.execute("SELECT count(*) FROM public.seen").fetchone() == (1,)
 
 
-def test_it_costs_no_statement_of_its_own(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_the_search_path_needs_no_extra_statement(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran: list[str] = []
     monkeypatch.setattr("cardbox_cli.store.connection.database.fault_point", ran.append)
     with Database.open_target(target) as database:
@@ -83,14 +87,14 @@ def test_it_costs_no_statement_of_its_own(target: Target, monkeypatch: pytest.Mo
     assert ran == ["existing_tables", "schema_version"]
 
 
-def test_a_callers_connection_stays_as_it_is(target: Target) -> None:
+def test_a_callers_connection_keeps_its_search_path(target: Target) -> None:
     with psycopg.connect(target.conninfo or "", autocommit=True) as connection:
         before = connection.execute("SHOW search_path").fetchone()
         assert "public.cards" in Database.adopt(connection).tables
         assert connection.execute("SHOW search_path").fetchone() == before
 
 
-def test_a_connection_that_a_pooler_lends_stays_as_it_is(target: Target) -> None:
+def test_a_connection_of_a_pooler_keeps_its_search_path(target: Target) -> None:
     with Database.connect(target) as database:
         before = database.connection.execute("SHOW search_path").fetchone()
         database.column("existing_tables", names=[], process=database.connection.info.backend_pid + 1)

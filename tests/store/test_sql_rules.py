@@ -96,7 +96,7 @@ def found(schema: Schema, server: Server) -> dict[str, dict[str, set[str]]]:
     return broken
 
 
-def test_exceptions_are_of_rules_and_have_reasons() -> None:
+def test_every_exception_names_a_rule_and_a_reason() -> None:
     assert EXCEPTIONS.keys() <= RULES.keys()
     for queries_and_reasons in EXCEPTIONS.values():
         assert sorted(queries_and_reasons) == list(queries_and_reasons)
@@ -104,7 +104,7 @@ def test_exceptions_are_of_rules_and_have_reasons() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_queries_keep_to_the_rule(rule: str, found: dict[str, dict[str, set[str]]]) -> None:
+def test_all_queries_follow_the_rule(rule: str, found: dict[str, dict[str, set[str]]]) -> None:
     excepted = set(EXCEPTIONS.get(rule, {}))
     new = [f"{name}: {', '.join(sorted(what))}" for name, what in found[rule].items() if name not in excepted]
     mended = excepted - found[rule].keys()
@@ -113,7 +113,7 @@ def test_queries_keep_to_the_rule(rule: str, found: dict[str, dict[str, set[str]
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["one server", "shards"])
-def test_parameters_are_numbered_as_the_server_has_them(alone: bool) -> None:
+def test_query_parameters_are_numbered_without_gaps(alone: bool) -> None:
     """However long a query is: psycopg remembers those of texts of up to 4,096 characters only."""
     for name in NAMES:
         times = queries.clocks(name) if alone else frozenset()
@@ -123,12 +123,12 @@ def test_parameters_are_numbered_as_the_server_has_them(alone: bool) -> None:
         assert len(set(parameters)) == len(parameters)
 
 
-def test_a_percent_sign_is_one() -> None:
+def test_a_doubled_percent_sign_becomes_a_single_one() -> None:
     assert "%%" in queries.query("list_boxes_by_kind")
     assert "%%" not in queries.numbered_query("list_boxes_by_kind").text
 
 
-def test_every_key_begins_with_the_project(connection: psycopg.Connection, schema: Schema) -> None:
+def test_every_unique_key_begins_with_the_project(connection: psycopg.Connection, schema: Schema) -> None:
     keys = connection.execute(
         "SELECT i.indrelid::regclass::text, c.relname, a.attname"
         " FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid"
@@ -146,12 +146,12 @@ def _whole(table: str) -> str:
     return table if "." in table else f"public.{table}"
 
 
-def test_every_rule_is_proved() -> None:
+def test_every_rule_has_a_test_case() -> None:
     assert {rule for rule, _, _ in CASES} == RULES.keys()
 
 
 @pytest.mark.parametrize(("rule", "broken", "kept"), CASES, ids=[rule for rule, _, _ in CASES])
-def test_a_rule_finds_what_breaks_it_and_nothing_else(
+def test_a_rule_finds_only_what_breaks_it(
     rule: str, broken: str, kept: str, schema: Schema, server: Server
 ) -> None:
     found = {name for name, _ in broken_rules(broken, schema, server)}

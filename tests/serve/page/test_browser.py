@@ -31,7 +31,9 @@ def broken(runtime: Runtime, ask: Ask) -> tuple[str, str]:
     return turn, card.card_id
 
 
-def test_from_a_stuck_turn_to_the_card_that_broke_it(broken: tuple[str, str], visit: Visit) -> None:
+def test_links_lead_from_a_stuck_turn_to_the_card_that_broke_it(
+    broken: tuple[str, str], visit: Visit
+) -> None:
     turn, card = broken
     visitor = visit()
     page = visitor.page
@@ -53,7 +55,7 @@ def test_from_a_stuck_turn_to_the_card_that_broke_it(broken: tuple[str, str], vi
     assert page.locator("pre.card-text").first.inner_text().startswith("</pre></style>")
 
 
-def test_the_clipboard_gets_the_fix_where_a_window_may_use_it(broken: tuple[str, str], visit: Visit) -> None:
+def test_the_fix_is_copied_if_the_window_may_use_the_clipboard(broken: tuple[str, str], visit: Visit) -> None:
     visitor = visit(permissions=["clipboard-read", "clipboard-write"])
     visitor.go(START)
     visitor.page.get_by_role("button", name="Copy the command").first.click()
@@ -61,7 +63,7 @@ def test_the_clipboard_gets_the_fix_where_a_window_may_use_it(broken: tuple[str,
     assert visitor.page.evaluate("navigator.clipboard.readText()").startswith(f"cbx turn fail {broken[0]}")
 
 
-def test_a_batch_that_runs_is_followed(family: Callable[..., Family], visit: Visit) -> None:
+def test_the_page_of_a_running_batch_updates_live(family: Callable[..., Family], visit: Visit) -> None:
     batch = family(3)
     visitor = visit()
     page = visitor.page
@@ -88,7 +90,7 @@ def worked(runtime: Runtime, ask: Ask, run: Callable[..., RunOutcome]) -> str:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1366, "light"), (390, "dark")])
-def test_every_page_fits_and_can_be_used(
+def test_every_page_fits_the_window_and_is_accessible(
     worked: str, broken: tuple[str, str], family: Callable[..., Family], visit: Visit, width: int, scheme: str
 ) -> None:
     batch = family(2)
@@ -122,7 +124,7 @@ def test_every_page_fits_and_can_be_used(
 
 
 @pytest.mark.parametrize("path", ["", "/agents", "/boxes"])
-def test_on_a_phone_ages_and_counts_are_in_sight(
+def test_tables_fit_the_screen_of_a_phone(
     worked: str, broken: tuple[str, str], visit: Visit, path: str
 ) -> None:
     visitor = visit(390)
@@ -134,7 +136,7 @@ def test_on_a_phone_ages_and_counts_are_in_sight(
     assert max(hidden) <= 0
 
 
-def test_up_from_a_card_is_the_box_that_holds_it(broken: tuple[str, str], visit: Visit) -> None:
+def test_the_u_key_leads_from_a_card_to_its_box(broken: tuple[str, str], visit: Visit) -> None:
     visitor = visit()
     visitor.go(f"{START}/cards/{broken[1]}")
     visitor.page.keyboard.press("u")
@@ -142,7 +144,7 @@ def test_up_from_a_card_is_the_box_that_holds_it(broken: tuple[str, str], visit:
     assert visitor.page.locator("#p0").is_visible()
 
 
-def test_a_long_box_is_read_by_windows_and_keys(runtime: Runtime, visit: Visit) -> None:
+def test_a_long_box_loads_in_windows_and_supports_keys(runtime: Runtime, visit: Visit) -> None:
     drafts = [draft_card("task.instruction", f"Line {number}.") for number in range(250)]
     runtime.cards.add_many(drafts)
     box = runtime.boxes.create([draft.card_id for draft in drafts])
@@ -167,7 +169,7 @@ def test_a_long_box_is_read_by_windows_and_keys(runtime: Runtime, visit: Visit) 
     assert page.locator("mark").all_inner_texts() == ["Line", "77"]
 
 
-def test_a_browser_shows_a_token_once_and_forgets_it(
+def test_a_browser_sends_its_token_once_and_can_log_out(
     runtime: Runtime, start: Callable[..., str], visit: Visit
 ) -> None:
     token, _ = ApiTokenStore(runtime.database, PROJECT).create(label="a browser", actor="t", lasts=None)
@@ -203,7 +205,7 @@ def test_a_page_is_live_again_when_the_database_is_back(runtime: Runtime, visit:
     visitor.troubles[:] = [each for each in visitor.troubles if "503" not in each]
 
 
-def test_a_page_stays_while_the_server_cannot_be_reached(runtime: Runtime, visit: Visit) -> None:
+def test_a_page_keeps_its_content_while_the_server_is_unreachable(runtime: Runtime, visit: Visit) -> None:
     visitor = visit()
     page = visitor.page
     visitor.go(f"{START}/agents")

@@ -42,7 +42,9 @@ from tests.serve.page.reader import check
         ("/elsewhere", 404, "no page"),
     ],
 )
-def test_failures_are_pages(runtime: Runtime, api: TestClient, path: str, status: int, says: str) -> None:
+def test_failures_are_shown_as_html_pages(
+    runtime: Runtime, api: TestClient, path: str, status: int, says: str
+) -> None:
     answer = api.get(START + path)
     assert answer.status_code == status, answer.text[-300:]
     assert "text/html" in answer.headers["content-type"]
@@ -53,7 +55,7 @@ def test_errors_of_the_api_are_json_not_pages(api: TestClient) -> None:
     assert api.get("/projects/p/boxes/none").json()["detail"]["error_code"] == "not_found"
 
 
-def test_pages_of_an_unknown_project_do_not_call_it_well(runtime: Runtime, api: TestClient) -> None:
+def test_an_unknown_project_is_not_shown_as_healthy(runtime: Runtime, api: TestClient) -> None:
     page = api.get("/inspect/nope")
     assert page.status_code == 404
     assert "no project 'nope'" in check(page.text).text
@@ -75,7 +77,7 @@ def test_pages_show_only_their_own_project(project: Runtime, api: TestClient) ->
     assert short_id(turns[0]) not in api.get(other).text
 
 
-def test_without_a_database_a_page_says_so(serve: Serve, tmp_path: Path) -> None:
+def test_a_page_reports_an_unreachable_database(serve: Serve, tmp_path: Path) -> None:
     answer = serve(target=Target("host=127.0.0.1 port=1", "a test", tmp_path)).get(START)
     assert answer.status_code == 503
     assert "The database cannot be read" in check(answer.text).text

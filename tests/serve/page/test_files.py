@@ -14,7 +14,7 @@ from tests.serve.page.conftest import START
 VENDOR = resources.files(PAGE).joinpath("static", "vendor")
 
 
-def test_htmx_is_the_version_that_is_named_with_its_licence() -> None:
+def test_htmx_matches_its_recorded_version_and_licence() -> None:
     about = json.loads(VENDOR.joinpath("htmx.json").read_text())
     script = VENDOR.joinpath("htmx.min.js").read_bytes()
     assert hashlib.sha256(script).hexdigest() == about["sha256"]
@@ -24,7 +24,7 @@ def test_htmx_is_the_version_that_is_named_with_its_licence() -> None:
     assert "Zero-Clause BSD" in VENDOR.joinpath("htmx.LICENSE").read_text()
 
 
-def test_pages_name_their_files_by_what_is_in_them(api: TestClient) -> None:
+def test_file_addresses_contain_a_hash_of_the_content(api: TestClient) -> None:
     page = api.get(f"{START}/nothing").text
     files = re.findall(r'(?:href|src)="(/inspect/-/files/[^"]+)"', page)
     assert len(files) == 5
@@ -42,7 +42,7 @@ def test_other_files_of_the_package_are_not_served(api: TestClient, name: str) -
     assert api.get(f"/inspect/-/files/{name}").status_code == 404
 
 
-def test_scripts_and_styles_are_of_our_own_files_alone() -> None:
+def test_scripts_and_styles_load_nothing_external() -> None:
     text = "".join(
         resources.files(PAGE).joinpath("static", name).read_text() for name in ("page.js", "page.css")
     )

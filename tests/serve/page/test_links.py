@@ -30,15 +30,15 @@ def links() -> Links:
         ("\ud800", "/inspect/p/cards/%3F"),
     ],
 )
-def test_any_id_is_a_part_of_an_address(links: Links, name: str, address: str) -> None:
+def test_any_id_is_encoded_in_an_address(links: Links, name: str, address: str) -> None:
     assert links.card(name) == address
 
 
-def test_projects_of_any_name_have_addresses() -> None:
+def test_a_project_with_any_name_has_an_address() -> None:
     assert Links("a/b?").start() == "/inspect/a%2Fb%3F"
 
 
-def test_parameters_that_are_none_are_left_out_of_an_address(links: Links) -> None:
+def test_an_address_omits_parameters_that_are_none(links: Links) -> None:
     assert links.box(BOX, from_=100, part=None) == f"/inspect/p/boxes/{BOX}?from=100"
     assert links.chat("a b&c") == "/inspect/p/chat?key=a+b%26c"
 
@@ -80,7 +80,7 @@ def test_text_that_is_not_an_id_stays_unchanged(links: Links, text: str) -> None
         ("state.agent_inbox", TURN, f"/inspect/p/turns/{TURN}"),
     ],
 )
-def test_rows_of_evidence_have_pages(links: Links, table: str, row: str, address: str | None) -> None:
+def test_evidence_rows_link_to_their_pages(links: Links, table: str, row: str, address: str | None) -> None:
     assert links.row_page(table, row) == address
 
 

@@ -66,7 +66,7 @@ def test_every_link_leads_to_a_page_that_escapes_text(project: Runtime, api: Tes
         assert heading in said, heading
 
 
-def test_what_is_not_well_comes_first_and_says_why(runtime: Runtime, ask: Ask, api: TestClient) -> None:
+def test_problems_come_first_and_show_their_cause(runtime: Runtime, ask: Ask, api: TestClient) -> None:
     assert "Nothing is stuck" in api.get(START).text
     card = draft_card("task.instruction", "x")
     runtime.cards.add(card)
@@ -80,7 +80,7 @@ def test_what_is_not_well_comes_first_and_says_why(runtime: Runtime, ask: Ask, a
     assert "deleted-card" in Reader(api.get(f"{START}/agents/scribe").text).text
 
 
-def test_commands_name_a_project_that_is_not_the_usual_one(
+def test_commands_name_a_project_that_is_not_the_default(
     runtime: Runtime, ask: Ask, serve: Serve, target: Target
 ) -> None:
     card = draft_card("task.instruction", "x")
@@ -92,27 +92,25 @@ def test_commands_name_a_project_that_is_not_the_usual_one(
     assert "was deleted' --project p" in Reader(other.get(START).text).text
 
 
-def test_the_first_address_leads_to_the_usual_project(runtime: Runtime, api: TestClient) -> None:
+def test_the_root_address_redirects_to_the_default_project(runtime: Runtime, api: TestClient) -> None:
     answer = api.get("/")
     assert (answer.status_code, answer.url.path) == (200, START)
     assert f'href="{START}"' in api.get("/inspect").text
 
 
 @pytest.mark.parametrize("asks_for_tokens", [False, True])
-def test_the_first_address_leads_to_the_project_of_the_option(serve: Serve, asks_for_tokens: bool) -> None:
+def test_the_root_address_redirects_to_the_configured_project(serve: Serve, asks_for_tokens: bool) -> None:
     led = serve(project="a/b", asks_for_tokens=asks_for_tokens).get("/", follow_redirects=False)
     assert (led.status_code, led.headers["location"]) == (303, "/inspect/a%2Fb")
 
 
 @pytest.mark.parametrize("path", ["", "/p", "/p/search"])
-def test_an_address_with_a_slash_too_many_leads_to_the_page(
-    runtime: Runtime, api: TestClient, path: str
-) -> None:
+def test_an_extra_trailing_slash_redirects_to_the_page(runtime: Runtime, api: TestClient, path: str) -> None:
     answer = api.get(f"/inspect{path}/?x=1")
     assert (answer.status_code, answer.url.path, answer.url.query) == (200, f"/inspect{path}", b"x=1")
 
 
-def test_a_layer_has_one_colour_and_the_whole_request_is_shown(
+def test_layers_have_one_colour_and_their_shares_add_up_to_100_percent(
     ask: Ask, run: Callable[..., RunOutcome], api: TestClient
 ) -> None:
     turn = ask().agent_turn_id
@@ -138,7 +136,7 @@ def test_deep_json_is_not_indented(runtime: Runtime, api: TestClient) -> None:
 
 
 @pytest.mark.parametrize("asked", ["%00", "%ED%A0%80", "%22%22%22", "-", "a' OR 1=1", "(((", "x" * 5000])
-def test_any_search_is_answered(runtime: Runtime, api: TestClient, asked: str) -> None:
+def test_no_search_text_causes_a_server_error(runtime: Runtime, api: TestClient, asked: str) -> None:
     assert api.get(f"{START}/search?q={asked}").status_code in (200, 400)
 
 
@@ -164,12 +162,14 @@ def test_two_requests_are_compared_word_by_word(
     assert ("value", turn) in back.attributes
 
 
-class TestADeploymentWithoutTablesOfCbx:
+class TestDeploymentWithoutCbxTables:
     @pytest.fixture
     def target(self, foreign_target: Target) -> Target:
         return foreign_target
 
-    def test_has_pages(self, deployment: Deployment, api: TestClient) -> None:
+    def test_only_pages_that_need_cbx_tables_are_missing(
+        self, deployment: Deployment, api: TestClient
+    ) -> None:
         turn = deployment.dispatch("clerk", deployment.context("Do it."))
         for path in (
             "",
@@ -188,7 +188,7 @@ class TestADeploymentWithoutTablesOfCbx:
         assert "the database has no table" in Reader(missing.text).text
 
 
-def test_costs_say_where_a_cache_breaks(
+def test_the_cost_page_shows_where_the_cache_breaks(
     runtime: Runtime, ask: Ask, run: Callable[..., RunOutcome], api: TestClient
 ) -> None:
     for words in ("Find the cause of the first.", "Find the cause of the <second>."):

@@ -15,7 +15,7 @@ from tests.serve.page.conftest import START, Ask
 from tests.serve.page.reader import Reader
 
 
-def test_boxes_are_shown_by_windows(runtime: Runtime, api: TestClient) -> None:
+def test_long_boxes_are_shown_in_windows(runtime: Runtime, api: TestClient) -> None:
     drafts = [draft_card("task.instruction", f"Line {number}.") for number in range(230)]
     runtime.cards.add_many(drafts)
     box = runtime.boxes.create([draft.card_id for draft in drafts]).box_id
@@ -27,7 +27,7 @@ def test_boxes_are_shown_by_windows(runtime: Runtime, api: TestClient) -> None:
     assert "none" in Reader(api.get(f"{START}/boxes/{box}?from=1000").text).text
 
 
-def test_long_cards_are_shown_by_windows(runtime: Runtime, api: TestClient) -> None:
+def test_long_cards_are_shown_in_windows(runtime: Runtime, api: TestClient) -> None:
     text = "".join(f"{number:09}\n" for number in range(1_000_000))
     card = draft_card("task.instruction", text)
     runtime.cards.add(card)
@@ -54,7 +54,7 @@ def test_the_next_page_of_a_list_begins_after_the_last_item(runtime: Runtime, ap
     assert len(found) == 90
 
 
-def test_agents_come_page_by_page_and_those_that_are_not_well_first(
+def test_agents_are_paged_and_those_with_problems_come_first(
     runtime: Runtime, ask: Ask, api: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn_pages, "_AGENTS", 1)
@@ -69,7 +69,7 @@ def test_agents_come_page_by_page_and_those_that_are_not_well_first(
     assert re.findall(r"/agents/(\w+)\"", api.get(unescape(further[1])).text) == ["scribe"]
 
 
-def test_a_group_of_similar_problems_is_cut(runtime: Runtime, ask: Ask, api: TestClient) -> None:
+def test_a_group_of_similar_problems_is_truncated(runtime: Runtime, ask: Ask, api: TestClient) -> None:
     for number in range(17):
         agent = f"clerk-{number}"
         provision(runtime.database, runtime.project_id, AgentRequest(agent_id=agent, profile_name="clerk"))

@@ -17,7 +17,7 @@ from tests.store.embedded.helpers import OrdinaryUser, has_kept_row, keep_row, o
 
 @only_as_root
 @pytest.mark.parametrize(("fixture", "place"), [("open_home", "home"), ("home", "system folder")])
-def test_root_lends_an_account_and_opens_no_folder(
+def test_root_runs_the_server_unprivileged_and_keeps_folder_modes(
     fixture: str, place: str, request: pytest.FixtureRequest
 ) -> None:
     home: Path = request.getfixturevalue(fixture)
@@ -37,7 +37,9 @@ def test_root_lends_an_account_and_opens_no_folder(
 
 
 @only_as_root
-def test_root_names_the_account_of_the_first_start(open_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_start_sets_the_account_of_the_server(
+    open_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CBX_SERVER_USER", "daemon")
     server = EmbeddedServer(open_home)
     keep_row(server)
@@ -58,7 +60,7 @@ def test_root_names_the_account_of_the_first_start(open_home: Path, monkeypatch:
         ("root", "is 'root', but Postgres refuses to run as root"),
     ],
 )
-def test_root_names_an_account_that_will_not_do(
+def test_an_unsuitable_account_is_refused(
     home: Path, monkeypatch: pytest.MonkeyPatch, name: str, complaint: str
 ) -> None:
     monkeypatch.setenv("CBX_SERVER_USER", name)
@@ -69,7 +71,7 @@ def test_root_names_an_account_that_will_not_do(
 
 
 @only_as_root
-def test_programs_that_are_closed_to_the_account_are_copied(open_home: Path, tmp_path: Path) -> None:
+def test_programs_that_the_account_cannot_read_are_copied(open_home: Path, tmp_path: Path) -> None:
     binaries = _closed_copy_of_the_wheel(tmp_path)
     modes = _modes([*tmp_path.rglob("*"), *tmp_path.parents])
     server = EmbeddedServer(open_home, binaries=binaries)

@@ -11,7 +11,7 @@ from cardbox_cli.store.embedded import EmbeddedServer
 from tests.store.embedded.helpers import is_gone
 
 
-def test_destroy_removes_everything_of_the_home(home: Path) -> None:
+def test_destroy_removes_everything_that_cbx_created_in_the_home(home: Path) -> None:
     server = EmbeddedServer(home)
     server.start()
     (home / "mine.txt").touch()
@@ -53,7 +53,7 @@ def test_foreign_data_is_neither_stopped_nor_removed(made_home: Path, tmp_path: 
     assert server.start() is False
 
 
-def test_a_record_that_cannot_be_read(made_home: Path) -> None:
+def test_destroy_is_refused_if_the_record_is_unreadable(made_home: Path) -> None:
     record_file = made_home / "embedded.json"
     record_file.write_text("nonsense")
     with pytest.raises(DatabaseUnavailable, match="cannot be read; nothing was removed"):
@@ -61,7 +61,7 @@ def test_a_record_that_cannot_be_read(made_home: Path) -> None:
     EmbeddedServer(made_home).start()
 
 
-def test_a_socket_folder_that_holds_more_is_left(made_home: Path) -> None:
+def test_a_socket_folder_with_other_files_is_not_removed(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     server.start()
     more = server.status().socket / "more"
@@ -70,7 +70,7 @@ def test_a_socket_folder_that_holds_more_is_left(made_home: Path) -> None:
     assert more.exists()
 
 
-def test_data_that_cbx_did_not_make_are_not_used(open_home: Path) -> None:
+def test_data_that_cbx_did_not_create_is_not_used(open_home: Path) -> None:
     data = open_home / "postgres-18"
     open_home.mkdir(0o711)
     data.mkdir()

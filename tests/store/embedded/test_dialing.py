@@ -56,12 +56,14 @@ HOSTILE_TO_CONNINFO = {
 HARMLESS = {"PGAPPNAME", "PGKRBSRVNAME", "PGGSSLIB"}
 
 
-def test_every_variable_of_this_libpq_is_tried() -> None:
+def test_every_environment_variable_of_libpq_is_covered() -> None:
     known = {option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar}
     assert known <= HOSTILE.keys() | HOSTILE_TO_CONNINFO.keys() | HARMLESS
 
 
-def test_connecting(shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_variables_do_not_affect_a_connection(
+    shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = ("transaction_read_only", "timezone", "datestyle", "client_encoding")
     usual = [value(shared, f"SHOW {setting}") for setting in settings]
     hostile = HOSTILE | HOSTILE_TO_CONNINFO
@@ -71,13 +73,17 @@ def test_connecting(shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> 
     assert {name: os.environ[name] for name in hostile} == hostile
 
 
-def test_the_conninfo_string(shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_variables_do_not_affect_the_conninfo_string(
+    shared: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, setting in HOSTILE.items():
         monkeypatch.setenv(name, setting)
     psycopg.connect(shared.conninfo()).close()
 
 
-def test_what_the_server_inherits(made_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_does_not_inherit_hostile_variables(
+    made_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     foreign = HOSTILE | HOSTILE_TO_CONNINFO | {"PGDATA": "/nonexistent", "SECRET": "s3cret"}
     for name, setting in foreign.items():
         monkeypatch.setenv(name, setting)

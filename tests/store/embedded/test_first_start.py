@@ -13,7 +13,7 @@ from tests.crash.processes import until
 from tests.store.embedded.helpers import leftovers, servers_of, spawn, value
 
 
-def test_four_at_once_make_one_server(home: Path) -> None:
+def test_four_simultaneous_starts_create_one_server(home: Path) -> None:
     code = "print(server.connect().execute('SELECT pg_postmaster_start_time()').fetchone())"
     children = [spawn(home, code) for _ in range(4)]
     outputs = [child.communicate(timeout=120)[0].splitlines() for child in children]
@@ -24,7 +24,7 @@ def test_four_at_once_make_one_server(home: Path) -> None:
     assert len(servers_of(EmbeddedServer(home))) == 1
 
 
-def test_who_waits_for_another_says_so(made_home: Path) -> None:
+def test_waiting_for_another_start_is_announced(made_home: Path) -> None:
     said: list[str] = []
     with (made_home / "embedded.lock").open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -53,7 +53,7 @@ DIE = "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)"
         "making the database",
     ],
 )
-def test_killed_at_a_step(home: Path, step: str) -> None:
+def test_the_next_start_succeeds_after_a_kill_at_any_step(home: Path, step: str) -> None:
     modules = "from cardbox_cli.store.embedded import files, lifecycle, postgres_process"
     code = f"{modules}\n{step} = {DIE}\nserver.connect()"
     with spawn(home, code) as child:
@@ -71,7 +71,7 @@ def test_killed_at_a_step(home: Path, step: str) -> None:
     ],
     ids=["kill in initdb", "Ctrl-C in initdb", "kill in pg_ctl", "Ctrl-C in pg_ctl"],
 )
-def test_struck_while_another_program_runs(
+def test_the_next_start_succeeds_after_initdb_or_pg_ctl_is_interrupted(
     home: Path, sign: str, blow: signal.Signals, whole_group: bool
 ) -> None:
     place = EmbeddedServer(home).status().data.parent

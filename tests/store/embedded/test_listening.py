@@ -63,7 +63,7 @@ def pooled(server: EmbeddedServer, folder: Path) -> Iterator[Target]:
         pooler.stop()
 
 
-def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
+def test_a_listener_reconnects_after_a_stop_without_starting_the_server(
     server: EmbeddedServer, listen: Listen, announced: list[str]
 ) -> None:
     target = Target(None, "embedded", server.home)
@@ -81,7 +81,7 @@ def test_a_server_that_stopped_stays_down_and_is_heard_when_it_is_back(
     assert len(announced) == 2
 
 
-def test_behind_a_pooler_it_is_announced(
+def test_a_connection_pooler_is_announced(
     server: EmbeddedServer, listen: Listen, announced: list[str]
 ) -> None:
     program("pgbouncer")
@@ -93,7 +93,7 @@ def test_behind_a_pooler_it_is_announced(
     ]
 
 
-def test_behind_a_pooler_pauses_are_limited_in_own_transactions_alone(server: EmbeddedServer) -> None:
+def test_behind_a_pooler_the_idle_limit_applies_to_one_transaction(server: EmbeddedServer) -> None:
     program("pgbouncer")
     show = b"SHOW idle_in_transaction_session_timeout"
     with pooled(server, server.home.parent) as target, Database.connect(target) as database:
@@ -104,7 +104,7 @@ def test_behind_a_pooler_pauses_are_limited_in_own_transactions_alone(server: Em
         assert database.connection.execute(show).fetchone() == ("0",)
 
 
-def test_behind_a_pooler_no_plans_are_kept(server: EmbeddedServer) -> None:
+def test_behind_a_pooler_no_statements_are_prepared(server: EmbeddedServer) -> None:
     program("pgbouncer")
     with Database.connect(Target(None, "embedded", server.home)) as database:
         add_missing_tables(database)
@@ -112,7 +112,7 @@ def test_behind_a_pooler_no_plans_are_kept(server: EmbeddedServer) -> None:
         assert plans_kept(database) == 0
 
 
-def test_behind_a_pooler_nothing_is_upgraded_and_an_index_is_built(server: EmbeddedServer) -> None:
+def test_behind_a_pooler_an_upgrade_is_refused_but_an_index_is_built(server: EmbeddedServer) -> None:
     program("pgbouncer")
     with pooled(server, server.home.parent) as target, Database.connect(target) as database:
         add_missing_tables(database)
@@ -126,7 +126,7 @@ def test_behind_a_pooler_nothing_is_upgraded_and_an_index_is_built(server: Embed
         assert database.value("index_exists", index="public.idx_cards_text")
 
 
-def test_on_a_replica_it_is_announced(server: EmbeddedServer, listen: Listen, announced: list[str]) -> None:
+def test_a_replica_is_announced(server: EmbeddedServer, listen: Listen, announced: list[str]) -> None:
     target = Target(None, "embedded", server.home)
     server.stop()
     data = server.status().data

@@ -36,7 +36,7 @@ from tests.store.embedded.helpers import (
         ({"HOME": "/h"}, "/h/.local/share/cbx"),
     ],
 )
-def test_default_home(environ: dict[str, str], expected: str) -> None:
+def test_the_default_home_follows_the_environment(environ: dict[str, str], expected: str) -> None:
     assert default_home(environ) == Path(expected)
 
 
@@ -46,7 +46,7 @@ def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ['it\'s "my" $HOME `id` %2F%s größer\t\\', "a,b"])
-def test_a_name_that_shells_and_libpq_would_read_differently(open_home: Path, name: str) -> None:
+def test_a_home_with_special_characters_in_its_name_works(open_home: Path, name: str) -> None:
     server = EmbeddedServer(open_home.parent / name)
     try:
         assert value(server, "SELECT 1") == 1
@@ -74,7 +74,7 @@ def test_a_record_that_is_not_a_file_is_reported(tmp_path: Path) -> None:
         EmbeddedServer(tmp_path).status()
 
 
-def test_a_moved_home_takes_its_server_along(made_home: Path) -> None:
+def test_a_moved_home_keeps_its_server(made_home: Path) -> None:
     EmbeddedServer(made_home).start()
     moved = made_home.with_name("elsewhere")
     made_home.rename(moved)
@@ -86,7 +86,7 @@ def test_a_moved_home_takes_its_server_along(made_home: Path) -> None:
 
 
 @only_as_root
-def test_a_moved_home_whose_data_stayed_behind_says_so(home: Path) -> None:
+def test_a_moved_home_without_its_data_is_refused(home: Path) -> None:
     keep_row(EmbeddedServer(home))
     moved = home.with_name("elsewhere")
     home.rename(moved)
@@ -101,7 +101,7 @@ LONG = "long-" * 20
 
 
 @pytest.mark.parametrize("variable", ["XDG_RUNTIME_DIR", "TMPDIR"])
-def test_a_long_home_has_its_socket_elsewhere(user: OrdinaryUser, variable: str) -> None:
+def test_a_home_with_a_long_path_has_its_socket_elsewhere(user: OrdinaryUser, variable: str) -> None:
     short = user.make_folder(variable)
     code = """
 server.connect().close()
@@ -127,7 +127,7 @@ server.destroy()
 
 
 @only_as_root
-def test_root_keeps_the_socket_of_a_long_home_in_its_own_folder(open_home: Path) -> None:
+def test_root_keeps_the_socket_of_a_long_home_in_the_system_folder(open_home: Path) -> None:
     server = EmbeddedServer(open_home / LONG)
     try:
         assert value(server, "SELECT 1") == 1
@@ -148,7 +148,7 @@ def test_root_keeps_the_socket_of_a_long_home_in_its_own_folder(open_home: Path)
     ],
     ids=["link", "file", "open"],
 )
-def test_a_socket_folder_that_someone_prepared_is_refused(
+def test_an_unsafe_socket_folder_is_refused(
     user: OrdinaryUser, trap: str, complaint: str, request: pytest.FixtureRequest
 ) -> None:
     case = request.node.callspec.id
@@ -167,7 +167,7 @@ except DatabaseUnavailable as exc:
 
 
 @only_as_root
-def test_a_socket_folder_of_someone_else_is_refused(open_home: Path) -> None:
+def test_a_socket_folder_of_another_user_is_refused(open_home: Path) -> None:
     open_home.mkdir(0o711)
     (open_home / "socket").mkdir(0o700)
     with pytest.raises(DatabaseUnavailable, match=r"/socket', belongs to uid 0, not to ") as caught:
@@ -175,7 +175,7 @@ def test_a_socket_folder_of_someone_else_is_refused(open_home: Path) -> None:
     assert caught.value.hint == "remove it if it is yours, or set CBX_HOME to another folder"
 
 
-def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "cbx"
     home.touch()
     server = EmbeddedServer(home)
@@ -187,7 +187,7 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o755, 0o704])
-def test_a_home_that_is_open_to_others(tmp_path: Path, mode: int) -> None:
+def test_a_home_that_other_users_can_access_is_refused(tmp_path: Path, mode: int) -> None:
     home = tmp_path / "cbx"
     home.mkdir()
     home.chmod(mode)
@@ -199,7 +199,7 @@ def test_a_home_that_is_open_to_others(tmp_path: Path, mode: int) -> None:
     assert list(home.iterdir()) == []
 
 
-def test_a_home_behind_a_link(tmp_path: Path) -> None:
+def test_a_home_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir(0o700)
     (tmp_path / "cbx").symlink_to("real")
     with pytest.raises(DatabaseUnavailable, match="it is a symbolic link; set CBX_HOME to the folder"):
@@ -222,7 +222,7 @@ except DatabaseUnavailable as exc:
     assert "it belongs to uid 0, not to you" in user.run(home, code)
 
 
-def test_a_home_that_cannot_be_made() -> None:
+def test_a_home_that_cannot_be_created_is_refused() -> None:
     with pytest.raises(DatabaseUnavailable, match="cannot keep a database in '/proc/cbx': ") as caught:
         EmbeddedServer(Path("/proc/cbx")).connect()
     assert str(caught.value.hint).startswith("set CBX_HOME to a folder that you can write to")
@@ -250,7 +250,7 @@ except DatabaseUnavailable as exc:
 
 
 @only_as_root
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_files(tmp_path: Path) -> None:
     """On a small disk of its own, mounted where only the child sees it."""
     mount = f'mount -t tmpfs -o size=8m,mode=755 tmpfs {SYSTEM_FOLDER.parent} && exec "$@"'
     code = f"""{PRELUDE}

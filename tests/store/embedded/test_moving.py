@@ -110,7 +110,9 @@ def test_the_help_of_upgrade_has_the_commands_for_the_embedded_server() -> None:
     assert textwrap.dedent(shown).strip() == EMBEDDED.strip()
 
 
-def test_the_embedded_server_s(open_home: Path, paste: Callable[..., None]) -> None:
+def test_the_commands_move_all_data_of_the_embedded_server(
+    open_home: Path, paste: Callable[..., None]
+) -> None:
     server = EmbeddedServer(open_home)
     with Database.open_target(Target(None, "embedded", open_home)) as old:
         age(old.connection)
@@ -122,7 +124,7 @@ def test_the_embedded_server_s(open_home: Path, paste: Callable[..., None]) -> N
         assert versions(connection) == [(newest(),)]
 
 
-class TestYourOwnServer:
+class TestExternalServer:
     """Another server, whose address is given: the embedded one plays it."""
 
     @pytest.fixture
@@ -141,7 +143,9 @@ class TestYourOwnServer:
             add_missing_tables(made)
         return self.database(server, "agents")
 
-    def test_a_new_database_has_all(self, server: EmbeddedServer, paste: Callable[..., None]) -> None:
+    def test_the_commands_move_all_data_to_a_new_database(
+        self, server: EmbeddedServer, paste: Callable[..., None]
+    ) -> None:
         with self.create(server) as old:
             age(old)
             before, defined = contents(old), without_file_numbers(definitions(old))
@@ -156,7 +160,9 @@ class TestYourOwnServer:
             assert without_file_numbers(definitions(new)) == defined
             assert versions(new) == [(newest(),)]
 
-    def test_tables_of_another_program_stay(self, server: EmbeddedServer, paste: Callable[..., None]) -> None:
+    def test_tables_of_another_program_stay_unchanged(
+        self, server: EmbeddedServer, paste: Callable[..., None]
+    ) -> None:
         with self.create(server, DEPLOYMENT + ITS_CARDS) as shared:
             theirs = of_the_library(definitions(shared))
             age(shared, [table for table in TABLES if table.startswith("cbx.")])

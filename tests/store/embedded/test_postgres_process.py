@@ -48,7 +48,7 @@ def _be_busy(connection: psycopg.Connection) -> None:
         connection.execute("SELECT pg_sleep(600)")
 
 
-def test_a_server_that_is_stopping_is_waited_for(made_home: Path) -> None:
+def test_a_command_waits_for_a_stopping_server(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     with closing(server.connect()) as idle:
         stopping = server.status().pid
@@ -73,7 +73,7 @@ def test_a_start_that_takes_too_long_is_an_error(made_home: Path, monkeypatch: p
     )
 
 
-def test_a_recycled_pid_does_not_block(made_home: Path) -> None:
+def test_a_recycled_pid_does_not_block_a_start(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     server.start()
     status = server.status()
@@ -96,7 +96,7 @@ def _process_of_the_same_account(server: EmbeddedServer) -> subprocess.Popen[byt
     return subprocess.Popen(["sleep", "600"], cwd="/", **identity)
 
 
-def test_an_empty_pid_file_of_a_crash_does_not_block(made_home: Path) -> None:
+def test_an_empty_pid_file_after_a_crash_does_not_block_a_start(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     pid_file = _pid_file(server)
     pid_file.touch()
@@ -109,7 +109,7 @@ def _pid_file(server: EmbeddedServer) -> Path:
     return server.status().data / "postmaster.pid"
 
 
-def test_a_socket_folder_that_was_swept_away_is_made_again(made_home: Path) -> None:
+def test_a_deleted_socket_folder_is_created_again(made_home: Path) -> None:
     said: list[str] = []
     server = EmbeddedServer(made_home, announce=said.append)
     server.start()
@@ -121,7 +121,7 @@ def test_a_socket_folder_that_was_swept_away_is_made_again(made_home: Path) -> N
     assert is_gone(cut_off.pid)
 
 
-def test_a_server_that_cannot_start_says_why(made_home: Path) -> None:
+def test_a_server_that_cannot_start_reports_the_cause(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     with (server.status().data / "postgresql.conf").open("a") as conf:
         conf.write("max_connections = nonsense\n")
@@ -132,7 +132,7 @@ def test_a_server_that_cannot_start_says_why(made_home: Path) -> None:
     assert caught.value.hint == f"its log is {str(server.status().log)!r}"
 
 
-def test_a_server_that_fails_once_it_has_a_log_says_why(made_home: Path) -> None:
+def test_a_failed_start_reports_the_fatal_line_of_the_log(made_home: Path) -> None:
     server = EmbeddedServer(made_home)
     shutil.rmtree(server.status().data / "pg_wal")
     with pytest.raises(DatabaseUnavailable) as caught:

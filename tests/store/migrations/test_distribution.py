@@ -18,7 +18,7 @@ PINNED = Path(__file__).with_name("distribution.sql")
 OF_PROJECTS = {name for name in tables() if project_column(name)}
 
 
-def test_the_sql_that_distributes() -> None:
+def test_the_distribution_sql_matches_the_pinned_file() -> None:
     plan = MigrationPlan(newest(), newest(), steps_without(()))
     assert plan.script + "\n" == PINNED.read_text(encoding="utf-8")
     assert set(distributed_by(plan)) == OF_PROJECTS
@@ -29,11 +29,11 @@ def test_distributed_tables_are_skipped() -> None:
     assert [step.name for step in left] == ["distribute public.projects", "distribute cbx.leases"]
 
 
-def test_all_but_what_is_of_no_project_is_distributed() -> None:
+def test_all_tables_with_a_project_are_distributed() -> None:
     assert tables().keys() - OF_PROJECTS == {"cbx.workers", "cbx.schema_version"}
 
 
-def test_tables_as_this_cbx_distributes_them() -> None:
+def test_tables_that_this_cbx_distributed_are_accepted() -> None:
     check_distributed(dict.fromkeys(OF_PROJECTS, True), newest())
 
 
@@ -47,6 +47,8 @@ def test_tables_as_this_cbx_distributes_them() -> None:
     ],
     ids=["older", "one missing", "one copied", "workers copied"],
 )
-def test_tables_that_another_cbx_distributed(found: dict[str, bool], version: int, message: str) -> None:
+def test_tables_that_another_cbx_distributed_are_refused(
+    found: dict[str, bool], version: int, message: str
+) -> None:
     with pytest.raises(SchemaMissing, match=message):
         check_distributed(found, version)

@@ -63,13 +63,13 @@ def check_release(names: list[str]) -> list[Migration]:
     return found
 
 
-def test_the_files_of_this_release() -> None:
+def test_the_files_of_this_release_follow_the_rules() -> None:
     check_release([path.name for path in sorted(Path(files.FOLDER).glob("*.sql"))])
     assert list(tables()) == TABLES
     assert tables().keys() == OWN
 
 
-def test_the_files_of_the_next_release(next_release: NextRelease) -> None:
+def test_the_files_of_the_next_release_follow_the_rules(next_release: NextRelease) -> None:
     parcels, weights = check_release(
         [path.name for path in sorted((next_release.folder / "migrations").iterdir())]
     )[-2:]
@@ -83,13 +83,13 @@ def test_the_files_of_the_next_release(next_release: NextRelease) -> None:
     assert tables().keys() - TABLES == {"cbx.parcels"}
 
 
-def test_the_baseline_is_kept_once_schema_sql_changes() -> None:
+def test_the_baseline_file_records_the_baseline_version() -> None:
     """The first numbered file needs `baseline.sql`: a copy of `schema.sql` as it was before."""
     recorded = re.findall(r"VALUES \((\d+)\) ON CONFLICT", BASELINE_SCHEMA)
     assert recorded == [str(BASELINE)]
 
 
-def test_versions_that_this_cbx_can_work_with() -> None:
+def test_supported_versions_are_accepted() -> None:
     for version in (None, BASELINE, files.newest()):
         check_version(version)
 
@@ -112,7 +112,7 @@ def test_a_version_after_the_newest_is_refused(next_release: NextRelease) -> Non
         check_version(AFTER + 1)
 
 
-def test_a_statement_ends_with_the_semicolon_that_ends_a_line() -> None:
+def test_a_statement_ends_at_a_semicolon_at_the_end_of_a_line() -> None:
     assert statements("-- why\nSELECT ';' ||\n  1;\n\nDO $$ BEGIN\n  x; END $$;\n") == [
         "-- why\nSELECT ';' ||\n  1;",
         "DO $$ BEGIN\n  x; END $$;",

@@ -95,7 +95,7 @@ def columns(database: Database, table: str) -> list[str]:
     return [name for (name,) in database.connection.execute(query, [table])]
 
 
-def test_the_baseline_becomes_as_a_fresh_database(made_by: Open, database: Database) -> None:
+def test_an_upgraded_baseline_equals_a_fresh_database(made_by: Open, database: Database) -> None:
     baseline = made_by(filled(BASELINE_SCHEMA, rows=20))
     plan = upgrade(baseline)
     assert (plan.before, plan.after) == (BASELINE, newest())
@@ -103,8 +103,8 @@ def test_the_baseline_becomes_as_a_fresh_database(made_by: Open, database: Datab
     assert versions(baseline) == list(range(BASELINE, newest() + 1))
 
 
-class TestTheNextRelease:
-    def test_a_database_becomes_as_a_fresh_one_and_no_row_is_written_again(
+class TestNextRelease:
+    def test_an_upgraded_database_equals_a_fresh_one_and_keeps_its_rows(
         self, old: Database, next_release: NextRelease
     ) -> None:
         kept = rows(old.connection)
@@ -125,7 +125,7 @@ class TestTheNextRelease:
         }
         assert versions(old) == [BEFORE, BEFORE + 1, AFTER]
 
-    def test_a_database_is_used_as_it_is_until_then(self, old: Database) -> None:
+    def test_a_database_is_usable_before_its_upgrade(self, old: Database) -> None:
         with Database.open_target(old.target) as opened:
             assert opened.check_version() == BEFORE
             assert CardStore(opened, PROJECT).resolve("card-17") == "card-17"
@@ -136,7 +136,7 @@ class TestTheNextRelease:
                 opened.require("cbx.logs")
             assert missing.value.hint == "add it with `cbx db upgrade`"
 
-    def test_again_changes_nothing(self, old: Database) -> None:
+    def test_a_second_upgrade_changes_nothing(self, old: Database) -> None:
         upgrade(old)
         before = state(old)
         assert upgrade(old) == (AFTER, AFTER, [])
@@ -149,7 +149,9 @@ class TestTheNextRelease:
         )
         assert known == 1
 
-    def test_the_plan_is_sql_that_does_the_same(self, old: Database, next_release: NextRelease) -> None:
+    def test_the_sql_of_the_plan_has_the_same_effect_as_an_upgrade(
+        self, old: Database, next_release: NextRelease
+    ) -> None:
         before = state(old)
         plan = plan_upgrade(old)
         assert state(old) == before
@@ -170,7 +172,7 @@ class TestTheNextRelease:
             assert defined(empty) == defined(fresh)
             assert versions(empty) == versions(fresh) == [AFTER]
 
-    def test_missing_tables_are_added_as_the_release_has_them(self, old: Database) -> None:
+    def test_missing_tables_are_added_with_the_columns_of_the_release(self, old: Database) -> None:
         assert list(missing_tables(old)) == ["cbx.parcels"]
         old.script("DROP TABLE cbx.turns")
         assert add_missing_tables(old) == ["cbx.turns", "cbx.parcels"]
@@ -178,9 +180,11 @@ class TestTheNextRelease:
         assert add_missing_tables(old) == []
 
 
-class TestLosses:
+class TestLostObjects:
     @pytest.mark.parametrize("upgraded", [False, True])
-    def test_a_table(self, upgraded: bool, old: Database, next_release: NextRelease) -> None:
+    def test_lost_tables_are_created_again(
+        self, upgraded: bool, old: Database, next_release: NextRelease
+    ) -> None:
         if upgraded:
             upgrade(old)
         old.script("DROP TABLE cbx.audit, cbx.turns, cbx.project_settings")
@@ -190,7 +194,9 @@ class TestLosses:
 
     @pytest.mark.parametrize("loss", ["DELETE FROM cbx.schema_version", "DROP TABLE cbx.schema_version"])
     @pytest.mark.parametrize("upgraded", [False, True])
-    def test_the_version(self, upgraded: bool, loss: str, old: Database, next_release: NextRelease) -> None:
+    def test_a_lost_version_is_recorded_again(
+        self, upgraded: bool, loss: str, old: Database, next_release: NextRelease
+    ) -> None:
         """The changes are made again, and the version is recorded after them."""
         if upgraded:
             upgrade(old)
@@ -202,9 +208,7 @@ class TestLosses:
             assert defined(old) == defined(fresh)
         assert versions(old) == [AFTER]
 
-    def test_the_end_of_an_index_whose_building_was_interrupted(
-        self, old: Database, next_release: NextRelease
-    ) -> None:
+    def test_an_interrupted_index_build_is_completed(self, old: Database, next_release: NextRelease) -> None:
         with neighbour(old.target) as writer:
             writer.execute("BEGIN; DELETE FROM cards WHERE card_id = 'card-1'")
             old.connection.execute("SET statement_timeout = '200ms'")
@@ -216,7 +220,7 @@ class TestLosses:
         with next_release.fresh() as fresh:
             assert defined(old) == defined(fresh)
 
-    def test_an_index_that_an_interrupted_upgrade_has_built_is_not_built_again(self, old: Database) -> None:
+    def test_an_index_of_an_interrupted_upgrade_is_not_built_again(self, old: Database) -> None:
         upgrade(old)
         old.script("DROP INDEX public.idx_cards_parcel")
         old.connection.execute("DELETE FROM cbx.schema_version WHERE version = %s", [AFTER])
@@ -225,7 +229,7 @@ class TestLosses:
         assert [text.split()[6] for text in built] == ["idx_cards_parcel"]
 
 
-class TestOneAtATime:
+class TestConcurrentUpgrades:
     def test_an_upgrade_waits_for_another_without_blocking_indexes(self, old: Database) -> None:
         announced = []
         with neighbour(old.target) as other:
@@ -240,7 +244,7 @@ class TestOneAtATime:
         assert announced == [("another cbx changes the tables; waiting", [BEFORE])]
         assert old.schema_version() == AFTER
 
-    def test_two_upgrade_at_once_and_one_does_it_all(self, old: Database) -> None:
+    def test_only_one_of_two_simultaneous_upgrades_changes_tables(self, old: Database) -> None:
         plans: list[MigrationPlan] = []
         both = threading.Barrier(2)
 
@@ -258,7 +262,7 @@ class TestOneAtATime:
         assert {plan.after for plan in plans} == {AFTER}
         assert versions(old) == [BEFORE, BEFORE + 1, AFTER]
 
-    def test_an_upgrade_that_waits_for_a_table_lets_others_pass(self, old: Database) -> None:
+    def test_an_upgrade_that_waits_for_a_table_does_not_block_others(self, old: Database) -> None:
         announced = []
         with neighbour(old.target) as writer, neighbour(old.target) as another:
             writer.execute("BEGIN; LOCK TABLE cbx.turns IN ROW EXCLUSIVE MODE")
@@ -272,7 +276,7 @@ class TestOneAtATime:
         assert announced == [f"another transaction is in the way of {PARCELS}; waiting"]
         assert versions(old) == [BEFORE, BEFORE + 1, AFTER]
 
-    def test_a_conflict_is_no_reason_to_wait(self, old: Database) -> None:
+    def test_an_upgrade_fails_on_a_conflict_instead_of_waiting(self, old: Database) -> None:
         old.script("ALTER TABLE cbx.turns ADD COLUMN parcel_id text; UPDATE cbx.turns SET parcel_id = 'same'")
         with pytest.raises(Conflict, match="uniq_turns_parcel"):
             upgrade(old)
@@ -280,7 +284,7 @@ class TestOneAtATime:
         old.script("UPDATE cbx.turns SET parcel_id = agent_turn_id")
         assert upgrade(old)[:2] == (BEFORE, AFTER)
 
-    def test_the_lock_ends_with_it(self, old: Database) -> None:
+    def test_an_upgrade_releases_its_lock(self, old: Database) -> None:
         upgrade(old)
         index_text(old)
         with Database.connect(old.target) as other:
@@ -288,7 +292,7 @@ class TestOneAtATime:
 
 
 class TestTablesOfOtherPrograms:
-    def test_those_of_a_card_box_library_stay_as_they_are(
+    def test_tables_of_a_card_box_library_stay_unchanged(
         self, made_by: Open, request: pytest.FixtureRequest
     ) -> None:
         shared = made_by(LIBRARY + ITS_CARDS)
@@ -302,7 +306,7 @@ class TestTablesOfOtherPrograms:
         assert "parcel_id" in columns(shared, "cbx.turns")
 
     @pytest.mark.parametrize("make", [upgrade, add_missing_tables])
-    def test_only_missing_tables_are_added_to_those_of_a_deployment(
+    def test_a_deployment_gets_only_the_missing_tables(
         self, make: Callable[[Database], object], made_by: Open, next_release: NextRelease
     ) -> None:
         shared = made_by(DEPLOYMENT + ITS_CARDS)
@@ -320,7 +324,9 @@ class TestTablesOfOtherPrograms:
 
 @pytest.mark.parametrize("version", [1, 8, BASELINE - 1])
 class TestVersionsBeforeTheBaseline:
-    def test_one_is_refused_and_stays_as_it_is(self, version: int, database: Database) -> None:
+    def test_a_version_before_the_baseline_is_refused_and_left_unchanged(
+        self, version: int, database: Database
+    ) -> None:
         database.connection.execute("UPDATE cbx.schema_version SET version = %s", [version])
         database.script("DROP TABLE cbx.api_tokens, public.card_boxes")
         before = state(database)
@@ -329,7 +335,7 @@ class TestVersionsBeforeTheBaseline:
                 refused(database)
         assert state(database) == before
 
-    def test_no_command_opens_it(self, version: int, database: Database) -> None:
+    def test_no_command_opens_a_version_before_the_baseline(self, version: int, database: Database) -> None:
         database.connection.execute("UPDATE cbx.schema_version SET version = %s", [version])
         with pytest.raises(SchemaTooOld, match=f"schema version {version},"):
             Database.open_target(database.target)
