@@ -1,7 +1,7 @@
-"""Repaired, compressed and expanded boxes: each is a new one, whose parent is the old box.
+"""Repaired, compressed and expanded boxes: each is a new box, and the old box is its parent.
 
-Each takes one transaction: it reads the box and the calls that turns wait for, lets `context/repair` decide,
-and writes the new cards and the new box. The old box and its cards never change, nor do pointers to them.
+Each operation is one transaction. It reads the box and the calls that turns wait for, lets `context/repair`
+decide, and writes the new cards and the new box. The old box, its cards, and pointers to them never change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +34,7 @@ from cardbox_cli.store.in_use import BoxUseStore
 
 
 class ActiveUser(msgspec.Struct, frozen=True):
-    """A turn whose head points to a box: its use, its epoch, and whether it waits and can get another box."""
+    """An active turn that uses a box. If `waits`, it is not running and can continue with another box."""
 
     agent_turn_id: str
     use: str
@@ -43,7 +43,7 @@ class ActiveUser(msgspec.Struct, frozen=True):
 
 
 def active_users(database: Database, project_id: str, box_ids: Sequence[str]) -> list[ActiveUser]:
-    """Return the active turns of agents that read or write one of these boxes."""
+    """Return the active turns that read or write one of these boxes."""
     heads = HeadStore(database, project_id)
     users = []
     for use, turn_id, agent_id in BoxUseStore(database, project_id).active_turns(box_ids):
@@ -55,7 +55,7 @@ def active_users(database: Database, project_id: str, box_ids: Sequence[str]) ->
 
 
 def find_ancestors(database: Database, project_id: str, box_id: str) -> list[str]:
-    """Return the box and its ancestors, the nearest first, at most `_MAX_SUMMARIES` boxes."""
+    """Return the box and its ancestors, nearest first. The maximum is `_MAX_SUMMARIES` boxes."""
     boxes = BoxStore(database, project_id)
     found, level = list[str](), [box_id]
     while level and len(found) < _MAX_SUMMARIES:
@@ -71,7 +71,7 @@ _MAX_SUMMARIES = 20
 
 
 def awaited_calls(database: Database, project_id: str, box_id: str, slots: Sequence[Slot]) -> frozenset[str]:
-    """Return the calls of the box whose results the active turn that writes it still awaits."""
+    """Return the ids of calls for whose results the active turn that writes to the box still waits."""
     writers = {
         user.agent_turn_id for user in active_users(database, project_id, [box_id]) if user.use == "output"
     }
@@ -93,7 +93,7 @@ def awaited_calls(database: Database, project_id: str, box_id: str, slots: Seque
 
 
 class RepairedBox(msgspec.Struct, frozen=True, kw_only=True):
-    """A repaired box. `box_id` is the new box: None after a dry run, and `from_box_id` if nothing changed."""
+    """A repaired box. `box_id` is None after a dry run, and `from_box_id` if nothing changed."""
 
     box_id: str | None
     from_box_id: str
@@ -101,7 +101,7 @@ class RepairedBox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompressedBox(RepairedBox, frozen=True, kw_only=True):
-    """A compressed box. `covers` are the cards that the summary replaces; the token counts are estimates."""
+    """A compressed box. `covers` has the ids of the replaced cards. The token counts are estimates."""
 
     summary_card_id: str | None = None
     covers: list[str] = []
@@ -110,7 +110,7 @@ class CompressedBox(RepairedBox, frozen=True, kw_only=True):
 
 
 class CoveredBox(msgspec.Struct, frozen=True, kw_only=True):
-    """A box as it was read, and the places and cards of it that a summary replaces."""
+    """A box at the time of reading, and the places and cards of it that a summary would replace."""
 
     box: Box
     places: list[int]
@@ -129,11 +129,10 @@ def repair_box(
     turn: Mapping[str, str] = {},
     dry_run: bool = False,
 ) -> tuple[RepairedBox, list[LintFinding]]:
-    """Write a new box that none of these providers refuses; return it with the errors that are
-    left.
+    """Write a new box that none of `providers` refuses. Return it, and the errors that cannot be repaired.
 
-    If an error is left, nothing is written. The boxes `before` precede it in the request; `turn` is the
-    metadata of the turn that repairs, if one does. Raises NotFound for an unknown box.
+    If there is such an error, nothing is written. The boxes `before` precede the box in the request. `turn`
+    is the metadata of the repairing turn, if any. Raises NotFound if a box is unknown.
     """
     with database.snapshot() if dry_run else database.transaction():
         boxes = BoxStore(database, project_id)
@@ -161,18 +160,18 @@ def repair_box(
 
 
 class MaxTokens(msgspec.Struct, frozen=True):
-    """The most tokens of a box's request that may be left next to its summary, as a model counts them."""
+    """The maximum tokens of a box's request without its summary, counted for `model`."""
 
     tokens: int
     model: str | None = None
 
 
 def read_covering(database: Database, project_id: str, box_id: str, *, keep: int | MaxTokens) -> CoveredBox:
-    """Return what a summary of the box would replace: all but `keep` messages, or enough to fit the
-    tokens.
+    """Return the cards that a summary of the box would replace.
 
-    Nothing is covered if the tokens fit. Raises NotFound for an unknown box, InvalidInput if nothing can be
-    covered.
+    With a number, these are all but the last `keep` messages. With MaxTokens, they are the oldest cards until
+    the rest fits, or none if all fit. Raises NotFound if the box is unknown, and InvalidInput if no card can
+    be covered.
     """
     with database.snapshot():
         boxes = BoxStore(database, project_id)
@@ -197,10 +196,10 @@ def compress_box(
     author_id: str,
     dry_run: bool = False,
 ) -> CompressedBox:
-    """Write a new box with a summary instead of the cards that it covers.
+    """Write a new box with a summary instead of the covered cards.
 
-    Cards that were appended since the box was read come after it. Raises BoxConflict if the box was changed
-    in another way, and InvalidInput for a blank summary.
+    The new box includes cards that were appended after the box was read. Raises BoxConflict if the box
+    was changed in another way, and InvalidInput if the summary is blank.
     """
     old = covering.box
     draft = compressing.summary_card(text, old.card_ids, covering.places, author_id)
@@ -225,15 +224,14 @@ def compress_box(
 
 
 def skip_compression(covering: CoveredBox) -> CompressedBox:
-    """Return the outcome of a compression that has nothing to cover."""
     return CompressedBox(box_id=covering.box.box_id, from_box_id=covering.box.box_id)
 
 
 def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: bool = False) -> RepairedBox:
     """Write a new box with the covered cards instead of all summaries, in their old order.
 
-    Ids of cards that are gone meanwhile are included. Raises InvalidInput if no summary names what it covers,
-    or if one covers itself.
+    Includes the ids of covered cards that no longer exist. Raises InvalidInput if no summary records its
+    covered cards, or if a summary covers itself.
     """
     with database.snapshot() if dry_run else database.transaction():
         boxes = BoxStore(database, project_id)
@@ -249,7 +247,7 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
 
 
 def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
-    """Return the list without summaries, nested ones too, and the summaries, the newest first."""
+    """Expand all summaries, including nested ones. Return the list and the summaries in that order."""
     card_ids, known = list(box.card_ids), boxes.cards_with_states(box.card_ids)
     found: list[Card] = []
     while True:
@@ -273,7 +271,7 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
 
 
 def _read(boxes: BoxStore, box_id: str, *, dry_run: bool) -> Box:
-    """Return the box, locked against changes until the transaction ends unless it is a dry run."""
+    """Return the box. Unless it is a dry run, lock it against changes until the transaction ends."""
     if not dry_run:
         boxes.lock_shared(box_id)
     return boxes.get(box_id)
@@ -290,7 +288,8 @@ def _entries(boxes: BoxStore, box_id: str, slots: Sequence[Slot]) -> list[Reques
 def _write(
     database: Database, boxes: BoxStore, box: Box, drafts: Sequence[CardDraft], card_ids: Sequence[str]
 ) -> Box:
-    """Write the new cards, and the box of the list. Raises CardConflict for a forbidden second result."""
+    """Write the new cards, and a box with `card_ids`. Raises CardConflict if a card repeats a call's result
+    and the database forbids that."""
     cards = CardStore(database, boxes.project_id)
     for draft in drafts:
         if draft.type == TOOL_RESULT and database.unique_tool_results and draft.metadata.get("edited_from"):
@@ -328,7 +327,7 @@ def _summary_change(card_id: str, reason: str, rule: str, position: int | None =
 
 
 def format_cards(project_id: str, cards: Collection[Card | CardDraft]) -> str:
-    """Return the messages of these cards as people read them, for a command that writes the summary."""
+    """Return the messages of these cards as text, for the command that writes the summary."""
     from cardbox_cli.providers.formats import TEXT, encoder_of, text
 
     read = [card if isinstance(card, Card) else draft_as_card(card, project_id) for card in cards]

@@ -1,8 +1,8 @@
 """The layers of a request: the ContextCollector finds their texts, `compose` orders the messages.
 
 The collector gets the cards of boxes, and providers that search for more cards. It returns texts under names
-that end in `__context`, and says why a layer has none. It asks a provider only for layers that were requested
-by name. Nothing here writes; without providers everything is pure.
+that end in `__context`, and the reason for each layer without a text. It asks a provider only for layers that
+were requested by name. Nothing here writes; without providers everything is pure.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MAX_LAYER_CARD = 2000
 
 
 def todo_text(items: Sequence[TodoItem]) -> str:
-    """Format a todo list: a line per item, with further lines of its text indented."""
+    """Format a todo list with one entry per item. Further lines of an item's text are indented."""
     lines = [_entry(f"- [{'x' if item.done else ' '}] ", item.text) for item in items]
     return "\n".join(["Todo list:", *lines]) if lines else ""
 
@@ -45,14 +45,14 @@ def experience_text(cards: Sequence[Card]) -> str:
 
 
 def _list_section(heading: str, cards: Iterable[Card]) -> str:
-    # A last thought and the deliverable that was made of it have one text.
+    # A deliverable often repeats the last thought of its turn; list each text once.
     texts = dict.fromkeys(text for text in map(_layer_text, cards) if text)
     entries = [_entry(f"[{number}] ", text) for number, text in enumerate(map(_cut_text, texts), 1)]
     return "\n\n".join([heading, *entries]) if entries else ""
 
 
 def _entry(mark: str, text: str) -> str:
-    """Put a mark before `text` and indent its further lines, so that no line looks like another entry."""
+    """Put `mark` before `text`. Its further lines are indented, so that none looks like a new entry."""
     return mark + indent_lines(text, " " * len(mark)).removeprefix(" " * len(mark))
 
 
@@ -72,16 +72,16 @@ def _cut_text(text: str) -> str:
 # --- the ContextCollector
 
 
-# The key in the metadata of a stored layer that names it.
+# The metadata key that holds the name of a stored layer.
 LAYER_KEY = "layer"
 
-# The layers that cards of a type make without a request for them.
+# Maps a card type to the layer that its cards add to a request even if nobody requests the layer.
 _MAKERS = {name: known.layer for name, known in CARD_TYPES.items() if known.layer is not None}
 
-# Layers that are the texts of cards of one type, in their order.
+# Maps a layer to a card type. The layer's text joins the texts of all cards of this type, in their order.
 _JOINED = {layers.PERSONA: CHAT_PERSONA, layers.MEMORY: CHAT_MEMORY, layers.COMPRESSION: SUMMARY}
 
-# The maximum numbers of cards that a search adds, and of cards that it skips as the request already has them.
+# A search adds at most _MAX_FOUND cards. It reads at most _MAX_SKIPPED more, to skip cards of the request.
 _MAX_FOUND, _MAX_SKIPPED = 5, 100
 
 
@@ -91,8 +91,8 @@ class KnowledgeProvider(Protocol):
         """The reason why searches are not allowed, or None."""
 
     def knowledge(self, query: str, limit: int, boxes: Sequence[str]) -> Sequence[Card]:
-        """Return cards of the project that match `query`, the newest first. `boxes` are named for the search;
-        a project can limit it to these."""
+        """Return cards of the project that match `query`, newest first. A project can limit the search to the
+        boxes that `boxes` names."""
 
 
 class ExperienceProvider(Protocol):
@@ -109,7 +109,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """The hash of the text, which is all that is stored of a layer that lives for one call."""
+        """The hash of the text. For a layer that exists for one call only, cbx stores nothing else."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -132,9 +132,9 @@ class CollectedLayers(msgspec.Struct, frozen=True, kw_only=True):
 class LayerSources(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the collector.
 
-    `todo` are the slots of todo items, `makers` the cards of layers, `held` the ids of all cards. `here` is
-    what the caller requests, `by_profile` what the profile requests. `share` is the switch of sharing, if
-    set.
+    `todo` has the slots of todo items, `makers` the cards that make layers, and `held` the ids of all cards.
+    `here` is the caller's request and `by_profile` the profile's. `share` turns sharing of layers on or off;
+    None leaves it to the process and the profile.
     """
 
     todo: Sequence[Slot]
@@ -158,8 +158,8 @@ class ContextCollector:
         self._experience = experience
 
     def collect(self, sources: LayerSources) -> CollectedLayers:
-        """Return the requested layers that the process can have. Raises InvalidInput for an unknown layer,
-        and for a layer that the caller requests and the process cannot have."""
+        """Return the requested layers that the process can have. Raises InvalidInput if a layer is unknown,
+        or if the caller requests a layer that the process cannot have."""
         collected: list[Layer] = []
         left_out: list[LayerLeftOut] = []
         for name in _candidates(sources):
@@ -172,7 +172,7 @@ class ContextCollector:
         return CollectedLayers(layers=collected, left_out=left_out)
 
     def _layer(self, sources: LayerSources, name: str) -> Layer:
-        """Return the layer from the nearest source: caller, profile, earlier request, cards."""
+        """Return the layer from the first source that has it: caller, profile, earlier request, cards."""
         for asked in (sources.here, sources.by_profile):
             if name in asked.texts:
                 return Layer(name=name, text=asked.texts[name])
@@ -207,12 +207,12 @@ class ContextCollector:
         return Layer(name=name, text=text, card_ids=[card.card_id for card in cards])
 
 
-# Collects from the cards of the boxes, and searches nowhere.
+# A collector that uses only the cards of the boxes and never searches.
 WITHOUT_PROVIDERS = ContextCollector()
 
 
 def _candidates(sources: LayerSources) -> Iterator[str]:
-    """Yield the layers that are requested, or that the cards bring, in order."""
+    """Yield the names of the layers that are requested or made by cards. Known layers come first."""
     asked = sources.here.names | sources.by_profile.names
     kept = _cards_by_type(sources.makers, STORED_LAYER) if STORED_LAYER in sources.types else []
     brought = {name for card in kept if (name := kept_layer(card)) is not None}
@@ -242,7 +242,7 @@ def _refusal(sources: LayerSources, name: str) -> str | None:
 
 
 def _stored_layer(cards: Sequence[Card], name: str) -> Layer | None:
-    """Return the layer as an earlier request had it, if the boxes hold its card."""
+    """Return the layer that an earlier request stored as a card, or None if the boxes hold no such card."""
     card = next((card for card in reversed(cards) if kept_layer(card) == name), None)
     if card is None:
         return None
@@ -250,7 +250,7 @@ def _stored_layer(cards: Sequence[Card], name: str) -> Layer | None:
 
 
 def kept_layer(card: Card) -> str | None:
-    """Return the layer that a card stores from an earlier request; None for other cards."""
+    """Return the name of the layer that a card stores from an earlier request, or None for other cards."""
     name = card.metadata.get(LAYER_KEY) if card.type == STORED_LAYER else None
     return name if isinstance(name, str) and layers.is_layer(name) else None
 
@@ -263,7 +263,7 @@ def _cards_by_type(cards: Sequence[Card], card_type: str) -> list[Card]:
     return [card for card in cards if card.type == card_type]
 
 
-# The layers that change with each call; the layout for caches puts them after the others.
+# The layers that change with each call. The layout "cache" puts them after the history.
 PER_CALL = (layers.EXPERIENCE, layers.KNOWLEDGE, layers.TODO)
 
 _Messages = Sequence[Message]
@@ -278,14 +278,14 @@ def compose(
     layout: layers.Layout = "default",
     compression: Literal["before", "after"] = "before",
 ) -> _Messages:
-    """Return the messages of one LLM call. Empty layers make none; unknown ones follow the known,
-    sorted.
+    """Return the messages of one LLM call. Empty layers make no message. Unknown layers follow the known
+    ones, sorted by name.
 
-    The layout "cache" puts layers that change with each call behind the history, next to the query, to keep
+    The layout "cache" puts layers that change with each call between the history and the query, to keep
     the cached prefix long. `compression` puts the summary before or after the history.
 
-    Raises InvalidInput for a layer without the ending `__context`, DuplicateQuery for a query that ends the
-    history.
+    Raises InvalidInput if a layer's name does not end in `__context`, and DuplicateQuery if the history
+    already ends with the query.
     """
     for name in contexts:
         layers.check_layer(name)

@@ -1,8 +1,8 @@
-"""The first difference between two requests as they are sent, and the tokens that a prefix cache loses by it.
+"""The first difference between two requests as they are sent, and the tokens that it costs a prefix cache.
 
-Pure. A prefix cache of a model covers the longest known beginning of a request: tools, system text, messages.
-The provider says which parameters come before these. Messages are compared as they are sent, joined and
-sorted. A layer without a known text is compared by its hash, and its tokens are not counted.
+Pure. A model's prefix cache covers the longest known beginning of a request: tools, system text, messages.
+`cached_parameters` of the provider come before the messages. Messages are compared as they are sent, joined
+and sorted. A layer without a known text is compared by its hash, and its tokens are not counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from cardbox_cli.model import exact_json
 
 _MODEL, _TOOLS, _SYSTEM, _CHOICES, _MESSAGES, _REST = range(6)
 
-# Sections whose pieces are counted and called so; any other is a parameter, called by its name.
+# Sections with numbered pieces, and the name of one piece. Every other section is a single parameter.
 _COUNTED = {"messages": "message", "system": "system text", "tools": "tool"}
 
 
@@ -28,8 +28,8 @@ def piece_name(section: str, number: int) -> str:
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a part of a request: its messages, texts of a system prompt included, and their tokens.
-    `uncounted` of the messages have no known text, and add no tokens."""
+    """The size of a part of a request. `messages` includes texts of the system prompt. `uncounted` is the
+    number of pieces without a known text, which add no tokens."""
 
     messages: int
     tokens: int
@@ -40,9 +40,9 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is sent: a message or a part of one, a tool, a text of the system prompt, a parameter.
 
-    `number` counts those of its section from 1; parts of one message share theirs. `differing` has the keys
-    that the other piece lacks or has with another value, if both have the same `text`; else None. `sha256` is
-    the hash of an unknown text, and None for a known one.
+    `number` counts the pieces of a section from 1; parts of one message have the same number. `differing` is
+    set only if both pieces have the same `text`: it has the keys that the other piece lacks or has with
+    another value. `sha256` is the hash of the text if the text is unknown, else None.
     """
 
     section: str
@@ -58,7 +58,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """The first pieces that differ; None if a request has no more pieces of the other's section."""
+    """The first piece of each request that differs, or None if it has no more pieces in that section."""
 
     a: Piece | None
     b: Piece | None
@@ -67,10 +67,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class RequestDiff(msgspec.Struct, frozen=True, kw_only=True):
     """The first difference between the requests `a` and `b`.
 
-    `kept` is the beginning that both share; for equal requests all of it, the beginning of the reply
-    included. From the difference on, `a_after` is what the cache of `a` loses, and `b_after` what must be
-    read. `new` are the messages that `b` appends to `a`, if nothing else differs. `a_lost` and `b_lost` are
-    layers without a known text.
+    `kept` is the size of the beginning that both share. For equal requests it is the whole request, with the
+    beginning of the reply. `a_after` and `b_after` are the sizes from the difference on. `new` has the
+    messages that `b` appends to `a` if nothing else differs. `a_lost` and `b_lost` name layers without a
+    known text.
     """
 
     equal: bool
@@ -115,7 +115,7 @@ def diff(a: Request, b: Request, provider: Provider) -> RequestDiff:
 
 
 def _restore_lost_layers(request: Request, other: Request) -> Request:
-    """Return the request with its lost layers: the text of the same hash in `other`, or else the hash."""
+    """Return the request with its lost layers: with their text if `other` has it, else with their hash."""
     if not request.lost_layers:
         return request
     known = {layer.sha256: layer.text for layer in other.layers}
@@ -140,7 +140,7 @@ def _explain_known_texts(request: Request, provider: Provider) -> Explanation:
 
 
 class _SentPiece(NamedTuple):
-    """A part of a request, the rank of its section, and its value and bytes without cache marks."""
+    """A piece, the rank of its section, and its value and encoded bytes without `cache_control`."""
 
     piece: Piece
     rank: int
@@ -149,7 +149,7 @@ class _SentPiece(NamedTuple):
 
 
 def _difference(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Difference:
-    """Return the first piece of each; only that of the earlier section if the sections differ."""
+    """Return the first piece of each side. If their sections differ, only the earlier one's piece is set."""
     ranks = [rest[0].rank for rest in (ones, others) if rest]
     a, b = (rest[0] if rest and rest[0].rank == min(ranks) else None for rest in (ones, others))
     is_known = not any(each is not None and each.piece.sha256 for each in (a, b))
@@ -159,7 +159,7 @@ def _difference(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Dif
 
 
 def _added_prefix(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> Sequence[_SentPiece]:
-    """Return the messages that `others` begin with, if `ones` have only parameters and the rest is equal."""
+    """Return the messages at the beginning of `others` if the rest equals `ones` and has only parameters."""
     more = len(others) - len(ones)
     if more <= 0 or any(each.rank != _REST for each in ones):
         return ()
@@ -169,7 +169,7 @@ def _added_prefix(ones: Sequence[_SentPiece], others: Sequence[_SentPiece]) -> S
 
 
 def _show_differing_keys(other: _SentPiece, one: _SentPiece) -> Piece:
-    """Return the piece `one` with the keys that differ from those of another, even if only in order."""
+    """Return the piece of `one` with the keys that differ from `other`, or all if only the order differs."""
     if not isinstance(one.value, dict) or not isinstance(other.value, dict):
         return one.piece
     sides = [{key: exact_json.encode(each) for key, each in side.value.items()} for side in (one, other)]
@@ -179,7 +179,7 @@ def _show_differing_keys(other: _SentPiece, one: _SentPiece) -> Piece:
 
 
 def _pieces(request: Request, account: Explanation, provider: Provider) -> Iterator[_SentPiece]:
-    """Yield all pieces in the order of the cache; parameters that it does not depend on come last."""
+    """Yield all pieces in the order of the prefix cache. Parameters outside of that prefix come last."""
     body, before = provider.body(request), provider.cached_parameters
     yield _comparable("model", _MODEL, body.get("model"))
     tools, besides = provider.split_tools(body)
@@ -221,7 +221,7 @@ def _comparable(
     lines: Sequence[MessageLine | ToolLine] = (),
     **known: Any,
 ) -> _SentPiece:
-    """Return the piece of a value of the body; `known` has fields of it that its JSON lacks."""
+    """Return the piece for a value of the body. `known` sets further fields of the piece."""
     piece = Piece(
         section=section,
         number=number,
@@ -230,7 +230,7 @@ def _comparable(
         **{"text": exact_json.encode(value).decode(), **known},
     )
     bare = _remove_cache_marks(value)
-    # A text that is a hash is not the one that has it.
+    # The hash of an unknown text never equals a known text, even one with the same characters.
     kind = section if piece.sha256 is None else f"{section} by hash"
     return _SentPiece(piece, rank, bare, kind.encode() + exact_json.encode(bare))
 

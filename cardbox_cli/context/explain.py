@@ -1,4 +1,4 @@
-"""The account of a request: the source and the tokens of each message, and what was left out.
+"""The account of a request: the source and tokens of each message, and the cards and layers left out.
 
 The model's tokenizer counts texts if it is installed. Some models document the overhead of a plain message.
 The format of tool calls, results, parts and definitions in a prompt is not documented, so their tokens are
@@ -17,8 +17,8 @@ from cardbox_cli.context.parts import json_text, tool_name
 from cardbox_cli.context.provider import ModelFacts, Provider
 from cardbox_cli.context.request import Omitted, Request
 
-# OpenAI Cookbook, How to count tokens with tiktoken: the tokens added for a message, for a name, and for the
-# beginning of the reply. For models without such a document they are an estimate.
+# The tokens added for a message, for a name, and for the beginning of the reply. Source: OpenAI Cookbook, How
+# to count tokens with tiktoken. For models without such a document these numbers are an estimate.
 _PER_MESSAGE, _PER_NAME, _REPLY = 3, 1, 3
 # The estimate for an image or a file in base64. Providers count pixels or pages, which cbx does not decode.
 # OpenAI docs, Images and vision: 765 for 1024 x 1024. Anthropic docs, Vision: up to 1,600.
@@ -29,7 +29,7 @@ _PLAIN_KEYS = frozenset({"role", "content", "name"})
 
 
 class Cost(NamedTuple):
-    """The text of a part and its tokens; `estimated` of them are an estimate."""
+    """The text of a part and its tokens. `estimated` is the number of tokens that are not exact."""
 
     text: str
     tokens: int
@@ -51,8 +51,8 @@ class TokenCosts:
         return Cost("", _REPLY, 0 if self._documented else _REPLY)
 
     def message_cost(self, message: Message) -> Cost:
-        """Return the cost of a message: its text, or else its parts as JSON, its tool calls, and its
-        overhead. A member of a group is sent as a part of a message, so its overhead is an estimate."""
+        """Return the cost of a message: content (parts as JSON), tool calls and overhead. A message with a
+        `group` is sent as a part of a larger message, so its overhead is an estimate."""
         body = message.body
         count = self._tokenizer.count
         role, name, content = body.get("role"), body.get("name"), body.get("content")
@@ -86,13 +86,13 @@ class TokenCosts:
 # --- the account of a request
 
 
-# The lines of the tools, and of the beginning of the reply, among those of the layers.
+# The names of the shares of the tools and of the beginning of the reply, next to the names of layers.
 TOOLS, REPLY = "tools", "reply"
 
 
 class MessageLine(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a message. `characters` counts its content and tool calls; `tokens` includes the
-    overhead. A message of the history has one card; `made_of` are the cards of a layer's text."""
+    overhead. `card_id` is set for a message of the history, `made_of` has the cards of a layer's text."""
 
     layer: str
     role: str
@@ -116,7 +116,7 @@ class ToolLine(msgspec.Struct, frozen=True):
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The account of a request. `tokens` includes the tools and the beginning of the reply.
-    `tokens_estimated` of them are an estimate."""
+    `tokens_estimated` is the number of tokens that are not exact."""
 
     process: str
     layout: str
@@ -131,8 +131,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer's part of a request: `share` of its tokens, and `of_window` of the model's context window. The
-    tools are the last layer, `messages` of them. `of_window` is None if the window is unknown."""
+    """A layer's part of a request. `share` is its fraction of the request's tokens. `of_window` is its
+    fraction of the context window, if known. For the tools, `messages` is the number of tools."""
 
     layer: str
     messages: int
@@ -144,8 +144,8 @@ class LayerShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(request: Request, provider: Provider) -> Explanation:
-    """Account for every message of `request` in order, and for every card and layer that made none. Its
-    messages are in the format of `provider`."""
+    """Account for every message of `request` in order, and for every card and layer that made no message.
+    The messages of `request` are in the format of `provider`."""
     costs = TokenCosts(provider.facts(request.model))
     of_messages = [costs.message_cost(message) for message in request.messages]
     of_tools = [costs.tool_cost(tool) for tool in request.tools]
@@ -183,10 +183,10 @@ def shares(account: Explanation, window: int | None) -> list[LayerShare]:
 
 
 def whole_shares(account: Explanation, window: int | None) -> list[LayerShare]:
-    """Return `shares`, and the beginning of the reply: together the tokens of the whole request."""
+    """Return `shares` and a share for the beginning of the reply, which add up to the whole request."""
     found = shares(account, window)
     reply = account.tokens - sum(share.tokens for share in found)
-    # It is estimated where all is.
+    # The reply's share is an estimate if every other share is one.
     exact = account.tokens_exact or any(share.tokens_exact for share in found)
     share = _share(REPLY, [ToolLine(None, 0, reply, exact)], account.tokens, window)
     return [*found, msgspec.structs.replace(share, messages=0)] if reply else found

@@ -1,6 +1,6 @@
-"""Losses of a request in a format: what its body lacks, or has only as text.
+"""Losses of a request in a format: data that the body lacks or contains only as text.
 
-Pure, and only an account: the providers' formats decide how something is sent, and report their own losses.
+Pure. Decides nothing: the providers' formats decide how something is sent, and report their own losses.
 This module knows the files and the parameters that no format can send.
 """
 
@@ -27,33 +27,34 @@ from cardbox_cli.model.cards import Card
 from cardbox_cli.model.content import AnyFile, FileContent, ImageFileContent, MultiFileContent
 from cardbox_cli.model.layers import find_process
 
-# Keys of an llm_config for the sender of the request, which are not a loss; the model has rules of its own.
+# Keys of an llm_config that are never a loss: they address the sender of the request, not the provider.
 _STEERING = ("model", "stream", "provider_options", "save_reasoning_content")
-# How long an answer may be: some formats have one name for it, and some send it in any case.
+# The parameters that limit the tokens of an answer. A format may rename them, or always send a limit.
 _LIMITS = ("max_tokens", "max_completion_tokens")
-# Parameters that say something only when there are tools.
+# Parameters without an effect if the request has no tools.
 _OF_TOOLS = ("tool_choice", "parallel_tool_calls")
 
-# The classes of contents that are files, which formats take as their addresses.
+# The content classes that are files. Formats may send only the address of such a file.
 FILES = frozenset({*get_args(AnyFile), MultiFileContent})
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """A loss of a card in words; `card_id` is None for a parameter of the profile's llm_config."""
+    """A loss, described in `what`. `card_id` is None if a tool or a parameter of the llm_config is lost."""
 
     card_id: str | None
     what: str
 
 
 def losses(request: Request, provider: Provider) -> list[Loss]:
-    """Return what the body for `provider` lacks of the request's cards, in their order, and of its config."""
+    """Return the losses of the request in the body for `provider`: of cards in their order, of tools, and of
+    the llm_config."""
     cards = [entry.slot.card for entry in request.places.values() if entry.slot.card is not None]
     moved = [Loss(card_id, what) for card_id, what in provider.losses_in_request(request)]
     return moved + losses_of(filter(may_lose, answering(cards)), request, provider)
 
 
 def losses_of(cards: Iterable[Card], request: Request, provider: Provider) -> list[Loss]:
-    """Return the losses of a request if only these of its cards can lose something."""
+    """Return the losses of a request. `cards` has every card of the request that can lose something."""
     if not find_process(request.process).takes_history:
         sent = {message.card_id for message in request.messages}
         cards = [card for card in cards if card.card_id in sent]
@@ -76,7 +77,7 @@ def _card_losses(card: Card, provider: Provider) -> Iterator[str]:
 
 
 def may_lose(card: Card) -> bool:
-    """Return whether some format may be unable to send all of a card."""
+    """Return whether at least one format may be unable to send the whole card."""
     return (
         BLOCKS in card.metadata
         or MESSAGE in card.metadata
@@ -104,7 +105,7 @@ def _file_losses(card: Card) -> Iterator[str]:
 
 
 def _tool_losses(request: Request, provider: Provider) -> Iterator[str]:
-    """Yield the tools that are not sent, and the unsent keys of the others; each tool is tried."""
+    """Yield the tools that are not sent, and the unsent keys of sent tools. Makes one body for each tool."""
     bare = msgspec.structs.replace(request, messages=[], tools=[])
     for tool in request.tools:
         body = provider.body(msgspec.structs.replace(bare, tools=[tool]))
@@ -130,7 +131,7 @@ def _lost_parameters(request: Request, provider: Provider) -> Iterator[str]:
         if value is None or name in _STEERING or (name in _OF_TOOLS and not request.tools):
             continue
         if (name, value) == ("parallel_tool_calls", True):
-            continue  # what models do anyway
+            continue  # the default of every model
         config = {key: each for key, each in request.config.items() if key != name}
         is_limit = name in _LIMITS and value in [whole.get(limit) for limit in _LIMITS]
         if not is_limit and whole == body(msgspec.structs.replace(bare, config=config)):
@@ -159,7 +160,7 @@ def _lost_keys(name: str, value: Any, request: Request, provider: Provider) -> I
 
 
 def _lost_schema_name(name: str, value: Any, body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the labels of a schema that the format has no place for."""
+    """Yield the name and the description of a JSON schema if the format cannot send them."""
     schema = value.get("json_schema") if isinstance(value, dict) else None
     if not isinstance(schema, dict):
         return
@@ -174,8 +175,8 @@ def _lost_schema_name(name: str, value: Any, body: Mapping[str, Any]) -> Iterato
 
 
 def unsent_of_message(body: Mapping[str, Any], sent: Collection[str] = ()) -> Iterator[str]:
-    """Yield the keys of a message in the chat form that a format sends as text, or leaves out. Each format
-    sends the keys of `_SENT_KEYS`; this one also those of `sent`."""
+    """Yield the losses of a message in the chat form: keys that a format leaves out or sends as text. Every
+    format sends the keys in `_SENT_KEYS`. `sent` has further keys that this format sends."""
     for key, value in body.items():
         if key in ("refusal", "function_call") and value:
             if key not in sent:
@@ -191,7 +192,7 @@ _PART_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
 
 
 def unsent_keys(part: Any) -> Iterator[str]:
-    """Yield the keys of a part that its type does not have, in words."""
+    """Yield a loss for each key of a part that its type does not define."""
     for key in sorted(part.keys() - {"type", kind(part)}) if kind(part) in _PART_TYPES else ():
         yield f"the key {key!r} of a part of type {kind(part)!r} is not sent"
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message of a request, with its layer and its card. Neighbours of one `group` are parts of one
-    message."""
+    """A message of a request, with its layer and its card. Adjacent messages with the same `group` are sent
+    as parts of one message."""
 
     layer: str
     body: dict[str, Any]
@@ -38,7 +38,7 @@ class NoMessage(msgspec.Struct, frozen=True):
 
 
 _NEVER = {name: NoMessage(each.reason) for name, each in CARD_TYPES.items() if each.becomes == "nothing"}
-# The types that only the format of their origin sends, and why others leave them out.
+# The card types that only their original format sends, and the reason why other formats leave them out.
 OF_ONE_FORMAT = {
     name: NoMessage(each.reason) for name, each in CARD_TYPES.items() if each.becomes == "own-format"
 }
@@ -46,7 +46,7 @@ NOT_IN_CHAT = {**_NEVER, **OF_ONE_FORMAT}
 
 
 def never_a_message(card: Card | CardDraft) -> NoMessage | None:
-    """Return why a card makes no message in any format; None for other cards."""
+    """Return the reason why no format makes a message of a card. Returns None for other cards."""
     return _NEVER.get(card.type)
 
 
@@ -89,15 +89,15 @@ def _file_part(file: FileContent) -> dict[str, Any]:
 # --- the messages of a long history, held small
 
 
-# The number of messages that are compressed together: fewer compress less well, more take longer to read.
+# The number of messages that are compressed together. Smaller packs compress worse, larger ones read slower.
 PACK_SIZE = 100
 # zlib's fastest level: messages take a fifth of their size.
 _LEVEL = 1
 
 
 class PackedMessages(Sequence[Message]):
-    """A compressed list of messages. Each read returns equal, but new objects. The last ones that were added,
-    up to PACK_SIZE, are not compressed, nor are those that surround them."""
+    """A compressed list of messages. Each read returns equal, but new objects. The last messages added (at
+    most PACK_SIZE) are not compressed. Messages passed to `surround` are not compressed either."""
 
     def __init__(self) -> None:
         self._before: Sequence[Message] = ()
@@ -157,15 +157,15 @@ def _unpack(packed: bytes) -> list[Message]:
 
 
 def role_of(card: Card | CardDraft) -> str:
-    """Return the role of a card's message: system, assistant or user, who also brings the tools' results."""
+    """Return the role of a card's message: system, assistant or user. Tool results have the role user."""
     if card.role in SYSTEM_ROLES:
         return "system"
     return "assistant" if card.role == "assistant" else "user"
 
 
 def gather(cards: Iterable[Card], begins: Callable[[Card], bool]) -> Iterator[list[Card]]:
-    """Yield lists of the cards that make one message: neighbours with the same group and role. A card for
-    which `begins` is true never continues a message."""
+    """Yield lists of cards that make one message: adjacent cards with the same group and role. A card for
+    which `begins` returns true always begins a new message."""
 
     def are_one(before: Card, card: Card) -> bool:
         group = sources.group(card)
@@ -179,7 +179,7 @@ _Item = TypeVar("_Item")
 
 
 def neighbours(items: Iterable[_Item], are_one: Callable[[_Item, _Item], bool]) -> Iterator[list[_Item]]:
-    """Yield lists of neighbouring items; `are_one` joins an item to the one before it."""
+    """Yield runs of adjacent items. An item continues the run if `are_one(previous, item)` returns true."""
     run: list[_Item] = []
     for item in items:
         if run and not are_one(run[-1], item):
@@ -191,7 +191,7 @@ def neighbours(items: Iterable[_Item], are_one: Callable[[_Item, _Item], bool]) 
 
 
 def demote_late_layers(messages: Iterable[Message]) -> Iterator[Message]:
-    """Yield the messages. System text of layers after the history becomes the user's."""
+    """Yield the messages. Layers after the history with the role system get the role user."""
     is_behind = False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
@@ -201,7 +201,7 @@ def demote_late_layers(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def moved_texts(request: "Request", moved: Iterable[Message]) -> Iterator[tuple[str | None, str]]:
-    """Yield the losses of messages that are sent at the top, unless their type is allowed in the history."""
+    """Yield a loss for each system message in `moved`, which is sent at the top. Skips `is_late` types."""
     for message in moved:
         place = request.places.get(message.card_id or "")
         card = None if place is None else place.slot.card
@@ -210,7 +210,7 @@ def moved_texts(request: "Request", moved: Iterable[Message]) -> Iterator[tuple[
 
 
 def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """Yield lists of neighbours with one role, which become one message; each system text is separate."""
+    """Yield runs of adjacent messages with one role, which become one message. System texts stay separate."""
     for role, run in groupby(messages, key=lambda message: message.body["role"]):
         together = list(run)
         yield from ([message] for message in together) if role == "system" else [together]

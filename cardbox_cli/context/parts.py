@@ -1,7 +1,7 @@
 """Content parts and tool calls of messages: their types, texts, files and arguments.
 
-Pure functions of single values of any type. The providers' formats decide what their own parts mean, and how
-they convert them to another format.
+Pure functions of single values of any type. Each provider's format decides what its own parts mean and how to
+convert them to another format.
 """
 
 import re
@@ -14,7 +14,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 
-# Keys of a part that name things or hold bytes, and not text for a reader.
+# Keys of a part that hold ids, types or bytes instead of text for a reader.
 _NO_TEXT = frozenset(
     {"type", "id", "tool_use_id", "file_id", "media_type", "signature", "cache_control", "caller"}
     | {"encrypted_content", "encrypted_index", "encrypted_stdout", "citations", "page_age"}
@@ -27,7 +27,7 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def kind(part: Any) -> str:
-    """Return a part's type; "" if the value is not a part."""
+    """Return a part's type, or "" if the value is not a part."""
     name = part.get("type") if isinstance(part, dict) else None
     return name if isinstance(name, str) else ""
 
@@ -37,24 +37,24 @@ def is_text(part: Any) -> bool:
 
 
 def is_nothing(value: Any) -> bool:
-    """Return whether a value means the same as a missing key: null or empty. 0 and false do not."""
+    """Return whether a value means the same as a missing key: null or empty. 0 and false have a meaning."""
     return value is None or (isinstance(value, str | list | dict) and not value)
 
 
 def text_at(value: Any, key: str) -> str | None:
-    """Return the string that an object has under `key`; None if there is none."""
+    """Return `value[key]` if it is a string, else None."""
     text = value.get(key) if isinstance(value, dict) else None
     return text if isinstance(text, str) else None
 
 
 def list_at(value: Any, key: str) -> list[Any]:
-    """Return the list that an object has under `key`; an empty one if there is none."""
+    """Return `value[key]` if it is a list, else an empty list."""
     items = value.get(key) if isinstance(value, dict) else None
     return items if isinstance(items, list) else []
 
 
 def dict_at(value: Any, key: str) -> dict[str, Any]:
-    """Return the object that another has under `key`; an empty one if there is none."""
+    """Return `value[key]` if it is a JSON object, else an empty one."""
     inner = value.get(key) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict) else {}
 
@@ -64,14 +64,14 @@ def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def texts_in(content: Any) -> str:
-    """Return a message's content if it is a string, else the texts of its parts, a line each."""
+    """Return a message's content if it is a string, else the texts of its parts, one per line."""
     if isinstance(content, str):
         return content
     return "\n".join(text for part in list_of(content) if (text := text_at(part, "text")) is not None)
 
 
 def tool_name(value: Any) -> str | None:
-    """Return the name of a tool in a definition or a call: of a function, a custom tool, or neither."""
+    """Return the tool name in a definition or a call, at the top level or below `function` or `custom`."""
     inner = [value.get(key) for key in ("function", "custom")] if isinstance(value, dict) else []
     return text_at(next((each for each in inner if isinstance(each, dict)), value), "name")
 
@@ -85,7 +85,7 @@ def ensure_list(content: Any) -> list[Any]:
 
 
 def text_of(parts: Iterable[Any]) -> str:
-    """Return all text in the parts, a line each; the parts of a cited sentence stay on one line."""
+    """Return all text in the parts, one line per part. The parts of a cited sentence share a line."""
     text = ""
     in_sentence = True
     for part in parts:
@@ -98,14 +98,14 @@ def text_of(parts: Iterable[Any]) -> str:
 
 
 def words_of(value: Any) -> str:
-    """Return every string in a value that is meant to be read, a line each."""
+    """Return every string in a value that is meant for a reader, one per line."""
     lines: list[str] = []
     _collect_words(value, lines)
     return "\n".join(lines)
 
 
 def _collect_words(value: Any, lines: list[str]) -> None:
-    """Collect names and titles first, the rest by key."""
+    """Append the strings to `lines`. In an object, names and titles come first, then other keys, sorted."""
     if isinstance(value, str):
         if value:
             lines.append(value)
@@ -128,12 +128,12 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mp3": "mp3", 
 
 
 def data_url(media_type: str, data: str) -> str:
-    """Return the URL that holds these bytes, which are base64."""
+    """Return the `data:` URL of `data`, which is in base64."""
     return f"data:{media_type};base64,{data}"
 
 
 def media_of(url: Any) -> tuple[str, str] | None:
-    """Return the media type and the base64 data of a `data:` URL; None for other values."""
+    """Return the media type and the base64 data of a `data:` URL. Returns None for other values."""
     if not isinstance(url, str):
         return None
     head, marked, data = url.partition(";base64,")
@@ -154,7 +154,7 @@ def file_part(media_type: str, data: str, name: str | None = None) -> dict[str, 
 
 
 def file_of(part: Any) -> tuple[str, str, str | None] | None:
-    """Return the media type, the base64 data and the name of the file in a content part of the chat form."""
+    """Return media type, base64 data and name of the file in a part of the chat form, or None."""
     value = part.get(kind(part)) if isinstance(part, dict) and kind(part) else None
     if kind(part) == "image_url":
         media = media_of(address_of(part))
@@ -174,7 +174,7 @@ def address_of(part: Any) -> str | None:
 # --- tool calls as cards hold them: functions with an id and arguments, which are JSON in a string
 
 
-# The key of arguments that are not a JSON object, in the input of a call.
+# The key under which `input_of` returns arguments that are not a JSON object.
 RAW = "_raw"
 
 
@@ -183,7 +183,7 @@ class MalformedAnswer(ValueError):
 
 
 def arguments_of(arguments: Any) -> dict[str, Any] | None:
-    """Return a call's arguments as an object, {} if there are none; None if they are not a JSON object."""
+    """Return a call's arguments as an object ({} if missing), or None if they are not a JSON object."""
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         return {}
     try:
@@ -195,7 +195,7 @@ def arguments_of(arguments: Any) -> dict[str, Any] | None:
 
 
 def input_of(arguments: Any) -> dict[str, Any]:
-    """Return a call's arguments as an object; arguments that are not a JSON object are its `_raw`."""
+    """Return a call's arguments as an object. If they are not a JSON object, their text is under `_raw`."""
     value = arguments_of(arguments)
     return {RAW: arguments_text(arguments)} if value is None else value
 
@@ -211,13 +211,13 @@ def json_text(value: Any) -> str:
 
 
 def called_function(call: Any) -> dict[str, Any] | None:
-    """Return the function of a tool call; None for another type of call."""
+    """Return the function of a tool call. Returns None for another type of call."""
     function = call.get("function") if isinstance(call, dict) else None
     return function if isinstance(function, dict) else None
 
 
 def are_functions(calls: Any) -> bool:
-    # A loop, because a long history asks for each message.
+    # A loop, because this runs for each message of a long history.
     for call in calls if isinstance(calls, list) else ():
         if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
             return False
@@ -229,8 +229,8 @@ def other_calls(calls: Any) -> Iterator[Any]:
 
 
 def normalized_calls(calls: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return calls as cards hold them: each with an id, maybe "", and arguments as a string. Raises
-    MalformedAnswer for a call that names no function."""
+    """Return calls in the form that cards store: with an id (may be "") and arguments as a string. Raises
+    MalformedAnswer if a call has no function name."""
     return [_normalized(call, index) for index, call in enumerate(calls)]
 
 

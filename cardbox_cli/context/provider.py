@@ -1,7 +1,7 @@
-"""Base classes of providers: what cbx needs of a provider's format to send, check, compare and read it.
+"""Base classes of providers: the methods that cbx needs to send, check, compare and read a provider's format.
 
-A provider's package (`providers/<name>/`) overrides what differs. Cards and formats are converted by way of
-the chat form (`context/messages`). Knows no provider by name: the registry passes the others.
+A provider's package (`providers/<name>/`) overrides the methods that differ. Formats are converted to each
+other through the chat form (`context/messages`). This module names no provider: the registry lists them.
 """
 
 from abc import ABC, abstractmethod
@@ -26,12 +26,12 @@ Body: TypeAlias = dict[str, Any]
 # The keys of a body with their values. An iterator as a value means a list.
 Members: TypeAlias = Iterable[tuple[str, Any]]
 AnyCard: TypeAlias = Card | CardDraft
-# Takes the ids of the calls of a message, "" for none, and returns the ids to store them under.
+# Takes the ids of a message's calls ("" for a missing id), and returns the ids to store the calls under.
 OwnIds: TypeAlias = Callable[[Sequence[str]], list[str]]
 
 
 class RenamedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call that is sent under another id than its card has."""
+    """A tool call that is sent with another id than its card has."""
 
     card_id: str | None
     old: str
@@ -39,8 +39,8 @@ class RenamedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentMessage(NamedTuple):
-    """A message, or a part of one, as it is sent. `number` counts the messages of its section from 1;
-    `places` are the indexes of the messages that it consists of."""
+    """A message, or a part of one, as it is sent. `number` counts the messages of its section from 1.
+    `places` has the indexes of the request's messages that it was made of."""
 
     section: Literal["system", "messages"]
     number: int
@@ -49,14 +49,14 @@ class SentMessage(NamedTuple):
 
 
 class ExchangedIds(NamedTuple):
-    """The ids of the calls that a sent message makes, and of those that it answers; "" for a missing id."""
+    """The ids of the calls that a sent message makes and that it answers. A missing id is ""."""
 
     calls: Sequence[str] = ()
     answers: Sequence[str] = ()
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Facts about a model; None is unknown. The head of `providers/models.toml` explains each key."""
+    """Facts about a model. None means unknown. The head of `providers/models.toml` explains each key."""
 
     window: int | None = None
     max_output: int | None = None
@@ -89,7 +89,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return ESTIMATING_TOKENIZER if self.tokenizer is None else encoding_tokenizer(self.tokenizer)
 
     def reasons(self, effort: Any) -> bool:
-        """Return whether the model is known to reason at this effort; None if no effort is requested."""
+        """Return whether the model is known to reason at `effort` (None if no effort is requested)."""
         return self.reasoning == "always" or (self.reasoning == "optional" and effort not in (None, "none"))
 
 
@@ -108,11 +108,11 @@ class Provider(ABC):
     """A provider's format.
 
     `title` is the provider's name in sentences, `sends` names the body of a request. `message_keys` are the
-    keys of the body that hold the messages, the list last; `cached_parameters` precede the messages in a
-    prefix cache. `temperature_path` is the dotted name of the temperature, at most `max_temperature`.
-    `schema_package` contains `request_schema.json`, the table of a request's fields; None if none is
-    published. `has_failures`: results say whether the tool failed. `keeps_late_system`: system text stays
-    within a history if the model allows that.
+    keys of the body that hold messages; the key of the list is last. `cached_parameters` precede the messages
+    in a prefix cache. `temperature_path` is the dotted name of the temperature, which is at most
+    `max_temperature`. `schema_package` contains `request_schema.json`, if a schema is published. If
+    `has_failures`, results have a field for the failure of a tool. If `keeps_late_system`, system text stays
+    within the history if the model allows it.
     """
 
     name: str
@@ -133,39 +133,39 @@ class Provider(ABC):
 
     @property
     def format(self) -> str:
-        """The format of its requests, which a host shares with the provider that it hosts."""
+        """The name of the request format. A host uses the format of the provider whose models it serves."""
         return self.name
 
     # --- cards
 
     @abstractmethod
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the message of a card, or the reason why it makes none."""
+        """Return the message of a card, or the reason why the card makes no message."""
 
     def chat_original(self, card: AnyCard) -> Body | None:
-        """Return the chat message that a card imported from this format stores; None for other cards."""
+        """Return the original of a card imported from this format as a chat message, else None."""
         return None
 
     def keeps_failure(self, card: AnyCard) -> bool:
-        """Return whether a card stores an original of this format which says that the tool failed."""
+        """Return whether a card stores an original of this format that marks the tool's result as failed."""
         return False
 
     def losses_to_chat(self, card: Card) -> Iterable[str]:
-        """Yield what the chat form leaves out of a card that stores an original of this format."""
+        """Yield the losses of converting a card's original of this format to the chat form."""
         return ()
 
     def losses_from_chat(self, card: Card) -> Iterable[str]:
-        """Yield what this format leaves out of a card in the chat form."""
+        """Yield the losses of converting a card's chat message to this format."""
         return ()
 
     # --- requests
 
     @abstractmethod
     def members(self, request: "Request") -> Members:
-        """Yield the JSON body of a request key by key, without a model if none is known.
+        """Yield the JSON body of a request key by key. The key of the model is missing if it is unknown.
 
-        The messages come from `encode`. An iterator among the values is read as a list, so that a long
-        history is never in memory as a whole.
+        The messages come from `encode`. A list may be given as an iterator, so that a long history need not
+        be in memory as a whole.
         """
 
     def body(self, request: "Request") -> Body:
@@ -174,7 +174,7 @@ class Provider(ABC):
         }
 
     def losses_in_request(self, request: "Request") -> Iterable[tuple[str | None, str]]:
-        """Yield further losses of a request's messages, each with the id of its card."""
+        """Yield the losses that depend on the whole request, each with the id of its card."""
         return ()
 
     def renamed_calls(self, messages: Sequence[Message]) -> Sequence[RenamedCall]:
@@ -184,8 +184,8 @@ class Provider(ABC):
         return ExchangedIds()
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the number of the step of each message, -1 for none. A result must be in the step after its
-        call. Neighbours of one role share a step; system text, which moves, has none."""
+        """Return the step number of each message. A result must be in the step after its call. Adjacent
+        messages of one role share a step. System text may be moved, so its number is -1."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -198,16 +198,16 @@ class Provider(ABC):
 
     @abstractmethod
     def sent_messages(self, request: "Request") -> Iterable[SentMessage]:
-        """Yield the messages of a request in the order of a prefix cache."""
+        """Yield the messages of a request as they are sent, in the order of a prefix cache."""
 
     # --- tools
 
     def runs_tool(self, tool: Mapping[str, Any]) -> bool:
-        """Return whether only this provider runs or knows a tool."""
+        """Return whether this provider is the only one that runs or knows `tool`."""
         return False
 
     def offered_tools(self, request: "Request") -> list[dict[str, Any]]:
-        """Return the tools of a request, without those that only another provider runs."""
+        """Return the tools of a request, without the tools that only another provider runs."""
         others = [each for each in self._registry.providers() if each.format != self.format]
         return [
             tool
@@ -216,28 +216,28 @@ class Provider(ABC):
         ]
 
     def split_tools(self, body: Body) -> tuple[list[Any], Body]:
-        """Return the tools of a body, one for each offered tool, and the body without them."""
+        """Return the tools of a body, one for each offered tool, and the rest of the body."""
         return body.get("tools", []), {key: value for key, value in body.items() if key != "tools"}
 
     # --- what belongs to it
 
     @cached_property
     def files(self) -> "MessageFiles":
-        """The reader and writer of files with its messages."""
+        """The reader and writer of files with messages of this provider."""
         return self.files_class(self)
 
     @cached_property
     def answers(self) -> "AnswerReader | None":
-        """The reader of its models' answers; None if they are in another provider's format."""
+        """The reader of answers, or None if this provider answers in another provider's format."""
         return None if self.answers_class is None else self.answers_class(self)
 
     @abstractmethod
     def rules(self) -> "Sequence[LintRule]":
-        """Return the lint rules for its requests."""
+        """Return the lint rules for requests to this provider."""
 
     @property
     def schema(self) -> "Schema | None":
-        """The table of its requests' fields; None if none is published."""
+        """The table of request fields, or None if the provider has published no schema."""
         from cardbox_cli.context.request_schema import schema_of
 
         return None if self.schema_package is None else schema_of(self.schema_package)
@@ -250,8 +250,8 @@ class Provider(ABC):
         return self.format
 
     def own_facts(self, model: str | None) -> ModelFacts:
-        """Return the facts about one of its models; none about others, which a gateway may serve
-        differently."""
+        """Return the facts about a model of this provider. Returns UNKNOWN_MODEL for models of other
+        providers, because a gateway may serve them differently."""
         is_own = self._registry.model_provider(model) in (None, self.models_of)
         return self.facts(model) if is_own else UNKNOWN_MODEL
 
@@ -261,11 +261,11 @@ class Provider(ABC):
         return self._registry.providers()
 
     def chat_message(self, card: Card) -> Body | NoMessage:
-        """Return the message of a card in the chat form, or the reason why it makes none."""
+        """Return the message of a card in the chat form, or the reason why the card makes no message."""
         return NOT_IN_CHAT.get(card.type) or self.chat_body(card)
 
     def chat_body(self, card: AnyCard) -> Body:
-        """Return the chat message of a card that makes one: its original, or one made of its fields."""
+        """Return the chat message of a card: its imported original, or else a message made of its fields."""
         metadata = card.metadata
         if MESSAGE in metadata or BLOCKS in metadata:
             for each in self.peers():
@@ -281,7 +281,7 @@ class Provider(ABC):
         return self.is_failed_by_original(card)
 
     def is_failed_by_original(self, card: AnyCard) -> bool:
-        """Return whether only a card's original says that the tool failed."""
+        """Return whether the metadata or the original of a card marks the tool's result as failed."""
         if FAILED in card.metadata:
             return card.metadata[FAILED] is True
         return BLOCKS in card.metadata and any(each.keeps_failure(card) for each in self.peers())
@@ -293,8 +293,8 @@ class Provider(ABC):
 class MessageShape(msgspec.Struct, frozen=True):
     """A test that recognizes the messages of a format, and their key in a request.
 
-    `is_own`: no other format has such messages, so one of them identifies the format. `takes_text`: a string
-    can replace the list of messages. `takes_one`: one message can replace the list.
+    If `is_own`, no other format has such messages, so one message identifies the format. If `takes_text`, a
+    string can replace the list of messages. If `takes_one`, one message can replace the list.
     """
 
     key: str
@@ -304,7 +304,7 @@ class MessageShape(msgspec.Struct, frozen=True):
     takes_one: bool = False
 
     def alone(self, key: str, value: Any) -> list[Any] | None:
-        """Return the messages if one string or one message replaces the list; None otherwise."""
+        """Return the messages if a single string or message replaces the list, else None."""
         if key != self.key:
             return None
         if self.takes_text and isinstance(value, str):
@@ -314,7 +314,7 @@ class MessageShape(msgspec.Struct, frozen=True):
 
 
 def has_role(value: Any) -> bool:
-    """Return whether a value is a message of most formats: an object with a role."""
+    """Return whether a value is an object with a role, as the messages of most formats are."""
     return isinstance(value, dict) and isinstance(value.get("role"), str)
 
 
@@ -324,11 +324,11 @@ CHAT_SHAPE = MessageShape("messages", has_role)
 class MessageFiles(ABC):
     """A reader and writer of files with a list of a provider's messages.
 
-    `roles` are those of messages. `system_keys` hold a system prompt outside of the messages, the usual key
-    first. `request_keys` occur only in requests to this provider; `endpoints` are the ends of the addresses
-    of requests. The lint examines the `parameters` of a request. An llm_config keeps only those
-    `nested_parameters` that no other format has. `checks_roles`: only `problem` decides whether a value is a
-    message.
+    `roles` lists the roles of messages. `system_keys` hold a system prompt outside of the messages, the usual
+    key first. `request_keys` occur only in requests to this provider. `endpoints` are the ends of request
+    URLs. The lint examines the `parameters` of a request. `nested_parameters` are objects with parameters; an
+    llm_config keeps only their keys that no other format has. If `checks_roles`, only `problem` decides
+    whether a value is a message.
     """
 
     shape: MessageShape = CHAT_SHAPE
@@ -345,31 +345,31 @@ class MessageFiles(ABC):
 
     @property
     def keyspace(self) -> tuple[str, ...]:
-        """The prefix of conversation keys: one file read in two formats makes two boxes."""
+        """The prefix of conversation keys. It makes two boxes of a file that is read in two formats."""
         return (self.provider.format,)
 
     # --- recognition
 
     def marks_beside(self, beside: Mapping[str, Any]) -> str | None:
-        """Return the key outside of the messages that only this format has, or None."""
+        """Return a key of `beside` (the keys next to the messages) that only this format has, or None."""
         return None
 
     def marks_message(self, message: Any) -> str | None:
-        """Return the property of a message that only this format has, or None."""
+        """Return a property of `message` that only this format has, or None."""
         return None
 
     def problem(self, message: Any) -> str | None:
-        """Return why a value is not a message, apart from its role; None for a message."""
+        """Return the reason why a value is not a message, or None if it is one. Does not check the role."""
         return None
 
     def is_exchange(self, part: Any) -> bool:
-        """Return whether a content part is a call or a result as only this provider writes it."""
+        """Return whether a content part is a call or a result in a form that only this provider writes."""
         return False
 
     # --- reading
 
     def gather(self, messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Join messages that are stored as one, each with the index of its first."""
+        """Join messages that cbx stores as one. Yields each with the index of its first message."""
         return iter(enumerate(messages))
 
     def separate(self, message: Any) -> Sequence[Any]:
@@ -386,10 +386,10 @@ class MessageFiles(ABC):
 
     @abstractmethod
     def keep_original(self, changed: CardDraft, original: CardDraft) -> CardDraft:
-        """Return `changed` with what `export` needs to restore `original`."""
+        """Return `changed` with the metadata of `original` that `export` needs to restore it."""
 
     def read_request(self, beside: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Return the llm_config and the tools of a request, as every provider's `members` needs them."""
+        """Return the llm_config and the tools of a request in the form that all providers' `members` take."""
         tools = beside.get("tools")
         config = {key: value for key, value in beside.items() if key != "tools"}
         return config, [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
@@ -402,7 +402,7 @@ class MessageFiles(ABC):
 
 
 class AnswerReader(ABC):
-    """A reader of models' answers. `limits` are the finish reasons that mean a limit of tokens."""
+    """A reader of models' answers. `limits` has the finish reasons for answers that reached a token limit."""
 
     limits: Collection[str] = ()
 
@@ -411,25 +411,25 @@ class AnswerReader(ABC):
 
     @abstractmethod
     def is_response(self, value: Body) -> bool:
-        """Return whether a value is a response of this provider, and of no other."""
+        """Return whether a value is a response that only this provider sends."""
 
     @abstractmethod
     def unwrap(self, response: Body) -> Body:
-        """Return the message in a response. Raises MalformedAnswer."""
+        """Return the message in a response. Raises MalformedAnswer if it has none."""
 
     @abstractmethod
     def cut_off(self, response: Body) -> str | None:
-        """Return why a response is incomplete; None for a complete one."""
+        """Return the reason why a response is incomplete, or None if it is complete."""
 
     def usage(self, response: Body) -> Any:
         return response.get("usage")
 
     def error(self, value: Body) -> str | None:
-        """Return the error that a value reports as only this provider does; None for `{"error": …}`."""
+        """Return the error in a value if only this provider reports errors so. Not for `{"error": …}`."""
         return None
 
     def is_own(self, message: Body) -> bool:
-        """Return whether only this format has such a message without its response."""
+        """Return whether `message`, without its response, can only be in this format."""
         return False
 
     def parts(self, message: Body) -> Any:

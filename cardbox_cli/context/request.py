@@ -1,8 +1,8 @@
 """Requests made of the cards of boxes: system prompt, tools, layers and history.
 
-Boxes are long, so each card is examined once. `WholeHistory` holds every card, for readers of cards;
-`PackedHistory` holds only packed messages, to send them. The composer collects the texts of layers and orders
-the messages; the provider's format decides their form. Pure if the collector has no providers.
+Boxes are long, so each card is examined once. `WholeHistory` holds every card for callers that examine cards.
+`PackedHistory` holds only packed messages for sending. The composer collects the texts of layers and orders
+the messages. The provider's format decides their form. Pure if the collector has no providers.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -55,11 +55,11 @@ from cardbox_cli.model.layers import (
 
 Encode = Callable[[Card], dict[str, Any] | NoMessage]
 
-# The key in the metadata of a card that names the turn that wrote it.
+# The metadata key that holds the id of the turn that wrote the card.
 TURN = "agent_turn_id"
-# The rule of cards that turns wrote, instead of a recipe's rule.
+# Replaces the recipe's rule for cards that turns wrote.
 OUTPUT = "output"
-# The types of input that is handed over. They are never conversation, no matter who put them into a box.
+# The card types of a turn's input. They are never conversation, no matter who added them to a box.
 _HANDED_OVER = frozenset({INSTRUCTION, RESULT_FIELDS, DELIVERABLE, PARENT_POINTER})
 
 # The types of system text, no matter who wrote it.
@@ -67,7 +67,7 @@ _LAYERS = frozenset({SUMMARY, STORED_LAYER, CHAT_PERSONA, CHAT_MEMORY})
 
 
 class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A slot, its box ("" if it is not stored yet), and the packing rule that brought its card, if known."""
+    """A slot and its box ("" if it is not stored yet). `rule` is the packing rule that added it, if known."""
 
     slot: Slot
     box_id: str
@@ -84,8 +84,8 @@ class Omitted(msgspec.Struct, frozen=True):
 class BoxContents(msgspec.Struct):
     """The cards of boxes, sorted by their use.
 
-    `held` has the ids of all present cards, `places` the entries that the history keeps, `makers` the cards
-    of layers. `todo` has the slots of all todo items, `tools` the definitions on cards. `profile` is the
+    `held` has the ids of all present cards, `places` the entries that the request keeps, `makers` the cards
+    of layers. `todo` has the slots of all todo items, `tools` the tool definitions on cards. `profile` is the
     entry and the data of the first profile. `left_out` has the entries without a readable card.
     """
 
@@ -109,7 +109,7 @@ def read_contents(
         slot = entry.slot
         card = slot.card
         if card is not None and card.type == TODO_ITEM:
-            contents.todo.append(slot)  # one that is gone still says what it replaced
+            contents.todo.append(slot)  # A missing item can still connect two others.
         if card is None or slot.state != "present":
             contents.left_out.append(left_out(entry, f"{slot.state} card"))
         elif slot.card_id in held:
@@ -131,7 +131,7 @@ def read_contents(
 
 
 class WholeHistory:
-    """A history that holds every card with its entry, and makes messages at the end."""
+    """A history that holds every card with its entry, and makes the messages when all cards are added."""
 
     def __init__(self, encode: Encode, own: Container[str] = ()) -> None:
         self._encode = encode
@@ -139,13 +139,13 @@ class WholeHistory:
         self._entries: list[RequestEntry] = []
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
-        """Add a card; return its entry if the request must keep it."""
+        """Add a card. Return its entry if the request must keep it, else None."""
         self._entries.append(entry)
         return entry
 
     def messages(self, left_out_as: str | None) -> tuple[Sequence[Message], list[Omitted]]:
-        """Return the messages of the cards, and the cards that make none. With a reason `left_out_as`, only
-        cards that were packed for the turn, and its own, make messages."""
+        """Return the messages, and the cards that make none. If `left_out_as` has a reason, the cards of a
+        conversation are left out, except those that the turn itself wrote."""
         messages: list[Message] = []
         without: list[Omitted] = []
         calls = OtherCalls()
@@ -163,7 +163,7 @@ class WholeHistory:
 
 
 class PackedHistory:
-    """A history that holds packed messages, and the entries of the cards for which `keep` is true. It does
+    """A history that holds packed messages, and the entries of cards for which `keep` returns true. It does
     not record why a card makes no message."""
 
     def __init__(self, encode: Encode, keep: Callable[[Card], bool]) -> None:
@@ -171,7 +171,7 @@ class PackedHistory:
         self._keep = keep
         self._calls = OtherCalls()
         self._messages = PackedMessages()
-        # A 1 for each message that was packed for the turn, and is not history.
+        # One byte for each message: 1 if it is input that was packed for the turn, 0 if it is conversation.
         self._are_packed = bytearray()
 
     def add(self, entry: RequestEntry, card: Card) -> RequestEntry | None:
@@ -192,7 +192,7 @@ class PackedHistory:
 
 
 def _message(card: Card, body: dict[str, Any], own: Container[str] = ()) -> Message:
-    """Return the message of a card. System text that a turn wrote is sent as the user's."""
+    """Return the message of a card. System text that a turn wrote gets the role user."""
     if body.get("role") in SYSTEM_ROLES and _is_by_a_turn(card, own):
         body = {**body, "role": "user"}
     return Message(CHECKPOINT, body, card.card_id, group(card) if GROUP in card.metadata else None)
@@ -203,8 +203,8 @@ def _is_by_a_turn(card: Card, own: Container[str]) -> bool:
 
 
 def is_packed(entry: RequestEntry) -> bool:
-    """Return whether an entry holds input, and not conversation: a recipe brought it, or its type is handed
-    over. Cards that turns wrote are conversation for the turns that continue their box."""
+    """Return whether an entry is input instead of conversation: a recipe rule added it, or it has a type of
+    input. Cards that turns wrote are conversation for later turns in the same box."""
     if entry.rule is None or entry.rule == REPLACED:
         return entry.slot.card is not None and entry.slot.card.type in _HANDED_OVER
     return entry.rule != OUTPUT
@@ -215,7 +215,7 @@ def left_out(entry: RequestEntry, reason: str) -> Omitted:
 
 
 def profile_in(card: Card) -> dict[str, Any] | None:
-    """Return the profile that a card holds; None for other cards, and for a profile that is not an object."""
+    """Return the profile in a card. Returns None for other cards, and for a profile that is not an object."""
     data = card.content.data if card.type == PROFILE and isinstance(card.content, JsonContent) else None
     return data if isinstance(data, dict) else None
 
@@ -224,7 +224,7 @@ def profile_in(card: Card) -> dict[str, Any] | None:
 
 
 class ComposeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a request; the profile decides those that are None. `share` is the switch of sharing."""
+    """Options of a request. The profile decides options that are None. `share` controls layer sharing."""
 
     model: str | None = None
     process: ProcessName | None = None
@@ -238,12 +238,12 @@ DEFAULT_OPTIONS = ComposeOptions()
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM request before the provider's body is made of it; its messages are in the provider's format.
+    """One LLM request from which a provider makes its body. The messages are in the provider's format.
 
-    `tools` are as stored, `config` is the profile's llm_config. `layers` are the composed texts, `places` has
-    the entry of each card by its id, `profile_id` is the card of the profile. `lost_layers` maps layers whose
-    sent texts are gone to their SHA-256; they make no message. A request from `request_to_send` has few
-    `places`, and `left_out` lacks the cards that make no message.
+    `tools` are as stored, `config` is the profile's llm_config. `layers` are composed texts. `places` maps
+    card ids to entries. `profile_id` is the card of the profile. `lost_layers` has the SHA-256 of each sent
+    layer whose text is not stored; such a layer makes no message. A request from `request_to_send` has few
+    `places`, and its `left_out` lacks the cards that make no message.
     """
 
     messages: Sequence[Message]
@@ -261,7 +261,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def makers(self) -> dict[str, list[str]]:
-        """The ids of the cards that made each layer, and the system prompt."""
+        """The ids of the cards that made each layer and the system prompt, by layer."""
         of_prompt = [] if self.profile_id is None else [self.profile_id]
         return {SYSTEM_PROMPT: of_prompt} | {layer.name: layer.card_ids for layer in self.layers}
 
@@ -275,15 +275,14 @@ def request_of(
     own: Container[str] = (),
     takes_all: bool = False,
 ) -> Request:
-    """Return the request that the cards of boxes make, in order; a card counts at its first place
-    only.
+    """Make the request of the cards of boxes, in order. Repeated cards count at their first place only.
 
-    `encode` makes the message of a card. A process without history gets only what was packed for it and the
-    cards of `own`, which the turn itself wrote; `takes_all` sends everything. A card that a turn wrote is
-    never system text.
+    `encode` makes the message of a card. `own` has the ids of cards that the turn itself wrote. A process
+    without history gets only the packed input and the cards in `own`, unless `takes_all` is set. A card that
+    a turn wrote is never system text.
 
-    Raises InvalidInput for requested layers that the process cannot have, DuplicateQuery for a query that
-    ends the history.
+    Raises InvalidInput if a requested layer is not allowed for the process, and DuplicateQuery if the history
+    already ends with the query.
     """
     conversation = WholeHistory(encode, own)
     contents = read_contents(entries, conversation, own)
@@ -298,8 +297,8 @@ def request_to_send(
     collector: ContextCollector = WITHOUT_PROVIDERS,
     keep: Callable[[Card], bool],
 ) -> Request:
-    """Return the request of entries that are read one by one and not held: its messages are packed. It keeps
-    the entries of cards for which `keep` is true. Raises as `request_of`."""
+    """Make a request with packed messages of entries that are read one by one. It keeps only the entries of
+    cards for which `keep` returns true. Raises the same errors as `request_of`."""
     conversation = PackedHistory(encode, keep)
     contents = read_contents(entries, conversation)
     return _compose_request(contents, conversation, options, collector, takes_all=False)
@@ -352,7 +351,7 @@ def _compose_request(
 
 
 def no_history(process: ProcessName) -> str:
-    """Return why such a process leaves out a card of a conversation."""
+    """Return the reason why a process without history leaves out a card of a conversation."""
     return f"history, and a {process} takes none"
 
 
@@ -371,8 +370,8 @@ def model_of(profile: Mapping[str, Any]) -> str | None:
 
 
 def request_cards(project_id: str, request: Request, *, reproducible: Iterable[str] = ()) -> list[CardDraft]:
-    """Return the cards of a request's parts other than its history; `reproducible` are the layers to store.
-    Equal parts have equal card ids."""
+    """Return cards for the parts of a request other than its history. `reproducible` names the layers to
+    store. Equal parts have equal card ids."""
     cards = []
     prompt = request.messages[0] if request.messages else None
     if prompt is not None and prompt.layer == SYSTEM_PROMPT:
@@ -393,7 +392,7 @@ def request_cards(project_id: str, request: Request, *, reproducible: Iterable[s
 
 
 def request_box_ids(cards: Iterable[CardDraft], history: Sequence[RequestEntry]) -> list[str]:
-    """Return the ids of a request box: these cards, then the present cards of the history, each once."""
+    """Return the ids of a request box, each once: `cards`, then the present cards of the history."""
     present = (entry.slot.card_id for entry in history if entry.slot.state == "present")
     return unique([*(card.card_id for card in cards), *present])
 

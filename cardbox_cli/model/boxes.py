@@ -1,7 +1,7 @@
 """Boxes: ordered lists of card ids, their contents when they are read, and the findings of a check.
 
-A box references cards and never contains them, so a reference may lead to no card; a `Slot` has the state of
-each. Owns the digest of a box.
+A box references cards and never contains them, so a referenced card may be missing. A `Slot` has the state of
+a reference. Owns the digest of a box.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
 # The use of a box, as its cards, its packing and its turns show it.
 BoxKind = Literal["context", "output", "conversation", "profile", "request"]
 BOX_KINDS: tuple[BoxKind, ...] = get_args(BoxKind)
-# Kinds that cbx creates itself, and that people rarely look for.
+# The uses of boxes that cbx creates automatically and that people rarely look for.
 INTERNAL_KINDS: tuple[BoxKind, ...] = ("profile", "request")
 
 
@@ -42,7 +42,7 @@ class ListedBox(Box, frozen=True, kw_only=True):
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """A position of a box, from 0: its id, and the card if there is one."""
+    """A position of a box, from 0: the id at this position, and the card if it exists."""
 
     position: int
     card_id: str
@@ -50,7 +50,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     state: CardState
 
 
-# Cards and states by id; an unknown id dangles.
+# Maps a card id to the card and its state. An id that is not in the map is dangling.
 KnownCards = Mapping[str, tuple[Card, CardState]]
 
 
@@ -60,7 +60,7 @@ def slot_of(position: int, card_ids: Sequence[str], known: KnownCards) -> Slot:
 
 
 class BoxTurn(msgspec.Struct, frozen=True):
-    """A turn that uses a box; its `use` is that of a context or an output box."""
+    """A turn that uses a box. `use` shows whether the box is its context or its output box."""
 
     agent_turn_id: str
     agent_id: str
@@ -68,7 +68,7 @@ class BoxTurn(msgspec.Struct, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """A box that contains a card at these positions, from 0; `cards` is the number of all its positions.
+    """A box that contains a card at `positions`, from 0. `cards` is the length of the box.
 
     `turns` are the known turns that read or write the box, newest first.
     """
@@ -82,14 +82,14 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProvenanceRule(msgspec.Struct, frozen=True):
-    """A run of adjacent cards of a packed box that one recipe rule brought."""
+    """A run of adjacent cards of a packed box that one recipe rule added."""
 
     rule: str
     cards: int
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of how a box was packed. `digest`, if computed, is that of its contents at the time."""
+    """Record of how a box was packed. `digest` is the digest of its contents at that time, if computed."""
 
     recipe: str
     recipe_digest: str
@@ -97,7 +97,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[ProvenanceRule]
 
     def rule_of(self, position: int) -> str | None:
-        """Return the rule that brought the card at `position`; None for a card that was appended later."""
+        """Return the rule that added the card at `position`, or None for a card that was appended later."""
         for run in self.rules:
             if position < run.cards:
                 return run.rule
@@ -105,7 +105,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def reorder(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
-        """Return the same packing for `after`, which replaces the ids `before`: each id keeps its rule."""
+        """Return the provenance for the ids `after`, which replace `before`. Each id keeps its rule."""
         rules = {card_id: self.rule_of(position) for position, card_id in enumerate(before)}
         runs = rule_runs(rules.get(card_id) or REPLACED for card_id in after)
         return msgspec.structs.replace(self, rules=runs)
@@ -115,7 +115,7 @@ REPLACED = "box replace"
 
 
 def rule_runs(rules: Iterable[str]) -> list[ProvenanceRule]:
-    """Convert rules, one for each card in order, to runs."""
+    """Convert `rules`, which has the rule of each card in order, to runs."""
     return [ProvenanceRule(rule, len(list(group))) for rule, group in groupby(rules)]
 
 
@@ -216,7 +216,7 @@ class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
-    """Return all findings in the box, by position; [] for a sound one."""
+    """Return all findings in the box, by position. Returns [] if the box has no problem."""
     findings = _check_references(view) + _check_exchanges(view)
     findings.sort(key=lambda finding: finding.position or 0)
     if provenance is not None and provenance.digest not in (None, view.digest):

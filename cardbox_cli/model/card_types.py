@@ -1,6 +1,6 @@
 """The card types that cbx knows: one record for each, with every rule that depends on a card's type.
 
-A card of another type is stored and sent as a message of its role; it is not knowledge, and belongs to no
+A card of another type is stored, and sent as a message with its role. It is not knowledge and belongs to no
 layer.
 """
 
@@ -35,20 +35,20 @@ CHAT_PERSONA = "chat.persona"
 CHAT_MEMORY = "chat.memory"
 SESSION_EVENT = "session.event"
 
-# A message in every format; only in the format that it was imported from; never a message itself.
+# "message": a message in every format. "own-format": only in the format of its import. "nothing": never.
 MessageForm: TypeAlias = Literal["message", "own-format", "nothing"]
 
 
 class CardType(msgspec.Struct, frozen=True):
     """Rules for the cards of one type.
 
-    `role` is the default role. `becomes` is whether a card becomes a message; if not always, `reason` says
-    why. `layer` is the layer that such cards form without a request.
+    `role` is the default role. `becomes` states in which formats a card becomes a message, and `reason` why
+    not in all. `layer` is the layer that such cards add to a request even if nobody requests it.
 
-    `is_knowledge`: a search for knowledge finds them. `is_snapshot`: they store what a step was sent, and no
-    later turn sees them. `is_late`: as system text, they come after the history. `may_be_empty`: a card
-    without text is valid. `names_others`: they contain ids by design. `content_of` converts a JSON value to a
-    content.
+    If `is_knowledge`, knowledge searches find the cards. If `is_snapshot`, they store a part of a sent
+    request, and no later turn sees them. If `is_late`, they are system text after the history. If
+    `may_be_empty`, a card without text is valid. If `names_others`, they contain ids of other cards by
+    design. `content_of` converts a JSON value to a content.
     """
 
     role: str
@@ -96,7 +96,7 @@ CARD_TYPES: dict[str, CardType] = {
     SESSION_EVENT: CardType("system", "nothing", "an event of a session, not a message"),
 }
 
-# Rules of all other types.
+# The rules for unknown card types.
 DEFAULT_TYPE = CardType("user")
 
 

@@ -24,16 +24,16 @@ from cardbox_cli.model.content import (
 )
 from cardbox_cli.model.ids import new_card_id
 
-# The agent id of a person at a command line: author of their cards, parent of the contexts they pack.
+# The agent id of a person at a command line, as author of cards and as parent of packed contexts.
 OPERATOR = "sys.operator"
 IMPORTER = "cbx.import"
 
-# Roles of all providers, and those that instruct the model.
+# The roles of all providers, and the roles that instruct the model.
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")
 SYSTEM_ROLES = ("system", "developer")
 
-# Readers get any name. Known names decode to one shared string each, which saves memory and is faster; other
-# names take the slow path.
+# Rows may have any type or role. Known names are decoded to one shared string each, which is faster and saves
+# memory. Other names take the slow path.
 if TYPE_CHECKING:
     TypeName: TypeAlias = str
     RoleName: TypeAlias = str
@@ -41,7 +41,7 @@ else:
     TypeName = Literal[tuple(card_types.CARD_TYPES)]
     RoleName = Literal[ROLES]
 
-# Metadata that the digest of a box ignores: when and for whom a card was written, not what it says.
+# Metadata that the digest of a box ignores, because it describes the writing of a card and not its meaning.
 IGNORED_METADATA = frozenset(
     {"type", "role", "author_id", "project_id", "created_at"}
     | {"agent_turn_id", "step_id", "parent_step_id", "trace_id"}
@@ -52,8 +52,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A stored card. `metadata` is the complete stored object; type, role and author_id come from it.
 
     Times are UTC. `content` is a dict if cbx does not know its class, and None only in rows of other
-    programs. Cards and their parts come by the ten thousand without cycles, so the garbage collector can skip
-    them (`gc=False`).
+    programs. Cards are numerous and never part of a reference cycle, so the garbage collector skips them
+    (`gc=False`).
     """
 
     card_id: str
@@ -83,7 +83,7 @@ def decode_card(row: str | bytes) -> Card:
 
 
 def _decode_slowly(row: str | bytes) -> Card:
-    """Decode a row that the fast path refuses: an unknown type, role or content, or unusual JSON."""
+    """Decode a row that the fast path refuses, for an unknown type, role or content, or unusual JSON."""
     values = exact_json.decode_stored(row)
     moments = msgspec.convert(values, _Times)
     return Card(**{**values, "content": _content_of(values), **msgspec.structs.asdict(moments)})
@@ -96,7 +96,7 @@ class _Times(msgspec.Struct):
 
 
 def _content_of(values: dict[str, Any]) -> StoredContent:
-    """Return the content of a row. An object of an unknown class stays a dict; other JSON goes into one."""
+    """Return the content of a row. An object of an unknown class stays a dict. Other JSON goes into one."""
     try:
         return cast(StoredContent, msgspec.convert(values["content"], StoredContent))
     except msgspec.ValidationError:
@@ -107,9 +107,9 @@ def _content_of(values: dict[str, Any]) -> StoredContent:
 class CardDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A card to be written. The store adds project_id and created_at to `metadata`.
 
-    `created_at` is the aware time at which its original was written, if known; it only applies to bulk
-    writes. None, or a future time, means the time of the write. `metadata` must not repeat arguments of
-    `draft_card`.
+    `created_at` is the time (with time zone) at which the imported original was written, if known. Only bulk
+    writes use it, and replace None or a future time by the time of the write. `metadata` must not repeat
+    arguments of `draft_card`.
     """
 
     card_id: str
@@ -142,9 +142,9 @@ def draft_card(
     tool_call_id: str | None = None,
     ttl_seconds: int | None = None,
 ) -> CardDraft:
-    """Return a card to be written. A string becomes `TextContent`; the role defaults to that of the type.
+    """Return a card to be written. A string becomes `TextContent`. The default role depends on the type.
 
-    Raises InvalidCard, which names the card, for a part that cannot be stored.
+    Raises InvalidCard, with the id of the card, if a part cannot be stored.
     """
     if not card_type.strip():
         raise InvalidCard("a card needs a non-empty type", hint="for example --type task.instruction")
@@ -162,12 +162,12 @@ def draft_card(
 
 
 def attribute_to_turn(draft: CardDraft, turn: Mapping[str, str]) -> CardDraft:
-    """Return the draft as a card of a turn; `turn` is the turn's metadata and overrides the draft's."""
+    """Return the draft as a card of a turn. `turn` is metadata that overrides the metadata of the draft."""
     return msgspec.structs.replace(draft, metadata={**draft.metadata, **turn}) if turn else draft
 
 
 _CARD_KEYS = frozenset(Card.__struct_fields__)
-# Only the database sets these. Ignored, so that the output of a command can be added again.
+# Keys that only the database sets. They are ignored, so that the output of `card show` can be added again.
 _SET_BY_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at"})
 
 
@@ -249,7 +249,7 @@ def draft_as_json(draft: CardDraft, project_id: str) -> dict[str, Any]:
 
 
 def check_draft(draft: CardDraft) -> None:
-    """Raise InvalidCard, with the card and the path, for a value that the database cannot store."""
+    """Raise InvalidCard, with the card's id and the path, if the database cannot store a value."""
     if not draft.card_id or len(draft.card_id) > 255:
         raise InvalidCard(f"the card id {draft.card_id[:40]!r} must have 1 to 255 characters")
     if draft.ttl_seconds is not None and not 0 <= draft.ttl_seconds <= 2**31 - 1:
@@ -270,7 +270,7 @@ def check_draft(draft: CardDraft) -> None:
 
 
 def card_text(content: StoredContent) -> str:
-    """Return the plain text of a content: its text, otherwise its JSON without the class name."""
+    """Return the text of a content, or if it has none, its JSON without the class name."""
     return _TEXT_OF.get(type(content), _json_text)(content)
 
 
@@ -280,7 +280,7 @@ def _json_text(content: Any) -> str:
 
 
 def tool_result_text(content: ToolResultContent) -> str:
-    """Return the text of a tool result for a model: the result, or on failure the error and any result."""
+    """Return the text of a tool result for a model. After a failure, it has the error and any result."""
     result = content.result
     if content.status != "success":
         failure = {"error": content.error, "result": result}

@@ -26,7 +26,7 @@ RunStatus = Literal["running", "success", "failed", "canceled", "timeout", "lost
 BOX_CARDS = 1000
 # Key in the metadata of an entry's card: {key, channel, chat_id, user_id, message_id, ts, meta}.
 CHAT = "chat"
-# Characters of a checkpoint that a list shows.
+# The number of characters of a checkpoint that a list shows.
 PREVIEW = 200
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,11 +43,11 @@ class ChatFence(msgspec.Struct, frozen=True):
 
 
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
-    """The head of a chat. Positions in its transcript count from 0; `entries` is their number.
+    """The head of a chat. `entries` is the length of its transcript. Positions in it count from 0.
 
     A run without a context sees entries from `window_start` on. Users' entries from `answered` on have no
-    answer yet. `context_box_id` is None if the active context is empty. `context_id` is that of the snapshot
-    `loaded_from`, until the context changes. `version` counts how often the context was replaced.
+    answer yet. `context_box_id` is None if the active context is empty. Until the context changes,
+    `context_id` is the id of the snapshot `loaded_from`. `version` counts replacements of the context.
     """
 
     chat_key: str
@@ -82,13 +82,13 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
         return self.run_id is not None and self.lease_expires_at is not None and self.lease_expires_at > now
 
     def holder(self, now: datetime) -> str:
-        """Describe the run that has the chat, its owner, and the rest of its lease."""
+        """Describe the run that holds the chat, its owner, and the remaining time of its lease."""
         left = format_duration((self.lease_expires_at or now) - now)
         return f"run {self.run_id} of {self.owner or 'nobody'} has it; its lease ends in {left}"
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """An archived context, a snapshot. Its checkpoint is the last message of an assistant, if any."""
+    """A snapshot of a context. Its checkpoint is the assistant's last message, if any."""
 
     context_id: str
     chat_key: str
@@ -111,10 +111,10 @@ class SearchCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a chat. `user_card_ids` are the messages that it answers, the last one with its corrections.
+    """A run of a chat. `user_card_ids` are the messages that it answers; the last has its corrections.
 
-    `position` is the transcript position of the last of them, `merged` the position up to which later
-    messages are included, `version` that of the context in its boxes. `reply_card_ids` are the replies of its
+    `position` is the transcript position of the last message. The run also answers later messages up to
+    `merged`. `version` is the version of the context in its boxes. `reply_card_ids` are the replies of its
     command, `answer_card_id` is the answer in the active context.
     """
 
@@ -143,7 +143,7 @@ class ChatRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyParts(msgspec.Struct, frozen=True):
-    """Parts of a chat's key in the format of platforms; None for another format."""
+    """Parts of a chat's key in the format of platforms. They are None if the key has another format."""
 
     channel: str | None = None
     chat_id: str | None = None
@@ -181,7 +181,7 @@ def transcript_box(project_id: str, chat_key: str, position: int) -> str:
 
 
 def texts_box(project_id: str, chat_key: str | None) -> str:
-    """Return the id of the box of a chat's memory texts; without a key, that of the project's personas."""
+    """Return the id of the box of a chat's memory texts, or without a key, of the project's personas."""
     parts = ("chat.persona",) if chat_key is None else ("chat.memory", chat_key)
     return str(derived_id(project_id, *parts))
 
@@ -196,7 +196,7 @@ def entry_draft(
     told: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> CardDraft:
-    """Return a transcript entry, or a message of a context, as a card; `told` is a platform's metadata."""
+    """Return a transcript entry, or a message of a context, as a card. `told` is the platform's metadata."""
     given = {name: value for name, value in (told or {}).items() if value is not None}
     return draft_card(
         CHAT_MESSAGE,
@@ -209,18 +209,18 @@ def entry_draft(
 
 
 def entry_id(project_id: str, chat_key: str, role: Role, message_id: str) -> str:
-    """Return the card id of an entry with a platform's id, so that a repeated delivery is stored once."""
+    """Return the card id of an entry. It depends on the platform's id, so repeated deliveries have one id."""
     return derived_id(project_id, CHAT_MESSAGE, chat_key, role, message_id).hex
 
 
 def chat_metadata(card: Card) -> dict[str, Any]:
-    """Return a platform's metadata of an entry; {} for other cards."""
+    """Return the platform's metadata of an entry, or {} for other cards."""
     told = card.metadata.get(CHAT)
     return told if isinstance(told, dict) else {}
 
 
 def message_time(card: Card) -> datetime | None:
-    """Return the time of an entry or message by its platform or file, otherwise the time it was written."""
+    """Return the time of a message according to its platform or file, or else the time of the write."""
     ts = chat_metadata(card).get("ts")
     if isinstance(ts, int) and not isinstance(ts, bool):
         try:
@@ -233,7 +233,7 @@ def message_time(card: Card) -> datetime | None:
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a transcript: its position, and its card or None if that is gone."""
+    """An entry of a transcript. `card` is None if the card is deleted or expired."""
 
     position: int
     card_id: str

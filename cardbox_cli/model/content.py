@@ -16,7 +16,7 @@ from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.text.error_messages import json_type
 
-# JSON has no infinity, to which the nearest float of a very long number rounds.
+# A very long number would become infinity as a float, which JSON does not have.
 FiniteFloat: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
@@ -36,7 +36,7 @@ class JsonContent(_Content, frozen=True):
     data: dict[str, Any] | list[Any]
 
 
-# The `kind` of JSON that replaces a missing deliverable and explains why.
+# The `kind` of the JSON content that replaces a missing deliverable and explains why it is missing.
 FALLBACK = "fallback_deliverable"
 
 
@@ -64,7 +64,7 @@ class ToolContent(_Content, frozen=True):
 
 
 class ToolCallContent(_Content, frozen=True):
-    """A tool call for scheduling; `tool_calls` of its thought has the model's own call."""
+    """A tool call for scheduling. The model's own call is in `tool_calls` of the thought's card."""
 
     tool_name: str
     arguments: dict[str, Any]
@@ -180,11 +180,11 @@ Content: TypeAlias = (
     | MultiFileContent
 )
 
-# A stored content of another class stays a dict, and a row of another program may have none.
+# A stored content of an unknown class stays a dict. A row of another program may have no content.
 if TYPE_CHECKING:
     StoredContent: TypeAlias = Content | dict[str, Any] | None
 else:
-    # msgspec decodes this directly; it refuses a union of tagged classes and dict.
+    # msgspec decodes this union directly. It refuses a union of tagged classes and dict.
     StoredContent = Content | None
 
 
@@ -202,7 +202,7 @@ def parse_content(data: Any) -> Content:
 
 
 def content_from_value(value: Any) -> Content:
-    """Convert a plain JSON value to the content class that fits: text, or an object or array."""
+    """Convert a plain JSON value to `TextContent` or `JsonContent`."""
     if isinstance(value, str):
         return TextContent(value)
     if isinstance(value, dict | list):

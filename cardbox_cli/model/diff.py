@@ -1,8 +1,8 @@
 """Differences between two boxes, and between two texts. Pure.
 
 Owns the longest common subsequence of two sequences, the comparison of id lists and its JSON Patch, and the
-comparison of texts by lines and words. An id may occur several times in a box, so every comparison is one of
-positions. Knows no colours.
+comparison of texts by lines and words. An id may occur several times in a box, so positions are compared.
+Does not decide how differences are shown.
 """
 
 import re
@@ -20,8 +20,8 @@ from cardbox_cli.model.boxes import Box, KnownCards, Slot, slot_of
 # do
 
 
-# Above this number of pairs of an item, only those equally far from one end are compared. All would be
-# quadratic, and long lists of one item would take minutes.
+# If an item has more possible pairs than this, only positions equally far from one end are paired. All pairs
+# would take minutes for long lists of one item, because their number is quadratic.
 _MAX_PAIRS = 256
 
 
@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 def longest_common(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """Return the longest pairing of equal items whose positions rise in both; a long one for many items."""
+    """Return the longest pairing of equal items with rising positions, or nearly so if items repeat often."""
     head = _common_beginning(a, b)
     tail = _common_beginning(a[head:][::-1], b[head:][::-1])
     middle = _candidates(a[head : len(a) - tail], b[head : len(b) - tail])
@@ -71,8 +71,7 @@ def _pairs(a: Sequence[int], b: Sequence[int]) -> list[Pair]:
 
 def longest_rising(pairs: Iterable[Pair]) -> list[Pair]:
     """Return a longest subset of `pairs` whose positions rise in both sequences, in order."""
-    # Patience sorting. Among pairs with the same `a`, those of `b` fall, so that at most one of them is
-    # chosen.
+    # Patience sorting. Pairs with the same `a` are sorted by falling `b`, so that at most one is chosen.
     ordered = sorted(pairs, key=lambda pair: (pair.a, -pair.b))
     lowest: list[int] = []  # by length, the lowest `b` at which a chain of that length ends.
     ends: list[int] = []  # By length, the index in `ordered` of that end.
@@ -100,10 +99,10 @@ Slots = Mapping[int, Slot]
 
 
 class IdDiff(NamedTuple):
-    """Comparison of two id lists, each part in ascending order.
+    """Comparison of two id lists. Each field is in ascending order.
 
-    `kept` positions are in the same order in both, `moved` ones are not; `removed` are positions of only the
-    first list, `added` of only the second.
+    `kept` has pairs in the same order in both lists, `moved` has the other pairs. `removed` has the unpaired
+    positions of the first list, `added` those of the second list.
     """
 
     kept: list[Pair]
@@ -113,7 +112,7 @@ class IdDiff(NamedTuple):
 
 
 class BoxChange(msgspec.Struct, frozen=True):
-    """One difference: the slot in the first box, the slot in the second; None on the side without one."""
+    """One difference: the slots in the first and in the second box. A slot is None if that box lacks it."""
 
     kind: Kind
     a: Slot | None
@@ -130,12 +129,12 @@ class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def patch(self) -> list[dict[str, Any]]:
-        """Return the JSON Patch (RFC 6902) from `{"card_ids": …}` of `a` to that of `b`."""
+        """Return the JSON Patch (RFC 6902) that turns `{"card_ids": …}` of `a` into that of `b`."""
         return json_patch(self.a.card_ids, self.b.card_ids, self.pairs)
 
 
 def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
-    """Compare the id list `b` with `a`, by the fewest moves; by few if an id has many positions."""
+    """Compare the id list `b` with `a`. Finds the fewest moves, or nearly so if an id has many positions."""
     kept = longest_common(a, b)
     kept_a, kept_b = {pair.a for pair in kept}, {pair.b for pair in kept}
     left: dict[str, list[int]] = {}
@@ -154,10 +153,10 @@ def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
 
 
 def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
-    """Compare two boxes, `ids` being the comparison of their ids, with the cards and states in `known`.
+    """Compare two boxes. `ids` is the comparison of their ids, `known` has the cards and their states.
 
-    A removed and an added card count as one *changed* card if one was edited from the other. Cards at the
-    same position with the same type and role count as changed, too.
+    A removed and an added card count as one *changed* card if one was edited from the other. They also do if
+    they have the same type and role and are between the same kept cards.
     """
     old = {place: slot_of(place, a.card_ids, known) for place in ids.removed}
     new = {place: slot_of(place, b.card_ids, known) for place in ids.added}
@@ -180,9 +179,9 @@ def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
 
 
 def json_patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """Return the JSON Patch from `a` to `b` that keeps the positions of each of the disjoint pairs together.
+    """Return the JSON Patch from `a` to `b`. The disjoint pairs are positions that correspond to each other.
 
-    An item that moves among the others is removed and added again.
+    An item that changes its order relative to other items is removed and added again.
     """
     staying = longest_rising(pairs)
     in_a, in_b = {pair.a for pair in staying}, {pair.b for pair in staying}
@@ -204,7 +203,7 @@ def _unpaired(old: Slots, new: Slots, paired: Sequence[Pair]) -> tuple[Slots, Sl
 
 
 def _pair_edited(old: Slots, new: Slots) -> list[Pair]:
-    """Return the pairs of old cards and the new ones that were edited from them."""
+    """Return the pairs of a removed card and the added card that was edited from it."""
     origins: dict[str, list[int]] = {}
     for place, slot in reversed(list(old.items())):
         origins.setdefault(slot.card_id, []).append(place)
@@ -217,7 +216,7 @@ def _pair_edited(old: Slots, new: Slots) -> list[Pair]:
 
 
 def _pair_replaced(old: Slots, new: Slots, ids: IdDiff) -> list[Pair]:
-    """Return the pairs of old and new cards of one type and role, between the same kept cards."""
+    """Return the pairs of a removed and an added card with one type and role between the same kept cards."""
     waiting: dict[tuple[int, str, str | None], list[int]] = {}
     for place, slot in reversed(list(old.items())):
         if slot.card is not None:
@@ -234,7 +233,7 @@ def _pair_replaced(old: Slots, new: Slots, ids: IdDiff) -> list[Pair]:
 
 
 def _sort_key(change: BoxChange, ids: IdDiff) -> tuple[int, int, int]:
-    """Return the sort key of a change: its position in the second box; a removed card sorts at its gap."""
+    """Return the sort key of a change: its position in the second box, or the gap of a removed card there."""
     if change.b is not None:
         return change.b.position, 1, 0
     assert change.a is not None
@@ -252,26 +251,26 @@ class TextPart(NamedTuple):
     text: str
 
 
-# True for items in both texts; the items of the old one, those of the new one.
+# True if both texts have the items; the items of the old text; the items of the new text.
 Span = tuple[bool, Sequence[str], Sequence[str]]
 
-# A number with its points, a character of a script without spaces between words, a word, space, or a mark.
+# A number with points, a character of a script without word spaces, a word, space, or punctuation.
 _WORD = re.compile(
     r"\d+(?:[.:]\d+)+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
     r"|[^\W\u3040-\ud7ff\uf900-\ufaff]+|\s+|."
 )
-# Longer lines are compared as a whole, as are lines that share a smaller part.
+# Lines are compared as a whole if they are longer, or if they have a smaller part in common.
 _MAX_WORDS = 20_000
 _MIN_SHARED = 0.3
 _MAX_GAP = 40_000
 
-# Equal text that is shown on each side of a change.
+# The amount of equal text that is shown on each side of a change.
 _CONTEXT_LINES = 3
 _CONTEXT_CHARACTERS = 160
 
 
 def text_diff(old: str, new: str) -> list[TextPart]:
-    """Return the parts of both texts in order. All except the added make `old`, without the removed `new`."""
+    """Return the parts of both texts in order: same and removed make `old`, same and added make `new`."""
     pieces: list[TextPart] = []
     for is_same, one, other in _spans(old.splitlines(keepends=True), new.splitlines(keepends=True)):
         if is_same:
@@ -282,7 +281,7 @@ def text_diff(old: str, new: str) -> list[TextPart]:
 
 
 def abridge(pieces: Sequence[TextPart]) -> list[TextPart]:
-    """Return `pieces` with `…` for equal text that is far from every change."""
+    """Replace equal text that is far from every change by `…`."""
     last = len(pieces) - 1
     return [
         TextPart("same", _abridged(text, index > 0, index < last)) if kind == "same" else TextPart(kind, text)
@@ -291,7 +290,7 @@ def abridge(pieces: Sequence[TextPart]) -> list[TextPart]:
 
 
 def _words_diff(old: str, new: str) -> list[TextPart]:
-    """Return the parts of lines that differ. A line break at the end of both is the same."""
+    """Compare differing lines by words. A line break at the end of both sides is an equal part."""
     if old.endswith("\n") and new.endswith("\n"):
         return [*_words_diff(old[:-1], new[:-1]), TextPart("same", "\n")]
     one, other = _WORD.findall(old), _WORD.findall(new)
@@ -329,7 +328,7 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
 
 
 def _gap(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
-    """Yield the parts between two common items. If items occur very often, they may include common ones."""
+    """Yield the parts between two common items. They may include equal items if these occur very often."""
     if len(old) * len(new) > _MAX_GAP or set(old).isdisjoint(new):
         if old or new:
             yield False, old, new

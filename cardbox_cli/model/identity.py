@@ -29,7 +29,7 @@ AFTER_EXECUTION = ("suspend", "terminate")
 # Prefixes of ids that are not agents but may dispatch turns and own agents.
 PLATFORM = ("sys.", "tool.")
 
-# Tool calls that functions of cbx and related programs answer.
+# Names of tools whose calls are answered by functions of cbx and related programs.
 INTERNAL_TOOLS = frozenset(
     {"delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"}
 )
@@ -38,7 +38,7 @@ INTERNAL_TOOLS = frozenset(
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 _MAX_LENGTH = 255
-# Some thirty years: clocks and deadlines cannot count more.
+# About thirty years. Clocks and deadlines cannot represent longer times.
 _MAX_SECONDS = 1e9
 _SUBJECT_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f-\x9f]+")
 # Names that all providers accept.
@@ -46,7 +46,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant, from `public.projects`. Other tables may have its rows even if this one does not."""
+    """A tenant, from `public.projects`. Other tables may have rows of a project that this table lacks."""
 
     project_id: str
     title: str
@@ -66,12 +66,12 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored_layers(self) -> list[str]:
-        """Return the layers stored with each step; never the framework's, which an older cbx allowed."""
+        """Return the layers that are stored with each step. Ignores the framework's layer in old settings."""
         return [name for name in self.reproducible_layers if name != FRAMEWORK]
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the roster. `status` is the roster's, active or not; the agent's state is in its head."""
+    """An entry of the roster. `status` only shows whether it is active. The agent's state is in its head."""
 
     agent_id: str
     profile_box_id: str
@@ -85,13 +85,13 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile_name(self) -> str | None:
-        """Return the name of its profile at the time it was given, or None if that was not recorded."""
+        """Return the name of the profile when the agent received it, or None if it was not recorded."""
         name = self.metadata.get("profile_name")
         return name if isinstance(name, str) else None
 
 
 class RosterEntry(Agent, frozen=True, kw_only=True):
-    """An agent and its head, or None without one."""
+    """An agent and its head. `head` is None if the database has no head for the agent."""
 
     head: Head | None
 
@@ -108,13 +108,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str | None:
-        """Return the command that answers its calls; None if another program reports the result."""
+        """Return the command that answers the tool's calls, or None if another program reports results."""
         command = self.options.get("exec")
         return command if isinstance(command, str) and command.strip() else None
 
     @property
     def timeout_seconds(self) -> float | None:
-        """Return how long a call may take; None if only the general limits apply."""
+        """Return the maximum duration of a call, or None if only the general limits apply."""
         for name in ("timeout_seconds", "suspend_timeout_seconds"):
             value = self.options.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
@@ -123,7 +123,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandlerTool(Tool, frozen=True, kw_only=True):
-    """An internal handler as models see it: a tool whose calls a function of the worker answers."""
+    """The definition of a tool whose calls a function of the worker answers."""
 
     @property
     def ends_turn(self) -> bool:
@@ -136,7 +136,7 @@ def allowed_handlers(profile: Mapping[str, Any]) -> list[str]:
 
 
 def is_subject_token(text: str) -> bool:
-    """Return whether `text` can be a token of a NATS subject, in which nothing can be escaped."""
+    """Return whether `text` can be a token of a NATS subject, which has no escape characters."""
     return len(text) <= _MAX_LENGTH and text.isprintable() and _SUBJECT_TOKEN.fullmatch(text) is not None
 
 
@@ -149,7 +149,7 @@ def check_worker_target(worker_target: str) -> None:
 
 
 def token_fault(text: str) -> str | None:
-    """Return why an agent or a pool of workers cannot have this name, to be read after it, or None."""
+    """Return the reason why an agent or a worker target cannot have this name (ends a sentence), or None."""
     return new_id_fault(text) if is_subject_token(text) else "must be one word without '.', '*' and '>'"
 
 
@@ -255,7 +255,7 @@ def new_token(project_id: str) -> str:
 
 
 def token_project(token: str) -> str | None:
-    """Return the project that a token names; None for an invalid token."""
+    """Return the project in a token, or None for an invalid token."""
     mark, _, rest = token.partition(".")
     project, _, secret = rest.partition(".")
     if mark != _PREFIX or not secret or "." in secret:

@@ -20,14 +20,14 @@ MIN_SHORT = 4
 _NAMESPACE = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
 # Separator of the parts of a derived id.
 _SEPARATOR = b"\x1f"
-# Maps a digit to one with a UUID's variant in its first two bits.
+# Maps a hex digit to the digit whose first two bits are the variant of a UUID.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 _CANONICAL = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def new_card_id() -> str:
-    """Return a UUIDv7 as 32 hex digits. For single cards: in a loop, the generator's clock runs ahead."""
+    """Return a UUIDv7 as 32 hex digits. Do not use it in a loop, where the generator's clock runs ahead."""
     import uuid6
 
     return uuid6.uuid7().hex
@@ -41,12 +41,12 @@ def new_box_id() -> str:
 
 
 def derived_id(*parts: str) -> "UUID":
-    """Return the UUIDv5 of `parts`: the same parts give the same id on any machine."""
+    """Return the UUIDv5 of `parts`. The same parts give the same id on any machine."""
     return derive_id(parts)
 
 
 def derive_id(parts: Iterable[str | bytes]) -> "UUID":
-    """Return the `derived_id` of any number of parts, with one in memory at a time; bytes are UTF-8."""
+    """Return the `derived_id` of any number of parts. Holds one part in memory at a time. Bytes are UTF-8."""
     from uuid import UUID
 
     name = hashlib.sha1(_NAMESPACE, usedforsecurity=False)
@@ -59,14 +59,14 @@ def derive_id(parts: Iterable[str | bytes]) -> "UUID":
 
 
 class DerivedIds:
-    """Ids derived from parts with a common beginning: `derived_id(*begin, *parts).hex`, but faster."""
+    """Ids derived from parts with a common beginning, like `derived_id(*begin, *parts).hex`, but faster."""
 
     def __init__(self, *begin: str) -> None:
         self._begin = hashlib.sha1(_NAMESPACE, usedforsecurity=False)
         self._begin.update("\x1f".join(begin).encode())
 
     def hex(self, *parts: str | bytes) -> str:
-        """Return the id for the first parts followed by these, at least one; bytes are UTF-8."""
+        """Return the id for the common parts followed by `parts`, at least one. Bytes are UTF-8."""
         name = self._begin.copy()
         for part in parts:
             name.update(_SEPARATOR)
@@ -89,14 +89,14 @@ def canonical_box_id(text: str) -> str | None:
 
 
 def are_box_ids(texts: Iterable[str]) -> bool:
-    """Return whether all are canonical box ids."""
+    """Return whether all texts are canonical box ids."""
     return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 
 def new_id_fault(text: str) -> str | None:
-    """Return why cbx refuses this new name, to be read after it, or None.
+    """Return the reason why cbx refuses a new name, or None. The reason reads as the end of a sentence.
 
-    People could not see or type such a name. Rows of other programs, and their copies, may have any.
+    People cannot see or type such names. Rows of other programs, and copies of them, may have any name.
     """
     if not text.strip():
         return "is blank"
@@ -109,19 +109,19 @@ def new_id_fault(text: str) -> str | None:
 
 
 def check_new_id(text: str, what: str, hint: str) -> None:
-    """Raise InvalidInput for an invalid new name; `what` describes it."""
+    """Raise InvalidInput for an invalid new name. `what` describes the named thing in the message."""
     fault = new_id_fault(text)
     if fault is not None:
         raise InvalidInput(f"{what}: {text[:40]!r} {fault}", hint=hint)
 
 
 def short_id(full_id: str) -> str:
-    """Return the last 8 characters: new UUIDv7s share their first ones."""
+    """Return the last 8 characters, because UUIDv7s of the same time begin alike."""
     return full_id[-SHORT:]
 
 
 def matches_short_id(wanted: str, full_id: str) -> bool:
-    """Return whether `wanted` is long enough, and begins or ends an id or begins its short form."""
+    """Return whether `wanted` is long enough and begins or ends the id, or begins its short form."""
     alike = full_id.startswith(wanted) or full_id.endswith(wanted) or short_id(full_id).startswith(wanted)
     return len(wanted) >= MIN_SHORT and alike
 
@@ -131,5 +131,5 @@ def unique(ids: Iterable[str]) -> list[str]:
 
 
 def hash_ids(card_ids: Sequence[str]) -> str:
-    """Return the SHA-256 of an id list, as one compact JSON array. Guards `BoxStore.replace`."""
+    """Return the SHA-256 of an id list as compact JSON. `BoxStore.replace` uses it to detect changes."""
     return hashlib.sha256(exact_json.encode(list(card_ids))).hexdigest()

@@ -16,7 +16,7 @@ from cardbox_cli.text.escaping import excerpt
 
 
 class PairableCard(Protocol):
-    """The attributes of a card that pairing needs."""
+    """The attributes of a card that the pairing needs."""
 
     @property
     def type(self) -> str: ...
@@ -29,9 +29,9 @@ class PairableCard(Protocol):
 class Pairing(msgspec.Struct, frozen=True):
     """The exchanges of a card list, by position.
 
-    `results` maps the position of a result to that of the card with its call. `scheduled` maps the position
-    of a `tool.call` card to that of its thought. `unanswered` has (position, tool_call_id) of calls without a
-    result, `orphans` the positions of results without a call.
+    `results` maps the position of a result to the position of the card with its call. `scheduled` maps the
+    position of a `tool.call` card to the position of its thought. `unanswered` has (position, tool_call_id)
+    of each call without a result, `orphans` the position of each result without a call.
     """
 
     results: dict[int, int]
@@ -41,7 +41,7 @@ class Pairing(msgspec.Struct, frozen=True):
 
 
 class Pairer:
-    """Pairs calls and results, added in the order of their positions."""
+    """Pairs calls and results. Add them in the order of their positions."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[int]] = {}
@@ -53,7 +53,7 @@ class Pairer:
         self._open.setdefault(call_id, []).append(position)
 
     def add_scheduled_call(self, position: int, call_id: str) -> None:
-        """Add a `tool.call` card; it becomes a waiting call if there is none."""
+        """Add a `tool.call` card. It counts as the call itself if no call with this id is waiting."""
         waiting = self._open.get(call_id)
         if waiting is None:
             self.add_call(position, call_id)
@@ -75,7 +75,7 @@ class Pairer:
 
 
 def pair_calls(cards: Sequence[PairableCard | None]) -> Pairing:
-    """Pair the calls and results among `cards`; None represents a card that cannot be read."""
+    """Pair the calls and results in `cards`. None represents a card that cannot be read."""
     pairer = Pairer()
     for position, card in enumerate(cards):
         if card is None:
@@ -97,7 +97,7 @@ def call_ids(card: PairableCard) -> list[str]:
 
 
 def called_tools(card: Card) -> list[tuple[str, str]]:
-    """Return the id and the tool of each call of a card, in order, without calls that name no tool."""
+    """Return the id and the tool name of each call of a card, in order. Skips calls without a tool name."""
     tools: list[tuple[str, str]] = []
     for call in card.tool_calls if isinstance(card.tool_calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
@@ -109,13 +109,13 @@ def called_tools(card: Card) -> list[tuple[str, str]]:
 
 
 class ToolNames:
-    """Tool names of cards, asked in their order, because calls must be seen before their results."""
+    """Finds the tool names of cards. Pass the cards in order, because a result needs the name in its call."""
 
     def __init__(self) -> None:
         self._callers: dict[str, str] = {}
 
     def tool_names(self, card: Card) -> str | None:
-        """Return the tools that a card calls, or the one whose result it is; None for other cards."""
+        """Return the names of the tools that a card calls, or the tool of a result. None for other cards."""
         calls = called_tools(card)
         self._callers.update(calls)
         if calls:
@@ -127,13 +127,13 @@ class ToolNames:
 
 
 def exchanges(cards: Sequence[PairableCard]) -> list[list[int]]:
-    """Group the positions of calls with those of their results, in the order of the first cards."""
+    """Group the positions of calls and their results, in the order of the first card of each group."""
     pairing = pair_calls(cards)
     caller = {**pairing.results, **pairing.scheduled}
     groups: dict[int, list[int]] = {}
     first: list[int] = []
     for position in range(len(cards)):
-        # A caller comes earlier, so its group is known; a result may itself make calls.
+        # The calling card comes earlier, so its group is known. It may itself be a result.
         first.append(first[caller[position]] if position in caller else position)
         groups.setdefault(first[position], []).append(position)
     return list(groups.values())
@@ -143,7 +143,7 @@ PREVIEW = 80
 
 
 def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
-    """Return the text of a card on one line; its calls if it has no text."""
+    """Return the text and the calls of a card on one line, cut to `width` characters."""
     return excerpt(full_text(card), width)
 
 

@@ -1,4 +1,4 @@
-"""The formats of requests: those of the providers, and a plain text.
+"""The formats of requests: the formats of the providers, and plain text.
 
 In the text, a line names the speaker of each message. The content is indented, so that none of its lines
 looks like such a heading. The text belongs to no provider: it is made of messages in the chat form, and
@@ -27,14 +27,14 @@ def format_names() -> tuple[str, ...]:
 
 
 def provider_of(format: str) -> "Provider":
-    """Return the provider whose messages a format is made of."""
+    """Return the provider of a format. Plain text uses the messages of the default provider."""
     return registry.provider_named(registry.DEFAULT if format == TEXT else format)
 
 
 def other_provider_note(model: str | None, format: str) -> str | None:
-    """Return a note if a request in the default format is for a model of another provider; otherwise None.
+    """Return a note if a request in the default format is for another provider's model, else None.
 
-    A name such as `anthropic/claude-opus-4-5` is that of a host, which serves the models of many.
+    There is no note for a name such as `anthropic/claude-opus-4-5`: a host serves models of many providers.
     """
     name = registry.provider_for_model(model)
     if format != registry.DEFAULT or name == registry.DEFAULT or "/" in (model or ""):
@@ -53,23 +53,23 @@ def body_of(request: "Request", format: str) -> dict[str, Any]:
 
 
 def members_of(request: "Request", format: str) -> "Members":
-    """Yield the members of `body_of` in their order; an iterator among the values is a list."""
+    """Yield the members of `body_of` in their order. A list may be given as an iterator."""
     return provider_of(format).members(request)
 
 
 def sent(request: "Request", format: str) -> bytes:
-    """Return a request as a command reads it: its body, or the text."""
+    """Return the bytes of a request that a command reads on stdin: its body, or the text."""
     return text(request).encode() if format == TEXT else exact_json.encode(body_of(request, format)) + b"\n"
 
 
 def sent_by_any(request: "Request", format: str) -> list[bytes]:
-    """Return a request as a command reads it, and as one of an older cbx did, which indented no text."""
+    """Return the bytes of `sent`, and in text, also those of an older cbx, which did not indent content."""
     older = [text(request, indent="").encode()] if format == TEXT else []
     return [sent(request, format), *older]
 
 
 def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) -> "list[LintFinding]":
-    """Return the lint's findings for the request of these cards; `model` defaults to the profile's."""
+    """Return the lint's findings for the request of these cards. `model` defaults to the profile's model."""
     # The rules take a while to load.
     from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.context.request import ComposeOptions, request_of
@@ -80,13 +80,13 @@ def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) ->
 
 
 def text(request: "Request", *, indent: str = INDENT) -> str:
-    """Return the whole request, tools last; it ends in a newline unless it is empty."""
+    """Return the whole request as text, tools last. It ends in a newline unless it is empty."""
     sections = list(text_sections(request, indent=indent))
     return "\n\n".join(sections) + "\n" if sections else ""
 
 
 def text_sections(request: "Request", *, indent: str = INDENT) -> Iterator[str]:
-    """Yield the messages and the tools as `text` has them."""
+    """Yield the sections of `text`: each message, then each tool."""
     write = _Writer(indent)
     for number, message in enumerate(request.messages, 1):
         yield write.message(number, message.body)
@@ -97,7 +97,7 @@ _OWN_LINES = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
 class _Writer:
-    """Writes messages and tools under headings: what others wrote is indented by `indent`."""
+    """A writer of messages and tools under headings. Their content is indented by `indent`."""
 
     def __init__(self, indent: str) -> None:
         self._indent = indent
@@ -126,7 +126,7 @@ class _Writer:
         return indent_lines(text, self._indent)
 
     def _below(self, line: str) -> str:
-        """Return a line at the margin, and what follows it indented."""
+        """Return `line` with all but its first line indented."""
         return self._text(line).removeprefix(self._indent)
 
     def _part(self, part: Any) -> str:

@@ -55,14 +55,14 @@ _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, "system": RENDERED_PROMPT}
 
 
 class AnsweredCall(NamedTuple):
-    """The call that a tool's result answers: its id, "" if the part has none, and the tool's name."""
+    """The call that a tool's result answers. `id` is "" if the part has no id. `name` is the tool's name."""
 
     id: str
     name: str = ""
 
 
 class _TypedPart(NamedTuple):
-    """A part with the type and text of its card, and its call. `is_exact`: the card makes just this part."""
+    """A part with the type and text of its card, and its call. If `is_exact`, the card restores the part."""
 
     type: str
     part: Part
@@ -75,8 +75,9 @@ class _TypedPart(NamedTuple):
 class PartsProvider(Provider):
     """A provider whose messages are lists of parts.
 
-    `has_detail`: images have a level of detail. `names_results`: a result names its tool. `has_refusals`: a
-    refusal is not text. `parts_title` is the provider's name in sentences about parts that only it knows.
+    If `has_detail`, images have a level of detail. If `names_results`, a result has the name of its tool. If
+    `has_refusals`, a refusal is not sent as text. `parts_title` is the provider's name in sentences about
+    parts that only this provider knows.
     """
 
     has_detail = False
@@ -92,51 +93,51 @@ class PartsProvider(Provider):
 
     @abstractmethod
     def is_plain(self, part: Part) -> bool:
-        """Return whether a part is something that an assistant says."""
+        """Return whether a part of an assistant's message is plain output, which a THOUGHT card can hold."""
 
     @abstractmethod
     def words(self, part: Part) -> str:
-        """Return the text of a part for a reader, "" if it has none."""
+        """Return the text of a part for a reader, or "" if it has no text."""
 
     @abstractmethod
     def call(self, part: Part) -> dict[str, Any] | None:
-        """Return the tool call in the chat form that a part is, its id "" if it has none; None for others."""
+        """Convert a call to a tool call of the chat form. A missing id is "". Other parts give None."""
 
     @abstractmethod
     def answered(self, part: Part) -> AnsweredCall | None:
-        """Return the call that a part answers; None for other parts."""
+        """Return the call that a part answers, or None if the part is not a result."""
 
     @abstractmethod
     def chat_files(self, part: Part) -> list[dict[str, Any]]:
-        """Return the chat form of a part with files or a refusal; [] for other parts."""
+        """Return the chat form of a part with files or a refusal. Returns [] for other parts."""
 
     @abstractmethod
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
-        """Convert a message in the chat form to parts. What the format lacks becomes text."""
+        """Convert a message in the chat form to parts. Content that the format lacks becomes text."""
 
     def is_failed_result(self, part: Part) -> bool:
         return False
 
     def sends_other_call(self, call: Any) -> bool:
-        """Return whether a call that is not a function's, and its result, are sent as more than text."""
+        """Return whether a call that is not a function call, and its result, can be sent as parts."""
         return False
 
     def other_result(self, part: Part) -> Part:
-        """Convert the result of a function call to that of another call."""
+        """Convert the result of a function call to the result of a call of another type."""
         return part
 
     def is_exact(self, part: Part) -> bool:
-        """Return True if `make` is known to give a call or a result back as it is; otherwise it is called."""
+        """Return True if `make` surely restores this call or result. If False, the caller runs `make`."""
         return False
 
     def losses_of_part(self, part: Part) -> Iterable[str]:
-        """Yield what the chat form leaves out of a part that is neither thinking nor of this format alone."""
+        """Yield the losses of a part in the chat form. Not for thinking and parts of this format only."""
         return ()
 
     def text_alone(self, role: str, part: Part) -> str | None:
-        """Return the text of a part that `make` would make of this text alone; None for other parts.
+        """Return the text of a part if `make` restores the part from the text alone, else None.
 
-        Here, it is an object whose only key is `text`, not blank.
+        By default, such a part has only the key `text`, and the text is not blank.
         """
         if type(part) is not dict or len(part) != 1:
             return None
@@ -144,12 +145,12 @@ class PartsProvider(Provider):
         return text if type(text) is str and not text.isspace() and text else None
 
     def draft_parts(self, role: str, parts: Sequence[Part]) -> list[CardDraft]:
-        """Return the cards that hold a message's parts, at least one."""
+        """Return the cards of a message's parts. A message without parts makes one empty card."""
         if not parts:
             return [imported_card(_TYPES[role], "", role=role)]
         if len(parts) == 1 and (text := self.text_alone(role, parts[0])) is not None:
             return [imported_card(_TYPES[role], text, role=role)]
-        # A result and a thought are cards of their own.
+        # Each result and each thought has its own card.
         runs = speakers.neighbours(
             self._typed_parts(role, parts),
             lambda before, each: each.type == before.type and each.type not in (TOOL_RESULT, REASONING),
@@ -159,8 +160,8 @@ class PartsProvider(Provider):
     def _typed_parts(self, role: str, parts: Sequence[Part]) -> Iterator[_TypedPart]:
         """Yield the parts with their types.
 
-        A call without an id gets its tool's name as its id, numbered if it repeats in the message, and so
-        does its result. A result belongs to the nearest call of that name.
+        A call or result without an id gets its tool's name as id. Repeated names in a message are numbered.
+        Such a result belongs to the nearest call with the same id.
         """
         times: dict[str, int] = {}
 
@@ -201,7 +202,7 @@ class PartsProvider(Provider):
         return card if self._is_held(card, run) else keep(card, self.format, source_blocks=parts)
 
     def _is_held(self, card: CardDraft, run: Sequence[_TypedPart]) -> bool:
-        """Return whether the card's own fields give its parts back, text before calls."""
+        """Return whether the card's own fields can restore its parts. They restore text before calls."""
         if all(each.is_exact for each in run) and not any(each.text for each in run[1:]):
             return True
         if card.type == TOOL_RESULT and self.names_results:
@@ -209,7 +210,7 @@ class PartsProvider(Provider):
         return same_json(self.standard_parts(card), [each.part for each in run])
 
     def own_parts(self, card: AnyCard) -> list[Part] | None:
-        """Return the parts that a card keeps of a message in this format; None if it keeps none."""
+        """Return the original parts that a card stores in this format, or None if it stores none."""
         parts = card.metadata.get(sources.BLOCKS)
         is_own = card.metadata.get(sources.FORMAT) == self.format
         return parts if is_own and isinstance(parts, list) else None
@@ -224,7 +225,7 @@ class PartsProvider(Provider):
         return made if answered is None else [self.other_result(part) for part in made]
 
     def _is_sent_as_text(self, card: AnyCard, body: Body) -> bool:
-        """Return whether a card is a result that is sent as text: it has no id, or its call is text."""
+        """Return whether a card is a result that is sent as text: it has no call id, or its call is text."""
         if body["role"] not in ("tool", "function"):
             return False
         answered = answered_call(card)
@@ -233,7 +234,7 @@ class PartsProvider(Provider):
         return is_old or (answered is not None and not self.sends_other_call(answered))
 
     def parts_of(self, card: AnyCard) -> list[Part]:
-        """Return the parts that a card keeps, otherwise those that its own fields make."""
+        """Return the original parts of a card, or else the parts made of its own fields."""
         own = self.own_parts(card)
         return self.standard_parts(card) if own is None else own
 
@@ -270,7 +271,7 @@ class PartsProvider(Provider):
         return any(map(self.is_failed_result, self.own_parts(card) or ()))
 
     def split_messages(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield the messages as they are sent, layers and queries also in parts."""
+        """Yield the messages in the form in which they are sent. Layers and queries become parts, too."""
         return map(self._split_message, speakers.demote_late_layers(messages))
 
     def _split_message(self, message: Message) -> Message:
@@ -288,7 +289,7 @@ class PartsProvider(Provider):
         ]
 
     def merged(self, messages: Iterable[Message]) -> Iterator[tuple[str, list[Part]]]:
-        """Yield the role and the parts of each message as it is sent."""
+        """Yield the role and the parts of each sent message, joined from adjacent messages of one role."""
         for run in speakers.runs(message for message in messages if message.body["role"] != "system"):
             role = run[0].body["role"]
             parts = [part for message in run for part in message.body["content"]]
@@ -311,7 +312,7 @@ class PartsProvider(Provider):
             yield from (SentMessage("messages", number, *piece) for piece in pieces)
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
-        """Yield what is lost of a request's order: system text behind another message moves up."""
+        """Yield a loss for each system text after another message, because it is moved to the top."""
         placed = speakers.demote_late_layers(request.messages)
         behind = dropwhile(lambda message: message.body["role"] == "system", placed)
         yield from speakers.moved_texts(request, (each for each in behind if each.body["role"] == "system"))
@@ -330,10 +331,10 @@ class PartsProvider(Provider):
 
     def losses_from_chat(self, card: Card) -> Iterator[str]:
         if self.own_parts(card) is not None or card.type in OF_ONE_FORMAT:
-            return  # sent as it came, or in no chat form
+            return  # sent unchanged, or not in the chat form
         body = self.chat_body(card)
         is_result = body["role"] in ("tool", "function")
-        # cbx itself names the tools of all results, which their calls do, too.
+        # The name that cbx adds to every result is not a loss, since the call has it, too.
         is_said = self.names_results or not (sources.is_named_result(card) and card.tool_call_id)
         own = ("name",) * (is_result and is_said) + ("refusal",) * self.has_refusals
         yield from unsent_of_message(body, own)
@@ -362,10 +363,10 @@ class PartsProvider(Provider):
 def text_parts(
     body: Body, make_file: Callable[[Any], Part | None], make_call: Callable[[Any, dict[str, Any]], Part]
 ) -> list[Part]:
-    """Convert a message in the chat form, other than a tool's, to parts; text becomes `{"text": …}`.
+    """Convert a message in the chat form to parts. Text becomes `{"text": …}`. Not for tool messages.
 
     `make_file` converts a part that is not text, or returns None if the format has no such part. `make_call`
-    converts a tool call; its second argument is the called function.
+    converts a tool call. Its second argument is the called function.
     """
     content, parts = body.get("content") or "", list[Part]()
     if isinstance(content, str):
@@ -392,7 +393,7 @@ def _json(value: Any) -> str:
 
 
 def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the parts that a role can send in the chat form: users files, assistants refusals."""
+    """Return the parts that a role can send in the chat form. Users can send files, assistants refusals."""
     is_refused = role == "assistant" and any(kind(part) == "refusal" for part in parts)
     return parts if role == "user" or is_refused else []
 
@@ -401,10 +402,10 @@ def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class PartsFiles(MessageFiles):
-    """Files of messages in such a format.
+    """A reader and writer of files with messages in such a format.
 
-    `parts_key` holds the parts of a message, `assistant` is the format's name of that role. `alone_key` is
-    where one message may replace the list, as an object; then one part may replace the parts, too.
+    `parts_key` is the key of a message's parts. `assistant` is the format's name of that role. If set,
+    `alone_key` is the key under which one message may replace the list; one part may replace the parts, too.
     """
 
     provider: PartsProvider
@@ -424,13 +425,13 @@ class PartsFiles(MessageFiles):
         return {"role": self.assistant if role == "assistant" else role, self.parts_key: []}
 
     def keep_around(self, message: Body, role: str, cards: list[CardDraft]) -> list[CardDraft]:
-        """Return the cards of a message; the first keeps unusual keys around the parts."""
+        """Return the cards of a message. The first card stores any unusual keys next to the parts."""
         if message.get(self.parts_key) and self.empty_parts(message) == self._envelope_of(role):
             return cards
         return [keep(cards[0], self.provider.format, source_message=self.empty_parts(message)), *cards[1:]]
 
     def empty_parts(self, message: Body) -> Body:
-        """Return a message with `[]` instead of its parts, `{}` instead of a part that replaces them."""
+        """Return a message with `[]` instead of its list of parts, or `{}` instead of a single part."""
         parts = message.get(self.parts_key)
         if isinstance(parts, list):
             return {**message, self.parts_key: []}
@@ -489,14 +490,14 @@ class PartsFiles(MessageFiles):
 
 
 class PartsAnswers(AnswerReader):
-    """Reader of answers in such a format, read like imported messages. `parts_key` has the parts."""
+    """A reader of answers in such a format, like imported messages. `parts_key` is the key of the parts."""
 
     provider: PartsProvider
     parts_key: str
 
     @abstractmethod
     def is_call(self, part: Part) -> bool:
-        """Return whether a part is a call of a client's tool, well-formed or not."""
+        """Return whether a part is a call of a client's tool, even a malformed one."""
 
     @abstractmethod
     def call_id(self, part: Part) -> Any: ...
@@ -508,7 +509,7 @@ class PartsAnswers(AnswerReader):
         return message.get(self.parts_key)
 
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
-        """Return the cards of a message; they keep what the next request needs, such as signatures."""
+        """Return the cards of a message. They store all that the next request needs, such as signatures."""
         parts = message.get(self.parts_key) or []
         if not isinstance(parts, list):
             raise MalformedAnswer(f"the {self.parts_key!r} of the answer is not a list")

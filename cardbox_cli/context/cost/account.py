@@ -1,10 +1,9 @@
-"""The costs of a series of requests by step, layer, card type, tool and card, and what a cache
-saves.
+"""The costs of a series of requests by step, layer, card type, tool and card, and the savings by a cache.
 
 Pure. A source of requests (a turn, an agent, the answers in a box) passes a list of `Sent`. Requests of one
 source share their message objects, so that each message is examined once. `context/explain` counts the
-tokens: the sums over the steps are the tokens of the requests. A prefix cache keeps the beginning that a
-request shares with the one before, tools first.
+tokens, so the sums over the steps are the tokens of the requests. A prefix cache holds the beginning that a
+request shares with the previous request, tools first.
 """
 
 from collections import Counter
@@ -26,8 +25,8 @@ from cardbox_cli.model.pairing import ToolNames
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of a series in `provider`'s format, and the turn's step that sent it, if any. `behind` are
-    the messages that follow it in the box that made it."""
+    """A request of a series in `provider`'s format, and the step of a turn that sent it, if any. `behind` has
+    the messages that follow its history in the box."""
 
     request: Request
     provider: Provider
@@ -37,11 +36,11 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The change from one request of a series to the next. `kept` counts the messages at the shared
-    beginning.
+    """The change from one request of a series to the next.
 
-    `gone` are the later messages of the earlier request, `added` those of the later one. `same_frame`: model,
-    tools and parameters are the same. `breaks`: a cache loses more than texts that always follow the history.
+    `kept` is the number of messages at the shared beginning. `gone` has the rest of the earlier request,
+    `added` the rest of the later one. If `same_frame`, model, tools and parameters are the same. If `breaks`,
+    a cache loses more than the layers that follow every history.
     """
 
     kept: int
@@ -52,7 +51,7 @@ class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def series_changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
-    """Yield the change that each request of a series brings; the first one adds everything."""
+    """Yield the change that each request of a series makes. The first request adds all its messages."""
     before: Request | None = None
     for sent in series:
         yield _series_change(before, sent.request)
@@ -60,8 +59,8 @@ def series_changes(series: Iterable[Sent]) -> Iterable[SeriesChange]:
 
 
 def answered_requests(request: Request, provider: Provider) -> Sequence[Sent]:
-    """Return the requests that the answers in a request's history answered, all with its layers. An answer is
-    a run of messages of the model. The request is the last one unless an answer ends its history."""
+    """Return the requests that led to the answers in a request's history, each with the request's layers. An
+    answer is a run of assistant messages. Unless the history ends in one, `request` itself is the last."""
     start, end = history_of(request.messages)
     roles = [message.body.get("role") for message in request.messages[start:end]]
     # The places at which an answer begins.
@@ -72,8 +71,8 @@ def answered_requests(request: Request, provider: Provider) -> Sequence[Sent]:
 
 
 class _AskedRequests(Sequence[Sent]):
-    """The beginnings of a request's history up to some places, each with the layers after the history. Each
-    is made on access, since all lists together grow with the square of the history."""
+    """Requests with a beginning of a request's history, up to one of `places`, and its layers. Each is made
+    on access, because the memory for all would be quadratic."""
 
     def __init__(self, request: Request, provider: Provider, places: Sequence[int], end: int) -> None:
         self._request, self._provider = request, provider
@@ -97,7 +96,7 @@ class _AskedRequests(Sequence[Sent]):
 
 
 def history_of(messages: Sequence[Message]) -> tuple[int, int]:
-    """Return where the history begins and ends between the layers; both are the end if there is none."""
+    """Return the start and the end index of the history. Both are the number of messages if it is empty."""
     start = 0
     while start < len(messages) and messages[start].layer != CHECKPOINT:
         start += 1
@@ -120,7 +119,7 @@ def _series_change(before: Request | None, request: Request) -> SeriesChange:
 
 
 def _moves(gone: Sequence[Message], added: Sequence[Message]) -> bool:
-    """Return whether `gone` are layers after the history that are at the end of `added` again."""
+    """Return whether `gone` has only layers after the history, and the end of `added` repeats them."""
     behind = added[len(added) - len(gone) :]
     return len(gone) <= len(added) and all(
         one.layer != CHECKPOINT and one.body == other.body for one, other in zip(gone, behind, strict=True)
@@ -135,7 +134,7 @@ def count_common(ones: Sequence[Message], others: Sequence[Message]) -> int:
 
 
 def kept_before_lost(before: Request, request: Request) -> int:
-    """Return the number of messages before the first layer with an unknown text and different hashes."""
+    """Return the number of messages before the first layer without a known text whose hashes differ."""
     start, _ = history_of(request.messages)
     names = before.lost_layers.keys() | request.lost_layers.keys()
     texts = {name: "" for name in names if before.lost_layers.get(name) != request.lost_layers.get(name)}
@@ -148,13 +147,13 @@ def kept_before_lost(before: Request, request: Request) -> int:
 Grouping = Literal["layer", "type", "tool", "card"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
-# The line of what belongs to no card, or to no tool.
+# The name in tables for messages without a card or a tool.
 NONE = "-"
 
 
 class SentPart(msgspec.Struct, kw_only=True, gc=False):
-    """A message of a series: its tokens, the number of requests with it, and the first of these in the
-    series. The type of its card, and the tool that it calls or answers for, are `-` if it has none."""
+    """A message of a series. `sends` is the number of requests with it, `first` the index of the first such
+    request. `type` is the type of its card, `tool` the tool of its call or result; `-` means none."""
 
     message: Message
     card: Card | None
@@ -188,12 +187,11 @@ class SentTool(msgspec.Struct, kw_only=True):
 
 
 class StepCost(msgspec.Struct, frozen=True, kw_only=True):
-    """One request: its tokens as `render --explain` counts them, `estimated` of them by an
-    estimate.
+    """One request and its tokens as `render --explain` counts them.
 
-    A prefix cache with the request before it keeps `kept` of them, and `new` must be read. `layers` has the
-    tokens of each layer, of the tools and of the beginning of the reply. `breaks`: it does not continue the
-    one before.
+    `estimated` tokens are not exact. A prefix cache with the previous request holds `kept` tokens; the model
+    must read the `new` ones. `layers` has the tokens of each layer, of the tools and of the beginning of the
+    reply. If `breaks`, the request does not continue the previous one.
     """
 
     number: int
@@ -210,7 +208,7 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens of one layer, type or tool: in all requests, their `share`, and in the last request."""
+    """The tokens of one layer, type or tool in all requests, their share, and those of the `last` request."""
 
     name: str
     tokens: int
@@ -239,7 +237,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cached_tokens(self) -> int:
-        """The tokens that a prefix cache would have kept."""
+        """The tokens of all requests that a prefix cache would have held."""
         return sum(step.kept for step in self.steps)
 
     @property
@@ -248,7 +246,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def account_of(series: Sequence[Sent]) -> Account:
-    """Account for a series; each request has the tokens of its own model."""
+    """Account for a series. The tokens of each request are counted for its own model."""
     ledger = _Ledger()
     found = list(series_changes(series))
     before: Sent | None = None
@@ -267,7 +265,7 @@ def account_of(series: Sequence[Sent]) -> Account:
 
 
 class _Ledger:
-    """The costs of requests, entered one after the other: each entry examines only what has changed."""
+    """The costs of requests. They are entered in order, and each entry examines only the changed messages."""
 
     def __init__(self) -> None:
         self.steps: list[StepCost] = []
@@ -288,7 +286,7 @@ class _Ledger:
         costs = self._costs[request.model]
         self.tokenizer = costs.tokenizer
         if before is not None and before.request.model != request.model:
-            # Two models count and cache apart.
+            # Models have separate tokenizers and caches.
             gone, added = before.request.messages, request.messages
             change = SeriesChange(kept=0, gone=gone, added=added, same_frame=False, breaks=True)
         for part in self._dropped_parts(len(self._now) - len(change.gone)):
@@ -311,7 +309,7 @@ class _Ledger:
         return sum(part.tokens for part in self._now[:length])
 
     def _dropped_parts(self, length: int) -> list[SentPart]:
-        """Remove the messages behind the first `length`, which the next request lacks, and return them."""
+        """Remove and return the messages after the first `length`. The next request lacks them."""
         ended = self._now[length:]
         del self._now[length:]
         for part in ended:
@@ -370,7 +368,7 @@ class _Ledger:
         )
 
     def _other_counts(self, of_tools: Iterable[tuple[str, Cost]], reply: Cost) -> dict[str, Counter[str]]:
-        """Return the tokens of everything but messages: tool definitions and the beginning of the reply."""
+        """Return the tokens of tool definitions and of the beginning of the reply, by grouping and name."""
         beside: dict[str, Counter[str]] = {name: Counter() for name in self._present}
         for name, cost in of_tools:
             known = self.tools.setdefault(name, SentTool(name=name, tokens=cost.tokens))
@@ -386,7 +384,7 @@ class _Ledger:
         return self._parts
 
     def shares(self, grouping: Grouping) -> list[Share]:
-        """Return the shares of a grouping, the greatest first."""
+        """Return the shares of a grouping, largest first."""
         sums = self._sums[grouping]
         of_all = sums.total()
         return [
@@ -400,7 +398,8 @@ class _Ledger:
 
 
 class CardShare(msgspec.Struct, frozen=True, kw_only=True):
-    """The share of a card: its `tokens` once, the requests with it, and the tokens in all of them."""
+    """The share of a card. `tokens` counts it once, `sends` is the number of requests with it, and `total`
+    counts it in all of them."""
 
     card_id: str | None
     box_id: str | None
@@ -417,8 +416,8 @@ class CardShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def card_shares(account: Account) -> list[CardShare]:
-    """Return the share of each card, the greatest first; a layer's text counts for the card that made it. All
-    requests with a card count together, also those after a break."""
+    """Return the share of each card, largest first. The text of a layer counts for its first card. All
+    requests with a card count together, including requests after a break."""
     of_all = account.tokens
     sends: Counter[tuple[object, ...]] = Counter()
     for part in account.parts:
@@ -445,7 +444,7 @@ def card_shares(account: Account) -> list[CardShare]:
 
 
 def _card_key(part: SentPart) -> tuple[object, ...]:
-    """Return the key that messages of one card share; a message without a card has its own."""
+    """Return a key that is the same for all messages of one card, and unique for a message without a card."""
     return (part.card_id, part.layer, part.tokens) if part.card_id else (id(part),)
 
 

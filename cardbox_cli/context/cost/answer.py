@@ -15,16 +15,17 @@ from cardbox_cli.model.tokens import bare_name
 # --- where a prefix cache first breaks
 
 
-# Characters that are shown before the first that differs, and from it on.
+# The number of characters shown before the first difference, and from the difference on.
 _BEFORE, _AFTER = 40, 80
 
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
-    """The first request that does not continue the one before; steps are numbers in the series.
+    """The first request that does not continue the previous one. Steps count from 1 in the series.
 
-    `section`, `number`, `layer` and `card_id` name the piece that differs. Both texts share `character`
-    characters; `before` is the end of these, `a` and `b` are the continuations. If only a text's hash is
-    known, `character` is None, as is a missing side. `lost` counts the later tokens of the earlier request.
+    `section`, `number`, `layer` and `card_id` identify the piece that differs. Both texts begin with the same
+    `character` characters. `before` is the end of these; `a` and `b` are the texts after them. If a text is
+    missing or only its hash is known, its side and `character` are None. `lost` is the number of tokens of
+    the earlier request from the difference on.
     """
 
     a_step: int
@@ -41,7 +42,7 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_break(account: Account) -> Break | None:
-    """Return the first break of a series; None if each request continues the one before."""
+    """Return the first break of a series, or None if each request continues the previous one."""
     for place, step in enumerate(account.steps):
         if step.breaks:
             one, other = account.series[place - 1], account.series[place]
@@ -89,7 +90,7 @@ _MILLION = 1_000_000
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """The prices of a model for a million tokens; `cached` of those in its prefix cache, if it differs."""
+    """The prices of a model for a million tokens. `cached` is the price in a prefix cache, if it differs."""
 
     input: Decimal
     cached: Decimal | None = None
@@ -101,18 +102,18 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def build(cls, currency: str, models: Mapping[str, tuple[Decimal, Decimal | None]]) -> "Prices":
-        """Make prices of pairs: any token, and a token in a cache if that differs."""
+        """Make prices of pairs of the price of a token and the price of a cached token, if that differs."""
         known = {name: Price(input=each, cached=cached) for name, (each, cached) in models.items()}
         return cls(currency=currency, models=known)
 
     def find(self, model: str | None) -> Price | None:
-        """Return the price of a model: of its whole name, else without the prefix of a gateway."""
+        """Return the price of a model by its full name, or else by its name without a gateway's prefix."""
         return self.models.get(model or "") or self.models.get(bare_name(model))
 
 
 class Money(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of requests: `amount` with a prefix cache, `without_cache` otherwise. Both are None if no
-    request has a price. They do not include requests of the `unpriced` models."""
+    """The cost of requests, with a prefix cache (`amount`) and without one. Both are None if no request has a
+    price. They do not include requests to the `unpriced` models."""
 
     currency: str
     amount: Decimal | None
@@ -154,7 +155,7 @@ class Costs(msgspec.Struct, frozen=True):
 
 
 class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer. `by` has the shares by layer, type, tool and card; `fix` of a finding is a command."""
+    """The answer. `by` has the shares by layer, type, tool and card. `fix` of a finding is a command line."""
 
     kind: str
     id: str

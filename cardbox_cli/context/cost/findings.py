@@ -78,7 +78,7 @@ _LINES = {
     "fit-turn": f"cbx render --turn {{name}} --at next {_FITTED}",
     "compress": "cbx box compress {name} --keep {mend.keep} --summary @summary.md {options}",
     "compare": "cbx render --turn {name} --diff {steps} {options}",
-    # The key of a chat may begin as an option does.
+    # The key of a chat may begin with a dash, like an option.
     "compare-chat": "cbx render --chat={name} --diff {steps} {options}",
     "afresh": "cbx chat new {options} {key}",
     "profile": "cbx profile show {name} -o yaml {options}",
@@ -104,7 +104,7 @@ Find = Callable[["CostSubject"], Iterable[CostHit]]
 
 
 class CostRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One type of waste: its code, what it finds in a sentence, and a general remedy."""
+    """One type of waste: its code, a sentence that describes it, and a general remedy."""
 
     code: str
     finds: str
@@ -113,8 +113,8 @@ class CostRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostRules:
-    """The rules of a module, each entered by its function: `@RULES.rule("a-code", remedy=…)`. The function's
-    docstring is what the rule finds."""
+    """The rules of a module. `@RULES.rule("a-code", remedy=…)` adds a function as a rule. The docstring of
+    the function describes the waste that it finds."""
 
     def __init__(self) -> None:
         self._rules: list[CostRule] = []
@@ -142,7 +142,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding of a rule. `tokens` were wasted, `share` is their part of all that were sent."""
+    """A finding of a rule. `tokens` were wasted, `share` is their fraction of all sent tokens."""
 
     code: str
     message: str
@@ -157,7 +157,7 @@ class CostFinding(msgspec.Struct, frozen=True, kw_only=True):
 # --- what rules look at: an account, and the calls of tools in it with their results
 
 
-# Words, parts of names, and numbers, which distinguish a text from others.
+# Words, parts of names, and numbers that are long enough to distinguish a text from others.
 _WORD = re.compile(r"[^\W_]{3,}|\d{2}")
 
 # A note that replaces a result never has more tokens.
@@ -165,8 +165,8 @@ _MAX_NOTE_TOKENS = 60
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool and its result; `text` is what the tool answered. Equal `arguments` are equal strings.
-    `is_alone`: the calling card has no other call, and no text."""
+    """A call of a tool and its result. `text` is the tool's answer. `arguments` is a canonical string. If
+    `is_alone`, the calling card has no other call and no text."""
 
     caller: SentPart
     result: SentPart
@@ -178,7 +178,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spare(self) -> list[SentPart]:
-        """The messages that can be left out: the result, and the calling card if it is alone."""
+        """The messages that can be left out: the result, and the calling card if it has nothing else."""
         return [self.caller, self.result] if self.is_alone else [self.result]
 
 
@@ -206,7 +206,7 @@ class CostSubject:
 
     @cached_property
     def parts(self) -> list[SentPart]:
-        """The messages that cards make, each once, in the order in which they were first sent."""
+        """The messages of cards, each once, in the order in which they were first sent."""
         parts: dict[str, SentPart] = {}
         for part in self.account.parts:
             if part.message.card_id is not None and part.card is not None:
@@ -215,7 +215,7 @@ class CostSubject:
 
     @cached_property
     def uses(self) -> list[ToolUse]:
-        """The calls with their results, in the order of the results."""
+        """The answered calls with their results, in the order of the results."""
         results = pair_calls([part.card for part in self.parts]).results
         uses = [self._use(self.parts[call], self.parts[result]) for result, call in results.items()]
         return [use for use in uses if use is not None]
@@ -229,7 +229,7 @@ class CostSubject:
         if function is None or not isinstance(function.get("name"), str):
             return None
         text, provider = part_text(answer), self.account.series[0].provider
-        # Many imported results say in their text alone that the tool failed.
+        # Many imported results report a failure only in their text.
         failed = provider.is_failed(answer.card) or text.lstrip()[:5].lower() == "error"
         return ToolUse(
             caller=caller,
@@ -255,8 +255,8 @@ class CostSubject:
     def mend(
         self, uses_or_parts: Sequence[ToolUse | SentPart], first: Strategy = "oldest"
     ) -> FixCommand | None:
-        """Return the command to continue without these: take them out of their box, or else fit the request.
-        `first` is the strategy to fit. What a card says or calls next to an unwanted call stays."""
+        """Return a command to continue without these messages. It takes them out of their box, or else fits
+        the request with the strategy `first`. Text and other calls of a calling card stay."""
         uses = [each for each in uses_or_parts if isinstance(each, ToolUse)]
         parts = [each for each in uses_or_parts if isinstance(each, SentPart)]
         parts += [part for use in uses for part in use.spare]
@@ -271,7 +271,7 @@ class CostSubject:
         return FixCommand(how="without" if whole else "without-results", name=box_id, card_ids=ids)
 
     def afresh(self, chat: ChatSubject, parts: Sequence[SentPart]) -> FixCommand | None:
-        """Return the command to continue a chat without these; only its active context is sent again."""
+        """Return a command to continue a chat without these messages, if they are in its active context."""
         if chat.box_id is None or all(part.box_id != chat.box_id for part in parts):
             return None
         return FixCommand(how="afresh", name=chat.key)
@@ -294,7 +294,7 @@ class CostSubject:
         return self.fit([part], "largest-results") if is_result and later else None
 
     def fit(self, parts: Sequence[SentPart], first: Strategy = "oldest") -> FixCommand | None:
-        """Return the command to continue with a smaller request: its size with notes instead of these."""
+        """Return a command to fit the next request into its size with notes instead of these messages."""
         if self.chat is not None:
             return self.afresh(self.chat, parts)
         box_id = next((part.box_id for part in parts if part.box_id), None)
@@ -319,6 +319,6 @@ def words(text: str) -> set[str]:
 
 @lru_cache
 def _normalized_arguments(arguments: str) -> str:
-    """Return arguments as canonical JSON; those that are not a JSON object unchanged."""
+    """Return arguments as canonical JSON. Arguments that are not a JSON object do not change."""
     value = arguments_of(arguments)
     return arguments if value is None else exact_json.canonical(exact_json.encode(value)).decode()

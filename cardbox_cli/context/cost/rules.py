@@ -1,7 +1,7 @@
-"""The rules about costs, and the function that runs all. Pure.
+"""The rules about costs, and the function that runs all of them. Pure.
 
-Only what the model wrote later shows what it needed of a result. So a result counts as used if the model
-writes words that only the result has. Ids and numbers, such as names of flights or files, show it best.
+Only later messages of the model show which results it needed. So a result counts as used if the model writes
+words that only the result has. Ids and numbers, such as those of flights or files, are the best indication.
 """
 
 import re
@@ -31,9 +31,9 @@ from cardbox_cli.text.quantities import format_count
 
 RESULTS = CostRules()
 
-# Smaller results are not worth a finding; results that were sent less often may still be needed.
+# Smaller results are not worth a finding. Results that were sent fewer times may still be needed.
 _MIN_TOKENS, _MIN_SENDS = 100, 3
-# This number of words of a result, in this number of messages after it, are not a coincidence.
+# If the model writes this number of a result's words within this number of messages, it used the result.
 _MIN_WORDS, _MAX_MESSAGES = 3, 4
 # Letters and digits, as in the number of a flight or an order.
 _NAME = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}")
@@ -66,7 +66,7 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
 
 
 class _KnownWords:
-    """The words of the messages so far: `all`, and those `asked` with, which no tool brought."""
+    """The words of the messages so far. `asked` has only words that are not from the model or a tool."""
 
     def __init__(self, subject: CostSubject) -> None:
         self._parts = subject.parts
@@ -85,8 +85,8 @@ class _KnownWords:
 
 
 def _is_used(subject: CostSubject, brought: set[str], known: _KnownWords, place: int) -> bool:
-    """Return whether the model later wrote a word of a result at `place` that no earlier message has. Also
-    true if it soon wrote several words that were new to it, or a name with a number that it was not given."""
+    """Return whether the model used the result at `place`: it later wrote a word that no earlier message has.
+    It also did if it soon wrote several words, or one name with a number, that were new to it."""
     of_model = subject.written_words
     soon = 0
     for word in brought:
@@ -152,7 +152,7 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
 def _removal_fix(
     subject: CostSubject, parts: Sequence[SentPart], pairs: dict[int, ToolUse]
 ) -> FixCommand | None:
-    # A call goes with its result, and a card that calls is never left alone.
+    # A call is removed together with its result, never alone.
     if any(part.card is not None and part.card.tool_calls for part in parts):
         return subject.fit(parts)
     return subject.mend([pairs.get(id(part), part) for part in parts], "duplicates")
@@ -167,7 +167,7 @@ def _group_repeats(uses: Iterator[ToolUse] | Sequence[ToolUse]) -> Iterator[list
 
 
 def _shared_tokens(one: SentPart, other: SentPart) -> int:
-    """Return the tokens of `one` in the requests that also had `other`, which came later."""
+    """Return the tokens of `one` in the requests that also contained the later part `other`."""
     both = min(one.first + one.sends, other.first + other.sends) - max(one.first, other.first)
     return one.tokens * max(both, 0)
 
@@ -177,7 +177,7 @@ def _shared_tokens(one: SentPart, other: SentPart) -> int:
 
 REQUESTS = CostRules()
 
-# The share of the greatest request, and the tokens, from which a card is large.
+# A card is large from this share of the largest request and this number of tokens on.
 _MIN_LARGE_SHARE, _MIN_LARGE_TOKENS = 0.25, 1_000
 
 
@@ -248,7 +248,7 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
 def _break_hit(
     subject: CostSubject, broken: Sequence[int], message: str, remedy: str | None = None
 ) -> CostHit:
-    """Return the finding about what must be read again at these places of the series."""
+    """Return the finding about the messages that must be read again at these places of the series."""
     steps = subject.account.steps
     return CostHit(
         message=message,
@@ -260,7 +260,7 @@ def _break_hit(
 
 
 def _comparison_command(subject: CostSubject, one: StepCost, other: StepCost) -> FixCommand | None:
-    """Return the command that shows the break; None unless both steps are of one turn or chat."""
+    """Return the command that shows the break, or None if the steps are not of one turn or chat."""
     steps = one.step_id or "", other.step_id or ""
     if subject.chat is not None:
         return FixCommand(how="compare-chat", name=subject.chat.key, steps=steps) if all(steps) else None
@@ -276,7 +276,7 @@ RULES: tuple[CostRule, ...] = (*RESULTS, *REQUESTS)
 
 
 def check(subject: CostSubject) -> list[CostFinding]:
-    """Return the findings of all rules, the most tokens first."""
+    """Return the findings of all rules, sorted by falling number of tokens."""
     of_all = subject.account.tokens
     found = [
         CostFinding(

@@ -26,19 +26,19 @@ from cardbox_cli.model.pairing import Pairer, Pairing
 
 # --- the history: messages that cards make
 
-# A long history is scattered in memory, and fetching a card takes longer than asking it something. So one
-# walk asks what rules want to know of every message, and each rule looks at the few that it noted.
+# Loading the cards of a long history into the CPU cache takes longer than checking them. So a single pass
+# sorts all messages by the properties that rules need, and each rule examines only a few messages.
 
 # The entry of a card, the card, and its message.
 CardMessage = tuple[RequestEntry, Card, Message]
 
-# Shorter texts may well occur twice: "continue", "ok", an empty list.
+# Shorter texts often occur twice without a mistake: "continue", "ok", an empty list.
 MIN_LONG_TEXT = 400
 
 
 class HistoryCall(msgspec.Struct, frozen=True, gc=False):
-    """A tool call of the history, as its card holds it, and the entry of the card. `function`, `id` and
-    `name` are None if the call has none, or none of the right type."""
+    """A tool call of the history as its card stores it, and the card's entry. `function`, `id` and `name` are
+    None if they are missing or have the wrong type."""
 
     entry: RequestEntry
     value: Any
@@ -48,12 +48,12 @@ class HistoryCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class History:
-    """The messages that cards make, in order, the role of each, and those that rules examine closely.
+    """The messages of cards in order, their roles, and lists of the messages and cards that rules need.
 
-    Messages: `not_text` have content other than a string, `blank` an empty string; `named` have a name;
-    `with_other_calls` have tool calls other than the list of their cards. Cards: `unaddressed` are results of
-    tools without an id; `long_texts` have MIN_LONG_TEXT characters or more; `calls` are their tool calls.
-    `types`, `roles_of_cards` and `classes` of contents are those that occur.
+    Messages in `not_text` have content other than a string, in `blank` only white space, in `named` a name.
+    Messages in `with_other_calls` have other tool calls than their cards. `unaddressed` has tool results
+    without a call id, `long_texts` has texts of MIN_LONG_TEXT characters or more, `calls` all tool calls.
+    `types`, `roles_of_cards` and `classes` (of contents) are sets of the values that occur.
     """
 
     def __init__(self, request: Request) -> None:
@@ -119,12 +119,12 @@ class History:
 
     @cached_property
     def pairing(self) -> Pairing:
-        """The pairs of calls and results, by place in `messages`; those without an id are left out."""
+        """The pairs of calls and results by place in `messages`. Omits calls and results without an id."""
         return self._pairer.pairing()
 
 
 def _result_text(content: StoredContent) -> str:
-    """Return the text of a tool's result; "" if it must be encoded, which takes too long for a comparison."""
+    """Return a tool's result if it is a string, else "", because encoding other results takes too long."""
     return content.result if type(content) is ToolResultContent and isinstance(content.result, str) else ""
 
 
@@ -141,8 +141,8 @@ _View = TypeVar("_View")
 
 
 class Logged(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages of a file, each with the entry of its first card, and the other keys next to them.
-    `is_request`: these keys make the messages a request, and not only a list."""
+    """The messages of a file, each with the entry of its first card. `beside` has the other keys of the file.
+    If `is_request`, these keys show that the file is a request and not only a list of messages."""
 
     messages: list[tuple[RequestEntry, Any]]
     beside: dict[str, Any]
@@ -153,8 +153,8 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
 class Subject:
     """The cards of boxes in order, and the request that they make in the format of `provider`.
 
-    `awaited` are calls whose results are still to come. `logged` is the request in a file of this format;
-    then the rules check it, and not what rendering would make.
+    Results of the calls in `awaited` are still to come. `logged` is a request in a file of this format. If
+    set, the rules check it instead of the rendered request.
     """
 
     provider: Provider
@@ -165,7 +165,7 @@ class Subject:
     _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def view(self, make: "Callable[[Subject], _View]") -> _View:
-        """Return what `make` makes of the subject, made once: a provider's own rules share such values."""
+        """Return `make(subject)`, computed once. The rules of a provider share such values."""
         if make not in self._views:
             self._views[make] = make(self)
         view: _View = self._views[make]
@@ -173,12 +173,12 @@ class Subject:
 
     @cached_property
     def cards(self) -> list[tuple[RequestEntry, Card]]:
-        """The readable cards of the boxes, each at its first place."""
+        """The readable cards of the boxes with their entries, each once."""
         places = self.request.places.values()
         return [(entry, entry.slot.card) for entry in places if entry.slot.card is not None]
 
     def place(self, message: Message) -> RequestEntry | None:
-        """Return the entry of a message's card; for a layer, of the first card that made it."""
+        """Return the entry of a message's card, or for a layer, of the first card that made it."""
         if message.card_id is not None:
             return self.request.places.get(message.card_id)
         makers = self.request.makers.get(message.layer, [])
@@ -209,14 +209,14 @@ class Subject:
 
     @cached_property
     def body_without_messages(self) -> dict[str, Any]:
-        """The body apart from its messages: model, tools and parameters, as the provider gets them."""
+        """The body without messages: model, tools and parameters in the form in which they are sent."""
         if self.logged is not None:
             return self.logged.beside
         return self.provider.body(msgspec.structs.replace(self.request, messages=[]))
 
     @cached_property
     def offered(self) -> list[dict[str, Any]]:
-        """The tools of the request that are for the provider; for a logged request, all of them."""
+        """The tools of the request that the provider can run. For a logged request, all tools."""
         return self.request.tools if self.logged is not None else self.provider.offered_tools(self.request)
 
     @cached_property
@@ -232,7 +232,7 @@ class Subject:
 
     @property
     def logged_messages(self) -> list[tuple[RequestEntry, Any]]:
-        """The messages as they were logged; none if rendering makes them."""
+        """The messages of a logged request. Empty for a rendered request."""
         return [] if self.logged is None else self.logged.messages
 
     @cached_property
@@ -260,14 +260,14 @@ class Subject:
 
     @cached_property
     def apart(self) -> list[tuple[int, int, int]]:
-        """The calls and results that are a pair but not neighbours: their places, and the steps between them.
-        A step is a message as it is sent, or several, as the provider counts them."""
+        """The pairs of a call and a result that are not adjacent: both places, and the steps between them.
+        The provider defines a step as one or more sent messages."""
         results, roles = self.history.pairing.results.items(), self.history.roles
         if all(
             result == call + 1 and roles[call] == "assistant" and roles[result] in ("tool", "user")
             for result, call in results
         ):
-            return []  # as in most histories: each result is the very next message
+            return []  # the usual case: each result is the next message
         steps = self.provider.steps([message for _, _, message in self.history.messages])
         return [
             (call, result, steps[result] - steps[call] - 1)
@@ -281,7 +281,7 @@ class Subject:
 
 Severity = Literal["error", "warning"]
 
-# The entry of a finding, None if it is about the whole request, and its message.
+# The entry and the message of a finding. The entry is None if the finding is about the whole request.
 Hit = tuple[RequestEntry | None, str]
 Find = Callable[[Subject], Iterable[Hit]]
 
@@ -290,8 +290,8 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
     """A mistake that a provider refuses (`error`), or that costs or confuses a model (`warning`).
 
     `finds` describes the mistake in a sentence, `source` names the section of the documentation. `remedy` is
-    a general fix, if there is one. `logged` is another severity for a logged request: cbx repairs some
-    mistakes when it renders. A rule that `yields` ignores cards with an error of another rule.
+    a general fix, if any. `logged` is the severity in a logged request if it differs, because rendering
+    repairs some mistakes. A rule that `yields` ignores cards with an error of another rule.
     """
 
     id: str
@@ -305,8 +305,8 @@ class LintRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules:
-    """The rules of a module, each entered by its function: `@RULES.error("an-id", remedy=…)`. The function's
-    docstring is what the rule finds. `source` is that of rules that name none themselves."""
+    """The rules of a module. `@RULES.error("an-id", remedy=…)` adds a function as a rule. The function's
+    docstring describes the mistake. `source` is the default source of the rules."""
 
     def __init__(self, source: str = "") -> None:
         self._source = source
@@ -316,7 +316,7 @@ class Rules:
         return iter(self._rules)
 
     def cite(self, source: str) -> Iterator[LintRule]:
-        """Yield the rules for a provider: `source` is its own, for rules that name none."""
+        """Yield the rules for a provider. Rules without a source get `source`."""
         return (each if each.source else replace(each, source=source) for each in self._rules)
 
     def _entering(
@@ -341,10 +341,10 @@ class Rules:
 
 
 class LintFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding of a rule. `position` is that of the card in its box, from 0.
+    """A finding of a rule. `position` is the position of the card in its box, from 0.
 
-    Card, box and position are None for a finding about the whole request. The box is None if it is not stored
-    (yet), as for a conversation in a file.
+    Card, box and position are None for a finding about the whole request. The box is also None if it is not
+    stored, for example for a conversation in a file.
     """
 
     rule: str
@@ -365,8 +365,8 @@ class FileFinding(LintFinding, frozen=True, kw_only=True):
 # --- all rules
 
 
-# Characters of a finding's message; a longer one loses its middle, since ids and names may have any number of
-# them.
+# The maximum number of characters of a finding's message. Ids and names have no maximum length, so a longer
+# message loses its middle.
 _MAX_MESSAGE = 400
 
 
@@ -379,11 +379,11 @@ def lint(
     logged: Logged | None = None,
     warned: Container[str] = (),
 ) -> list[LintFinding]:
-    """Return what the rules of `provider` find, in the order of the boxes, then about the whole
-    request.
+    """Return the findings of the rules of `provider`, in the order of the boxes.
 
-    `request` was made of these very `entries`, and is in the provider's format. Calls that are `awaited` need
-    no result yet. `logged` is the request as a file has it. Errors of the rules in `warned` become warnings.
+    Findings about the whole request come last. `request` was made of the same objects `entries`, in the
+    provider's format. Calls in `awaited` need no result yet. `logged` is the request in a file. Errors of the
+    rules in `warned` become warnings.
     """
     subject = Subject(provider, entries, request, awaited, logged)
     hits = [(rule, entry, words) for rule in provider.rules() for entry, words in rule.find(subject)]

@@ -44,12 +44,12 @@ from cardbox_cli.model.pairing import exchanges, pair_calls
 
 # The key in the metadata of a card that names the card that it replaces.
 EDITED_FROM = "edited_from"
-# The keys that every new card gets values of its own for.
+# The metadata keys that are not copied: every new card gets its own values for them.
 _OWN = frozenset({"type", "role", "author_id", "project_id", "created_at"})
 
 
 def editable_text(card: Card) -> str:
-    """Return the text of a card, or else its content as JSON. Raises InvalidCard for an unknown class."""
+    """Return the text of a card, or its content as JSON. Raises InvalidCard if its class is unknown."""
     content = card.content
     if isinstance(content, TextContent):
         return content.text
@@ -63,7 +63,7 @@ def editable_text(card: Card) -> str:
 
 
 def edited_content(card: Card, text: str, source: str) -> Content:
-    """Parse the content of an edited `text`. Raises InvalidInput with `source` and the place."""
+    """Parse an edited `text` as content of the card. Raises InvalidInput with `source` and the position."""
     if isinstance(card.content, TextContent):
         return TextContent(text)
     try:
@@ -77,7 +77,7 @@ def edited_content(card: Card, text: str, source: str) -> Content:
 
 
 def edited_card(card: Card, content: Content, *, author_id: str) -> CardDraft:
-    """Draft the card that replaces `card`, with other content. Raises InvalidCard if it cannot be stored."""
+    """Draft a card with new content that replaces `card`. Raises InvalidCard if it cannot be stored."""
     dropped = _OWN.union(sources.originals(card))
     own = {"type": card.type, "role": card.role, "author_id": author_id, EDITED_FROM: card.card_id}
     draft = CardDraft(
@@ -106,10 +106,10 @@ ChangeKind = Literal["dropped", "added", "rewritten", "moved"]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a box's list. `position` is that of `card_id` in the old box, from 0.
+    """One change of a box's list. `position` is the position of `card_id` in the old box, from 0.
 
-    An added card has no position, and `card_id` is its own; `new_card_id` replaces a rewritten card. `rule`
-    is the lint rule or the strategy; `reason` explains it.
+    For an added card, `position` is None. For a rewritten card, `new_card_id` is its replacement. `rule` is
+    the lint rule or the strategy that led to the change.
     """
 
     kind: ChangeKind
@@ -121,8 +121,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of a list under repair: its position in the old box (None for an added card) and its slot.
-    `draft` is a new card, `rule` the packing rule that brought the card."""
+    """A place of a list under repair. `origin` is the position in the old box, or None for an added card.
+    `draft` is set for a new card. `rule` is the packing rule that added the card."""
 
     origin: int | None
     slot: Slot
@@ -139,7 +139,7 @@ def places_of(entries: Iterable[RequestEntry]) -> list[CallPlace]:
 
 
 def new_place(draft: CardDraft, project_id: str, *, origin: int | None, rule: str | None) -> CallPlace:
-    """Return the place of a new card; `origin` is the position of the card that it replaces."""
+    """Return the place of a new card. `origin` is the position of the card that it replaces, if any."""
     card = draft_as_card(draft, project_id)
     return CallPlace(origin=origin, slot=Slot(0, draft.card_id, card, "present"), draft=draft, rule=rule)
 
@@ -169,8 +169,8 @@ def drafts_of(places: Iterable[CallPlace]) -> list[CardDraft]:
 class Exchanges(msgspec.Struct, frozen=True):
     """The pairs of calls and results among places of a list.
 
-    `results` maps the place of a result to that of its calling card. `open` maps the place of a calling card
-    to the indexes of its unanswered calls. `messages` has the cards that may make messages.
+    `results` maps the place of a result to the place of its calling card. `open` maps the place of a calling
+    card to the indexes of its unanswered calls. `messages` maps places to the cards that may make messages.
     """
 
     messages: dict[int, Card]
@@ -178,7 +178,7 @@ class Exchanges(msgspec.Struct, frozen=True):
     open: dict[int, list[int]]
 
     def end_of(self, caller: int) -> int:
-        """Return the place behind the message that makes a call, and behind the results that follow it."""
+        """Return the place after the message of the card at `caller` and the results that follow it."""
         group = sources.group(self.messages[caller])
         members, end = {caller}, caller + 1
         later = sorted(place for place in self.messages if place > caller)
@@ -217,7 +217,8 @@ def _first_messages(places: Sequence[CallPlace]) -> dict[int, Card]:
 
 
 def _indexes(card: Card, ids: Sequence[str]) -> list[int]:
-    """Return the indexes of the last calls with these ids: a result answers the first of two with its id."""
+    """Return the indexes of the calls with these ids. If two calls share an id, the last counts, because a
+    result answers the first."""
     left, indexes = list(ids), []
     for index, call in reversed(list(enumerate(list_of(card.tool_calls)))):
         call_id = text_at(call, "id")
@@ -230,12 +231,12 @@ def _indexes(card: Card, ids: Sequence[str]) -> list[int]:
 # --- units of a history
 
 
-# How packing names the rules that make cards of arguments.
+# The beginning of the names of packing rules that make cards of arguments.
 _ARGUMENTS = "pack_arguments"
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """Places of a history that are removed together, in order; `stays`: they are never removed."""
+    """Places of a history that are removed together, in order. If `stays`, they are never removed."""
 
     places: list[int]
     stays: bool
@@ -247,7 +248,7 @@ def brought_by_arguments(entries: Iterable[RequestEntry]) -> frozenset[str]:
 
 
 def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
-    """Return the units of a history, the oldest first; cards in `keeps` stay, too."""
+    """Return the units of a history, oldest first. System text, the last user message and `keeps` stay."""
     asked = next((place for place in reversed(range(len(cards))) if is_user(cards[place])), None)
     stay = {place for place, card in enumerate(cards) if card.role in SYSTEM_ROLES or card.card_id in keeps}
     return [
@@ -257,14 +258,14 @@ def units_of(cards: Sequence[Card], keeps: Container[str] = ()) -> list[Unit]:
 
 
 def begins_late(cards: Sequence[Card], gone: set[int]) -> int | None:
-    """Return the first place of a history without `gone` if nothing asks for the answer there; else None."""
+    """Return the first place without `gone` and system text if its card is not the user's, else None."""
     left = (place for place in range(len(cards)) if place not in gone)
     first = next((place for place in left if cards[place].role not in SYSTEM_ROLES), None)
     return None if first is None or is_user(cards[first]) else first
 
 
 def _join_exchanges(cards: Sequence[Card]) -> list[list[int]]:
-    """Return the exchanges, joined if they share a message that several cards are parts of."""
+    """Return the places of each exchange. Exchanges with cards of the same message are joined."""
     joined: list[list[int]] = []
     at: dict[str, int] = {}
     for places in exchanges(cards):
@@ -281,15 +282,15 @@ def _join_exchanges(cards: Sequence[Card]) -> list[list[int]]:
 # --- cards that replace others
 
 
-# The code of the error in a result that replaces one that never came.
+# The error code of a result that replaces a missing one.
 INTERRUPTED = "interrupted"
 _NO_RESULT = "The call was interrupted: no result was recorded."
 _BEGINNING = "(What was said before is not kept.)"
 
 
 def rewrite(card: Card, author_id: str, *, content: Content | None = None, **fields: Any) -> CardDraft | None:
-    """Draft the card with other content, or with its own fields only; None for content of an unknown
-    class."""
+    """Draft the card with other fields and without its imported original. Returns None if cbx does not know
+    the content's class."""
     new_content = content or card.content
     if new_content is None or isinstance(new_content, dict):
         return None
@@ -297,22 +298,22 @@ def rewrite(card: Card, author_id: str, *, content: Content | None = None, **fie
 
 
 def drop_original(card: Card, author_id: str) -> CardDraft | None:
-    """Draft the card without its imported original; None if it has none, or says nothing without it."""
+    """Draft the card without its imported original. Returns None if it has none or would be empty then."""
     if not sources.originals(card) or not (card_text(card.content).strip() or card.tool_calls):
         return None
     return rewrite(card, author_id)
 
 
 def drop_calls(card: Card, calls: Collection[int], author_id: str) -> CardDraft | None:
-    """Draft the card without its calls of these indexes; None if nothing is left of it."""
+    """Draft the card without the calls at these indexes. Returns None if the card would be empty."""
     kept = [call for index, call in enumerate(list_of(card.tool_calls)) if index not in calls]
     is_left = kept or card_text(card.content).strip()
     return rewrite(card, author_id, tool_calls=kept or None) if is_left else None
 
 
 def wrap_arguments(card: Card, author_id: str) -> CardDraft | None:
-    """Draft the card with objects as arguments of all calls: others become `_raw`. None if all are
-    objects."""
+    """Draft the card with an object as the arguments of every call. Other arguments are wrapped under `_raw`.
+    Returns None if all arguments are objects."""
     calls = [_wrap_call_arguments(call) for call in list_of(card.tool_calls)]
     return rewrite(card, author_id, tool_calls=calls) if calls != card.tool_calls else None
 
@@ -324,7 +325,7 @@ def replace_call_id(card: Card, index: int, call_id: str, author_id: str) -> Car
 
 
 def set_type_role(card: Card, author_id: str) -> CardDraft | None:
-    """Draft the card with the role of its type; None if it has that."""
+    """Draft the card with the role of its type. Returns None if the card has it already."""
     role = card_type(card.type).role
     draft = rewrite(card, author_id) if card.role != role else None
     if draft is None:
@@ -333,14 +334,14 @@ def set_type_role(card: Card, author_id: str) -> CardDraft | None:
 
 
 def strip_trailing_space(card: Card, author_id: str) -> CardDraft | None:
-    """Draft the card without white space at the end of its text; None if it has none, or nothing else."""
+    """Draft the card without white space at the end of its text. None if that changes or leaves nothing."""
     text = card_text(card.content)
     short = text.rstrip()
     return rewrite(card, author_id, content=TextContent(short)) if short and short != text else None
 
 
 def interrupted_result(call: Any, author_id: str) -> CardDraft:
-    """Draft a result for an unanswered call, with an error that says that the call was interrupted."""
+    """Draft a result for an unanswered call, with the error that the call was interrupted."""
     error = {"code": INTERRUPTED, "message": _NO_RESULT}
     name = text_at(call.get("function"), "name")
     return draft_card(

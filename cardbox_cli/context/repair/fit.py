@@ -1,9 +1,9 @@
 """Smaller requests: a history that fits a number of tokens, and summaries that replace cards.
 
-Pure. Tokens are counted as by `render --stats`, with tools and layers. These always stay, as do system text
-and what the user asked last. Calls and their results are removed together, as are the parts of one message. A
-summary (a card of type `context.compression`) names the cards that it covers and their places. So the box can
-be restored to the digest, with later cards at the end.
+Pure. Tokens are counted as in `render --stats`, with tools and layers. Tools, layers, system text and the
+last user message always stay. Calls and their results are removed together, like parts of one message. A
+summary (a card of type `context.compression`) records the cards that it covers and their places. They are
+enough to restore the box with the same digest. Later cards stay at the end.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,8 +44,8 @@ OLDEST: Strategy = "oldest"
 
 
 class FittedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that fits, its changes, and the tokens before and after. `notes` are the cards that replace
-    results by a line, by the ids of the replaced cards."""
+    """A request that fits, its changes, and its tokens before and after. `notes` maps the id of a result's
+    card to the one-line card that replaces it."""
 
     request: Request
     changes: list[Change]
@@ -58,10 +58,10 @@ class FittedRequest(msgspec.Struct, frozen=True, kw_only=True):
 def fit(
     request: Request, most: int, strategy: Strategy, *, provider: Provider, author_id: str
 ) -> FittedRequest:
-    """Return the request in at most `most` tokens, unchanged if it has no more.
+    """Reduce the request to at most `most` tokens. A request that is small enough does not change.
 
-    Its messages are in the format of `provider`. If a strategy is not enough, the oldest cards are left out,
-    too. Raises InvalidInput if what always stays has more tokens.
+    Its messages are in the format of `provider`. If the strategy is not enough, the oldest cards are left
+    out. Raises InvalidInput if the parts that always stay are too large, or if no message would be left.
     """
     fitting = _Fitting(request, provider, author_id)
     before = fitting.tokens
@@ -113,8 +113,8 @@ class _Fitting:
         return bool(self._cards) and len(self._gone) == len(self._request.messages)
 
     def largest(self) -> Iterator[tuple[int, str]]:
-        """Yield the places of the results, the largest first, and their notes; not those that are still to be
-        read."""
+        """Yield the place and the note of each result, largest first. Skips the results at the end, which the
+        model has not read yet."""
         last = self._last_answers()
         results = [place for place in self._results() if place not in last]
         for place in sorted(results, key=lambda place: (-self._tokens[place], place)):
@@ -122,7 +122,7 @@ class _Fitting:
             yield place, f"[{self._tokens[place]} tokens left out: the result is card {card.card_id}]"
 
     def repeated(self) -> Iterator[tuple[int, str]]:
-        """Yield the places of the results that a later one repeats, the oldest first, and their notes."""
+        """Yield the place and the note of each result that a later result repeats, oldest first."""
         later: dict[str, int] = {}
         notes: list[tuple[int, str]] = []
         for place in reversed(self._results()):
@@ -137,12 +137,12 @@ class _Fitting:
         yield from reversed(notes)
 
     def note(self, place: int, text: str, strategy: Strategy) -> None:
-        """Replace a result by a note if that is shorter."""
+        """Replace the result at `place` by the note `text` if the note has fewer tokens."""
         card, message = self._cards[place], self._messages[place]
         draft = rewrite(card, self._author, content=TextContent(text))
         if draft is None:
             return
-        # It is sent under the id of the card that it replaces.
+        # The request identifies the note by the id of the card that it replaces.
         body = self._encode(
             msgspec.structs.replace(draft_as_card(draft, card.project_id), card_id=card.card_id)
         )
@@ -160,7 +160,7 @@ class _Fitting:
         self._notes[place] = draft
 
     def drop_oldest(self, most: int) -> None:
-        """Leave out units from the oldest until no more than `most` tokens are left and the user begins."""
+        """Remove the oldest units until the rest has at most `most` tokens and begins with the user."""
         units = units_of(self._cards, brought_by_arguments(self._request.places.values()))
         unit_at = {place: unit for unit in units for place in unit.places}
         going = [unit for unit in units if not unit.stays]
@@ -202,7 +202,7 @@ class _Fitting:
         return [place for place, card in enumerate(self._cards) if card.type == TOOL_RESULT]
 
     def _last_answers(self) -> Sequence[int]:
-        """Return the places of the results at the end, which no message has answered yet."""
+        """Return the places of the results at the end of the history, which the model has not read yet."""
         places = reversed(range(len(self._cards)))
         return list(takewhile(lambda place: self._cards[place].type == TOOL_RESULT, places))
 
@@ -233,19 +233,19 @@ def _card_of_message(request: Request, message: Message) -> Card | None:
 # --- summaries
 
 
-# The keys in the metadata of a summary: the ids that it covers, and their places in the box then.
+# Metadata keys of a summary: the ids of the cards that it covers, and their former places in the box.
 COVERS, PLACES = "covers", "covered_places"
 
 
 class CoveredCards(msgspec.Struct, frozen=True):
-    """The cards that a summary covers: their places in the box in order, and those that make messages."""
+    """The cards that a summary covers: all `places` in the box, and the `cards` that make messages."""
 
     places: list[int]
     cards: list[Card]
 
 
 class SummaryBudget(msgspec.Struct, frozen=True):
-    """The tokens that a box's request may have next to a summary, counted for its model."""
+    """The maximum number of tokens of a box's request without its summary, counted for `model`."""
 
     most: int
     model: str | None
@@ -253,11 +253,11 @@ class SummaryBudget(msgspec.Struct, frozen=True):
 
 
 def select_covered(entries: Sequence[RequestEntry], keep: int, awaited: Collection[str] = ()) -> CoveredCards:
-    """Return the cards before the last `keep` messages that belong to none of them.
+    """Return the cards that a summary can cover. The last `keep` messages and their exchanges stay.
 
-    System text stays, and so do what a recipe's arguments brought, what the user said last, and calls without
-    a result, including `awaited` ones. The rest must begin with the user, so more may stay. Raises
-    InvalidInput if nothing can be covered.
+    Also system text, the cards of a recipe's arguments, the last user message, and calls without a result
+    (or in `awaited`) stay. More cards may stay, so that the rest begins with the user. Raises InvalidInput if
+    nothing can be covered.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
     going = _leading_units(_removable_units(entries, cards, len(cards) - keep, awaited), cards)
@@ -272,10 +272,10 @@ def select_covered(entries: Sequence[RequestEntry], keep: int, awaited: Collecti
 def select_covered_to_fit(
     entries: Sequence[RequestEntry], budget: SummaryBudget, awaited: Collection[str] = ()
 ) -> CoveredCards:
-    """Return the oldest cards that a summary must cover to fit the budget; none if everything fits.
+    """Return the oldest cards that a summary must cover to fit the budget, or no cards if everything fits.
 
-    Except for the last messages, the same cards stay as with `select_covered`. Raises InvalidInput if they
-    exceed the budget.
+    The same cards stay as with `select_covered`, except for its last `keep` messages. Raises InvalidInput if
+    the cards that stay exceed the budget.
     """
     cards = _conversation_cards(entry.slot for entry in entries)
     provider = budget.provider
@@ -302,7 +302,7 @@ def select_covered_to_fit(
 def _removable_units(
     entries: Sequence[RequestEntry], cards: Sequence[Card], last: int, awaited: Collection[str]
 ) -> list[Unit]:
-    """Return the units before the place `last` that can be covered, the oldest first."""
+    """Return the units before the place `last` that a summary can cover, oldest first."""
     units = units_of(cards, brought_by_arguments(entries))
     return [unit for unit in units if not _unit_stays(unit, cards, last, awaited)]
 
@@ -310,12 +310,12 @@ def _removable_units(
 def _covered_cards(
     entries: Sequence[RequestEntry], cards: Sequence[Card], going: Sequence[Unit]
 ) -> CoveredCards:
-    """Return these units as places of the box, with the audit's cards of their calls."""
+    """Return the cards of these units, and the `tool.call` cards of their calls, by place in the box."""
     slots = [entry.slot for entry in entries]
     gone = {place for unit in going for place in unit.places}
     ids = {cards[place].card_id for place in gone}
     called = {call_id for place in gone for call_id in call_ids(cards[place])}
-    # The audit's cards of these calls.
+    # Add the `tool.call` cards of these calls, which make no message.
     ids |= {
         slot.card_id
         for slot in slots
@@ -326,7 +326,7 @@ def _covered_cards(
 
 
 def _leading_units(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
-    """Return the first of the units, so that a history that began with the user still does."""
+    """Return as many of the first units as possible such that the remaining history begins with the user."""
     while begins_late(cards, {place for unit in going for place in unit.places}) is not None:
         asked = [place for unit in going for place in unit.places if is_user(cards[place])]
         if not asked:
@@ -345,7 +345,7 @@ def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], auth
 
 
 def insert_summary(card_ids: Sequence[str], places: Sequence[int], summary_id: str) -> list[str]:
-    """Return the list with the summary at the first of the places, and without the others."""
+    """Return the list with the summary at the first of `places` and without the cards at `places`."""
     gone = set(places)
     return [
         summary_id if place == places[0] else card_id
@@ -355,15 +355,15 @@ def insert_summary(card_ids: Sequence[str], places: Sequence[int], summary_id: s
 
 
 def find_summaries(slots: Sequence[Slot]) -> list[Card]:
-    """Return the summaries of a box that name what they cover, the newest first."""
+    """Return the summaries of a box that record the covered cards, newest first."""
     cards = [slot.card for slot in slots if slot.card is not None and slot.card.type == SUMMARY]
     named = [card for card in cards if _ids(card, COVERS)]
     return sorted(named, key=lambda card: (str(card.created_at or ""), card.card_id), reverse=True)
 
 
 def expand_summary(card_ids: Sequence[str], summary: Card) -> list[str]:
-    """Return the list with the covered cards instead of a summary. All of them take the summary's place if
-    the list was changed before the end of the covered places, or if another program made the summary."""
+    """Return the list with the covered cards instead of the summary, at their former places. If these no
+    longer fit, or are not recorded, all covered cards take the place of the summary."""
     covers = _ids(summary, COVERS)
     places = summary.metadata.get(PLACES)
     at = list(card_ids).index(summary.card_id)
@@ -376,7 +376,7 @@ def expand_summary(card_ids: Sequence[str], summary: Card) -> list[str]:
 
 
 def _places_fit(places: list[Any], covers: Sequence[str], rest: Sequence[str], at: int) -> bool:
-    """Return whether these places can be those of the covered cards: ascending, the summary's own first."""
+    """Return whether `places` can be restored: they ascend, begin at the summary, and are within the list."""
     if not all(type(place) is int for place in places):
         return False
     ascending = all(one < other for one, other in pairwise(places))

@@ -1,8 +1,8 @@
-"""Repaired boxes that providers accept: changes of a box's list, found by the providers' own lint.
+"""Repairs of a box's list, so that providers accept it. The providers' lint finds the errors.
 
-Pure, and changes nothing that is stored. Each pass asks the lint of every provider and repairs the errors of
-one type; the next pass finds what a change broke. An error without a repair of its own costs the card its
-imported original, and then its place, so that the passes end.
+Pure, and changes nothing that is stored. Each pass runs the lint of every provider and repairs the errors of
+one type. The next pass finds errors that a repair caused. If no repair exists for an error, the card loses
+its imported original. If the error remains, the card is dropped. So the passes always end.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -20,14 +20,14 @@ from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import Card, CardDraft
 from cardbox_cli.model.execution.turns import new_id
 
-# The rules about calls and results that are not a pair of neighbours.
+# The lint rules about results that are missing, repeated, or not directly after their call.
 _TORN = frozenset(
     {"call-without-result", "result-without-call", "result-repeated"}
     | {"result-not-after-call", "exchange-split"}
 )
 _IDS = frozenset({"tool-id-repeated", "tool-id-too-long"})
 
-# The functions that rewrite a card with an error, by the rule; they return None if they cannot.
+# Maps a lint rule to the function that rewrites a card with this error. It returns None if it cannot.
 _REWRITES: dict[str, Callable[[Card, str], CardDraft | None]] = {
     "arguments-invalid": changes.wrap_arguments,
     "role-unknown": changes.set_type_role,
@@ -38,11 +38,11 @@ _BEGINNING = "first-message-not-user"
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of a repair. `box_id` is the box of `entries`; the entries `before` precede it,
-    unchanged.
+    """The input of a repair. `box_id` is the box of `entries`. The entries `before` come first in the
+    request and do not change.
 
-    `synthesizes`: what is missing is added; otherwise cards that lack something are dropped. `awaited` are
-    calls whose results are still to come.
+    If `synthesizes`, missing cards are added; otherwise the calls or cards without them are dropped. Results
+    of the calls in `awaited` are still to come.
     """
 
     project_id: str
@@ -56,7 +56,7 @@ class RepairRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepairOutcome(msgspec.Struct, frozen=True):
-    """The places of the new box, the changes, and the errors that no change repairs."""
+    """The places of the new box and the changes. `left` has the errors that no change can repair."""
 
     places: list[changes.CallPlace]
     changes: "list[changes.Change]"
@@ -64,7 +64,7 @@ class RepairOutcome(msgspec.Struct, frozen=True):
 
 
 def repair(request: RepairRequest) -> RepairOutcome:
-    """Return the list without errors at its cards, by the rules of all providers."""
+    """Repair the list until no provider's rules find an error at one of its cards."""
     repairing = _Repair(request)
     while errors := repairing.errors():
         here = [finding for finding in errors if repairing.is_here(finding)]
@@ -84,7 +84,7 @@ class _Repair:
         self._findings: dict[int | str, LintFinding] = {}
 
     def errors(self) -> list[LintFinding]:
-        """Return the errors of the rules, except at cards of other boxes."""
+        """Return the errors of the lint, without errors at cards of other boxes."""
         request = self._request
         entries = [*request.before, *changes.entries_of(self.places, request.box_id)]
         findings = (
@@ -103,7 +103,7 @@ class _Repair:
         return finding.card_id is not None and finding.box_id == self._request.box_id
 
     def repair_errors(self, errors: Sequence[LintFinding]) -> None:
-        """Repair the errors of one type: missing cards and rewritable errors come before broken exchanges."""
+        """Repair the errors of one type. Missing cards come first, then cards to rewrite, then exchanges."""
         for repair_step in (self._drop_gone, self._rewrite, self._rename, self._join, self._begin):
             if repair_step(errors):
                 return
@@ -126,7 +126,7 @@ class _Repair:
         return bool(done)
 
     def _rename(self, errors: Sequence[LintFinding]) -> bool:
-        """Give calls ids of their own, and their results the same."""
+        """Give the calls of one card new ids, and their results the same ids."""
         finding = next((finding for finding in errors if finding.rule in _IDS), None)
         if finding is None:
             return False
@@ -140,8 +140,8 @@ class _Repair:
         return any(renamed)
 
     def _rename_call(self, at: int, index: int, old: str, answers: list[int], finding: LintFinding) -> bool:
-        """Give a call another id, and its answer too; return whether that was possible. The answer, the first
-        of `answers` with the old id, is then removed from them."""
+        """Give a call and its result a new id, and return whether that was possible. The result is the first
+        place in `answers` with the old id, and is removed from `answers`."""
         card = self.places[at].card
         draft = None if card is None else changes.replace_call_id(card, index, new_id("tc"), self._author)
         if draft is None or draft.tool_calls is None:
@@ -158,7 +158,7 @@ class _Repair:
         return True
 
     def _join(self, errors: Sequence[LintFinding]) -> bool:
-        """Make exchanges whole: the last places first, so that the earlier ones keep their numbers."""
+        """Repair exchanges. Works from the last place to the first, since a change moves later places."""
         torn = {finding.position or 0: finding for finding in errors if finding.rule in _TORN}
         known = changes.exchanges_of(self.places)
         orphans = {
@@ -176,13 +176,13 @@ class _Repair:
         for at in sorted(torn):
             known = changes.exchanges_of(self.places)
             caller = known.results.get(at)
-            # Behind its call already, something else is wrong: results would take turns being the last.
+            # Do not move a result that already follows its call: two such results would swap forever.
             if caller is not None and not caller < at < known.end_of(caller):
                 moved |= self._move(at, caller, torn[at])
         return moved
 
     def _close(self, at: int, known: changes.Exchanges, finding: LintFinding) -> bool:
-        """End the open calls of a card, except awaited ones."""
+        """Add results to the open calls of a card, or drop these calls. Awaited calls stay open."""
         card, awaited = known.messages[at], self._request.awaited
         calls = list_of(card.tool_calls)
         indexes = [index for index in known.open[at] if calls[index]["id"] not in awaited]
@@ -208,7 +208,7 @@ class _Repair:
         return end != at
 
     def _begin(self, errors: Sequence[LintFinding]) -> bool:
-        """Let the conversation begin with the user."""
+        """Add a user message at the beginning, or drop the cards before the first one."""
         finding = next((finding for finding in errors if finding.rule == _BEGINNING), None)
         if finding is None:
             return False
@@ -223,7 +223,7 @@ class _Repair:
         return self._drop(dict.fromkeys(early, finding))
 
     def _give_up(self, errors: Sequence[LintFinding]) -> None:
-        """Drop the imported originals of the cards; a card without one is dropped itself."""
+        """Drop the imported originals of the cards with these errors. Drop cards without an original."""
         lost: dict[int, LintFinding] = {}
         for finding in {finding.position or 0: finding for finding in errors}.values():
             card = self._place(finding).card

@@ -48,10 +48,10 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
     """The agent and all rows that a dispatch names, at `now`. The head and the boxes are locked.
 
     `queued_turn_id` is the agent's next turn. `earlier_inbox_id` is the row with the dispatch's correlation
-    id. `context_box_id` and `output_box_id` are the canonical ids, None for invalid ones. `output_user` is a
-    turn of another agent that writes to the output box, and that agent.
-    `project_status` is None if the project has no row, `profile_box_id` if the box is missing,
-    `profile_cards` if it has none, `output_length` if the output box is missing.
+    id. `context_box_id` and `output_box_id` are canonical ids, or None if the given ids are invalid.
+    `output_user` is a turn of another agent that writes to the output box, with that agent.
+    `project_status` is None if the project has no row, `profile_cards` if the box has no profile.
+    `profile_box_id` and `output_length` are None if the box is missing.
     """
 
     now: datetime = EARLIEST
@@ -75,9 +75,9 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
 class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the inbox, the head of its agent and its lease, all locked.
 
-    `output_start` is the position of its turn's first own card, None if unrecorded. `calls` are those that
-    the turn of a report waits or waited for, in order. `results` are the cards of all calls of its step, if
-    the report is to be applied. `is_old`: the head changed while the read waited for it.
+    `output_start` is the position of the turn's first own card, or None if it was not recorded. `calls` are
+    the calls that the turn of a report waits or waited for, in order. If the report is to be applied,
+    `results` has the result cards of all calls of the step. If `is_old`, the head changed during the read.
     """
 
     row: InboxRow
@@ -92,9 +92,9 @@ class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
 class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):
     """The oldest queued row of an idle agent, and its output box, at `now`; both are locked.
 
-    `is_repeated`: an older row is for the same turn. `end_status` is that turn's end, or None. `output_start`
-    is the position in the box at which its own cards begin. `worker_target` is None for an agent that is not
-    on the roster.
+    If `is_repeated`, an older row is for the same turn. `end_status` is the turn's end, or None.
+    `output_start` is the position of the turn's first own card in the box. `worker_target` is None if the
+    agent is not on the roster.
     """
 
     now: datetime = EARLIEST
@@ -118,9 +118,9 @@ class LatestDeliverable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """An active turn, whose head is locked, at `now`. `record` is None if cbx has none.
+    """An active turn, whose head is locked, at `now`. `record` is None if cbx has no record of the turn.
 
-    `delivered` are the turn's own deliverables in its output box, last first; None for none.
+    `delivered` lists the turn's own deliverables in its output box, newest first, or is None.
     """
 
     now: datetime = EARLIEST
@@ -137,10 +137,10 @@ class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a turn, by this move of its head. `step_status` is the new state of its open steps.
+    """The end of a turn. `move` changes its head. `step_status` is the new state of its open steps.
 
-    `is_repeated`: the turn had already ended, and only frees its agent. `needs_deliverable`: it has none.
-    `remembered_box_id` becomes the box that its agent wrote last, if it is set.
+    If `is_repeated`, the turn had already ended, and the move only frees its agent. If `needs_deliverable`,
+    the turn has no deliverable. If set, `remembered_box_id` is recorded as the last output box of the agent.
     """
 
     move: EndMove
@@ -165,7 +165,7 @@ def decide_end(
     error_code: str | None = None,
     message: str | None = None,
 ) -> EndPlan:
-    """Return what to write if a turn with this output box should end with `end_status`."""
+    """Return the plan to end a turn with this output box with `end_status`."""
     repeated = situation.record is not None and situation.record.end_status is not None
     is_success = end_status == "success" and not repeated
     return EndPlan(
@@ -189,7 +189,7 @@ class TurnPlace(msgspec.Struct, frozen=True):
 
 
 class CycleLink(TurnPlace, frozen=True):
-    """A turn of a cycle, for which the turn before it waits. `status` is that of the turn."""
+    """A turn in a cycle of turns that wait for each other. The previous turn waits for this one."""
 
     status: str
 
@@ -205,7 +205,7 @@ class LostCard(msgspec.Struct, frozen=True):
 class BoxFacts(msgspec.Struct, frozen=True):
     """A box of a turn, the name of its pointer, and its problems.
 
-    `without_profile`: it should contain the turn's profile, but has no visible one.
+    If `without_profile`, the box should contain the turn's profile, but has no visible profile.
     """
 
     pointer: str
@@ -216,7 +216,7 @@ class BoxFacts(msgspec.Struct, frozen=True):
 
 
 class LiveWorker(msgspec.Struct, frozen=True):
-    """A live worker and its project; None for all."""
+    """A live worker and its project, which is None if it serves all projects."""
 
     worker_id: str
     worker_target: str
@@ -226,9 +226,9 @@ class LiveWorker(msgspec.Struct, frozen=True):
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a turn's agent, and its workers.
 
-    `profile_target` is the current worker target of the profile with that name. `serving` are the live
-    workers of the project, of any target; `elsewhere` those of the agent's target that only serve another
-    project. `archived` is the project's id if it is archived.
+    `profile_target` is the current worker target of the profile with the agent's profile name. `serving` has
+    the live workers of the project, of any target. `elsewhere` has workers of the agent's target that serve
+    only another project. `archived` is the project's id if the project is archived.
     """
 
     on_roster: bool = True
@@ -240,7 +240,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DurationEstimate(msgspec.Struct, frozen=True):
-    """95th percentile of the duration of the last ended items, at most 100."""
+    """95th percentile of the durations of the last (at most 100) ended items."""
 
     ended: int
     p95_seconds: float
@@ -257,7 +257,7 @@ class ResultCard(msgspec.Struct, frozen=True):
 class ChildTurn(msgspec.Struct, frozen=True):
     """A turn that another one dispatched. `tool_call_id` is the call that its end answers, if any.
 
-    With `beside`, it belongs to a batch, which answers the call.
+    If `beside` is set, the turn belongs to a batch, and the end of the batch answers the call.
     """
 
     agent_turn_id: str
@@ -269,9 +269,9 @@ class ChildTurn(msgspec.Struct, frozen=True):
 
 
 class TaskFacts(msgspec.Struct, frozen=True):
-    """A child of a batch, from its row; `turn` is its turn, `due_at` the time of its dispatch.
+    """A child of a batch, from its row. `turn` is its turn, `due_at` the time of its dispatch.
 
-    `ended` and `ended_at` are the end of that turn, whether the batch has recorded it or not.
+    `ended` and `ended_at` are the end of that turn, even if the batch has not recorded it yet.
     """
 
     batch_id: str
@@ -284,7 +284,7 @@ class TaskFacts(msgspec.Struct, frozen=True):
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch whose end answers a call of a turn. `table` is where it is stored: cbx only ends its own."""
+    """A batch whose end answers a call of a turn. cbx only ends batches that its own `table` stores."""
 
     batch_id: str
     table: str
@@ -325,9 +325,9 @@ class BoxWriter(msgspec.Struct, frozen=True):
 
 
 class HeldLock(msgspec.Struct, frozen=True):
-    """A lock of the server. `row` is None for a complete table; `pid` is 0 for a prepared transaction.
+    """A lock of the server. `row` is None for a lock of the table. `pid` is 0 for a prepared transaction.
 
-    A lock that is not granted is being waited for, and later requests wait behind it.
+    A session waits for a lock that is not granted, and later requests wait for that session.
     """
 
     table: str
@@ -338,9 +338,9 @@ class HeldLock(msgspec.Struct, frozen=True):
 
 
 class DatabaseSession(msgspec.Struct, frozen=True):
-    """Activity of a database session. Ages are in seconds; None is not visible to this role.
+    """Activity of a database session. Ages are in seconds, or None if this role cannot see them.
 
-    `blocked_by` are the sessions that it waits for, `waits_for` the table, and `waited` the seconds so far.
+    `blocked_by` has the sessions that it waits for, `waits_for` the table, `waited` the seconds so far.
     """
 
     pid: int
@@ -355,11 +355,11 @@ class DatabaseSession(msgspec.Struct, frozen=True):
 
 
 class BlockingLock(msgspec.Struct, frozen=True, kw_only=True):
-    """A blocking lock, and the session at the root, which waits for none.
+    """A blocking lock, and the session at the root of the waiting sessions, which itself waits for none.
 
-    `row` is None for a complete table; `seconds` is how long it has blocked, `blocked` how many sessions wait
-    for it. `waiting` is the session that holds or requests the lock and waits for the root, if it is another.
-    `bars_reading`: the table cannot be read.
+    `row` is None if the lock covers the whole table. It has blocked `blocked` sessions for `seconds`. If
+    another session holds or requests the lock and waits for the root, `waiting` is that session. If
+    `bars_reading`, the table cannot be read.
     """
 
     table: str

@@ -40,14 +40,14 @@ TURN_STATUSES = (QUEUED, PENDING, DISPATCHED, RUNNING, SUSPENDED, "ended")
 DEFAULT_CHANNEL = "public"
 MAX_DEPTH = RECURSION_DEPTH.value
 
-# Author of fallback deliverables of recovery, and of reports on behalf of lost reporters.
+# Author of the fallback deliverables of recovery, and of reports that it writes for missing reporters.
 WATCHDOG = "sys.cbx"
 
 
 def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc", "run", "ctx"]) -> str:
     """Return `kind`, an underscore and a UUIDv7 as 32 hex digits.
 
-    `tc` is for calls whose own ids are taken, `run` and `ctx` for the runs and contexts of chats.
+    `tc` is for calls whose original id is in use, `run` and `ctx` for the runs and contexts of chats.
     """
     import uuid6
 
@@ -113,7 +113,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turn_id(self) -> str:
-        """Return the turn of the row; other programs may store it in other columns."""
+        """Return the turn of the row. Other programs may store its id in other columns."""
         return self.agent_turn_id or self.correlation_id or self.inbox_id
 
     @property
@@ -127,7 +127,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str | None:
-        """Return the row's error, or why it is deferred; other programs write errors to the payload."""
+        """Return the row's error or reason for deferral. Other programs write errors to the payload."""
         payload = self.payload if isinstance(self.payload, dict) else {}
         own = self.last_error or self.defer_reason
         problem = own or payload.get("dispatch_error") or payload.get("watchdog_error")
@@ -140,7 +140,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def runtime_config(self) -> dict[str, Any]:
-        """Return the dispatch's settings for the worker; {} without such an object."""
+        """Return the dispatch's settings for the worker, or {} if the payload has none."""
         config = self.payload.get("runtime_config") if isinstance(self.payload, dict) else None
         return config if isinstance(config, dict) else {}
 
@@ -159,7 +159,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM call of a turn, with the turn's boxes at that time. `request_box_id` has what the model saw."""
+    """One LLM call of a turn, with the turn's boxes at that time. `request_box_id` has the sent request."""
 
     step_id: str
     agent_id: str
@@ -200,7 +200,7 @@ class WaitingTool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Return whether its result must still be applied, whether it has arrived or not."""
+        """Return whether the result must still be applied. It may already have arrived."""
         return self.wait_status in (WAITING, RECEIVED)
 
 
@@ -305,21 +305,21 @@ ENDED = "ended"
 def turn_state(
     status: str, row_status: str | None, *, record: TurnRecord | None, carried: bool, finished: bool
 ) -> str:
-    """Return the state of a turn; `status` is the one by its head and its row alone.
+    """Return the state of a turn. `status` is the state by its head and its row alone.
 
-    `carried`: an open row or call lets its active agent continue it. `finished`: its last step is over, or it
-    has a deliverable. A recorded end counts, unless another program runs the turn again.
+    If `carried`, an open row or call lets the active agent continue the turn. If `finished`, its last step is
+    over, or it has a deliverable. A recorded end counts unless another program runs the turn again.
     """
     if record is not None and record.end_status is not None:
         return status if status in ACTIVE and carried else ENDED
     if status != ENDED:
         return status
     if row_status in OPEN:
-        # Other systems end a turn before its claimed row.
+        # Other systems record the end of a turn before they close its claimed row.
         return ENDED if record is None or row_status == PROCESSING else PENDING
     if row_status == SKIPPED or (row_status == ERROR and record is None):
         return ENDED
-    # A closed row proves nothing: waiting or dropped turns have no open row either.
+    # A closed row does not prove an end, because waiting or dropped turns have no open row either.
     return ENDED if finished else PENDING
 
 
@@ -413,10 +413,10 @@ class _Log(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandLog(_Log, frozen=True, kw_only=True):
-    """The end of a command's stderr, without secrets; the command wrote `stderr_bytes` bytes.
+    """The last part of a command's stderr, without secrets. In total, the command wrote `stderr_bytes` bytes.
 
     `tool_call_id` and `tool_name` are None for the command that answers for the model. `exit_code` is
-    negative after a signal, None if cbx stopped the command.
+    negative after a signal, and None if cbx stopped the command.
     """
 
     stderr: str
@@ -429,7 +429,7 @@ class LogTail(_Log, frozen=True, kw_only=True):
 
 
 def find_failure_log(logs: Sequence[LogTail], last_step_id: str | None) -> LogTail | None:
-    """Return the log that may explain a failed turn: of the last failed command, or an invalid answer."""
+    """Return the log that may explain a failed turn: of the last failed command, or of an invalid answer."""
     log = next((log for log in reversed(logs) if log.failed or log.tool_name is None), None)
     return log if log is not None and (log.failed or log.step_id == last_step_id) else None
 

@@ -1,9 +1,9 @@
 """Anthropic's content blocks, and their conversion from and to parts and calls of the chat form.
 
-Pure. A part without a counterpart becomes text that names it. The ids of tool calls must be unique in a
-request, of letters, digits, `_` and `-`. Calls and results are renamed together, paired by their original
-ids, as `model/pairing.py` pairs cards. Renaming neither makes nor separates pairs, and returns unchanged
-blocks as they are. Sources: the types of the packages `anthropic` and `openai`.
+Pure. A part without a counterpart becomes text with its type. The ids of tool calls must be unique in a
+request and consist of letters, digits, `_` and `-`. A call and its result get a new id together. They are
+paired by their original ids, as in `model/pairing.py`, so renaming neither makes nor separates pairs.
+Sources: the types of the packages `anthropic` and `openai`.
 """
 
 import re
@@ -39,19 +39,19 @@ from cardbox_cli.model.layers import CHECKPOINT
 Block = dict[str, Any]
 
 NAME = "anthropic"
-# The formats of files whose content blocks are Anthropic's.
+# The formats of files with Anthropic's content blocks.
 FORMATS = (NAME, "claude-code")
 
-# What Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
+# The media types that Messages accepts as base64 (anthropic.types.Base64ImageSourceParam).
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-# The blocks that only system text within the messages may have.
+# The block types that only system messages within the history may have.
 SYSTEM_BLOCKS = ("tool_addition", "tool_removal")
-# The ids that Messages accepts for tool calls.
+# Matches a character that Messages refuses in the id of a tool call.
 _NO_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def is_call(block: Any) -> bool:
-    """Return whether a block is a complete call of a client's tool."""
+    """Return whether a block is a call of a client's tool with id, name and input."""
     if kind(block) != "tool_use" or not isinstance(block.get("input"), dict):
         return False
     return bool(text_at(block, "id") and text_at(block, "name"))
@@ -64,7 +64,7 @@ def is_result(block: Any) -> bool:
 
 
 def is_of_server(name: str) -> bool:
-    """Return whether blocks of this type are calls of a server's tools, or their results."""
+    """Return whether a block type is a call of a server's tool, or the result of one."""
     is_result = name.endswith("_tool_result") and name != "tool_result"
     return is_result or name in ("server_tool_use", "mcp_tool_use")
 
@@ -79,12 +79,12 @@ def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def has_files(blocks: Any) -> bool:
-    """Return whether blocks hold files, which text cannot replace."""
+    """Return whether any block holds a file that the chat form can send."""
     return isinstance(blocks, list) and any(_file_part(block) is not None for block in blocks)
 
 
 def plain_text(blocks: Iterable[Any]) -> str:
-    """Return blocks as text; a block without text becomes its type."""
+    """Return blocks as text. A block without text becomes its type in brackets."""
     return "\n".join(words_of(block) or f"[{kind(block) or 'block'}]" for block in blocks)
 
 
@@ -106,7 +106,7 @@ def _file_part(block: Any) -> dict[str, Any] | None:
 def block_of_call(call: Any) -> Block:
     """Convert a tool call to a tool_use block with the same id.
 
-    Arguments that are not a JSON object become `{"_raw": text}`, a name that is not a string "".
+    Arguments that are not a JSON object become `{"_raw": text}`. A name that is not a string becomes "".
     """
     if (function := called_function(call)) is None:
         return text_part(f"[tool call: {exact_json.encode(call).decode()}]")
@@ -120,7 +120,7 @@ def block_id(call_id: str) -> str:
 
 
 def blocks_of_content(content: Any) -> list[Block]:
-    """Convert the content of a chat message to blocks: none for null and for empty text."""
+    """Convert the content of a chat message to blocks. Null and empty text make no block."""
     if isinstance(content, list):
         return [_block(part) for part in content]
     if content is None or content == "":
@@ -165,19 +165,19 @@ def _document_block(file: dict[str, Any]) -> Block | None:
 
 
 def own_blocks(card: AnyCard) -> Any:
-    """Return the content of an Anthropic message that a card keeps; `UNSET` if it keeps none."""
+    """Return the original content of an Anthropic message that a card stores, or `UNSET`."""
     is_own = card.metadata.get(sources.FORMAT) in FORMATS
     return card.metadata.get(sources.BLOCKS, msgspec.UNSET) if is_own else msgspec.UNSET
 
 
 def content_of(card: AnyCard, provider: Provider) -> Any:
-    """Return the content of the message that a card is: its original, or a string, or a list of blocks."""
+    """Return the content of a card's message: its original, or else the content made of its own fields."""
     original = own_blocks(card)
     return standard_content(card, provider) if original is msgspec.UNSET else original
 
 
 def standard_content(card: AnyCard, provider: Provider) -> str | list[Block]:
-    """Return the content that a card's own fields make: a string if they hold only text."""
+    """Make content of a card's own fields. It is a string if the fields hold only text."""
     if card.type == ASIDE:
         return []
     if card.type == REASONING:
@@ -213,7 +213,7 @@ def _result_block(card: AnyCard, body: Body, provider: Provider) -> Block:
 
 
 def is_sent_as_text(card: AnyCard, body: Body) -> bool:
-    """Return whether a card is a result that is sent as text: it has no id, or its call is sent as text."""
+    """Return whether a card is a result that is sent as text, because it has no id or its call is text."""
     if body["role"] not in ("tool", "function"):
         return False
     return not text_at(body, "tool_call_id") or answered_call(card) is not None
@@ -224,7 +224,7 @@ def leading_system_messages(request: Request, facts: ModelFacts) -> Iterator[Mes
 
 
 def conversation(messages: Iterable[Message], facts: ModelFacts) -> Iterator[Message]:
-    """Yield the messages that are not at the top; layers after the history become the user's."""
+    """Yield the messages that are not sent at the top. Layers after the history get the role user."""
     is_behind = False
     for is_top, message in place_system_text(messages, facts):
         is_behind = is_behind or message.layer == CHECKPOINT
@@ -235,7 +235,7 @@ def conversation(messages: Iterable[Message], facts: ModelFacts) -> Iterator[Mes
 
 
 def place_system_text(messages: Iterable[Message], facts: ModelFacts) -> Iterator[tuple[bool, Message]]:
-    """Yield whether each message is sent at the top, and the message."""
+    """Yield each message after a flag that is True if the message is sent at the top."""
     stays, is_behind, is_begun = facts.system_in_history is True, False, False
     for message in messages:
         is_behind = is_behind or message.layer == CHECKPOINT
@@ -246,12 +246,12 @@ def place_system_text(messages: Iterable[Message], facts: ModelFacts) -> Iterato
 
 
 def results_first(block: Any) -> bool:
-    """Return the sort key of a block of a user's message."""
+    """Return a sort key that moves the results in a user's message to the front."""
     return kind(block) != "tool_result"
 
 
 def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return an allowed id, unlike all others, for each of these ids that Anthropic refuses."""
+    """Map each of `ids` that Anthropic refuses to an allowed id, which is unique among all ids."""
     every = {call_id: block_id(call_id) for call_id in ids}
     others = {call_id: allowed for call_id, allowed in every.items() if allowed != call_id}
     taken = every.keys() - others.keys()
@@ -267,7 +267,7 @@ def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
-    """Yield the ids of calls of client's tools, and those that results answer."""
+    """Yield the call ids in calls and results of the client's tools."""
     for block in blocks:
         key = _key(block)
         if key is not None:
@@ -275,7 +275,7 @@ def ids_in(blocks: Iterable[Any]) -> Iterator[str]:
 
 
 def replace_id(block: Any, name: Callable[[str], str]) -> Any:
-    """Return a block with `name` applied to the id of the call that it is or answers."""
+    """Return a call or result with `name` applied to its call id. Other blocks do not change."""
     key = _key(block)
     if key is None or (new := name(block[key])) == block[key]:
         return block
@@ -283,25 +283,25 @@ def replace_id(block: Any, name: Callable[[str], str]) -> Any:
 
 
 def _key(block: Any) -> str | None:
-    """Return the key at which a block has the id of a call, or None."""
+    """Return the key of a block that holds a call id, or None."""
     if _is_call(block):
         return "id"
     return "tool_use_id" if is_result(block) else None
 
 
 def _is_call(block: Any) -> bool:
-    """Return whether a block is a call with an id; other keys may be missing."""
+    """Return whether a block is a call with an id. Other keys may be missing."""
     return kind(block) == "tool_use" and bool(text_at(block, "id"))
 
 
 def make_ids_unique(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
-    """Return the messages with repeated ids `x` of calls as `x_2`, `x_3`, …, and the renamed calls."""
+    """Return the messages and the renamed calls. The repetitions of a call id `x` become `x_2`, `x_3`, …."""
     naming = CallNaming(lambda: messages)
     return list(naming.renamed()), naming.changes
 
 
 def _are_fine(messages: Iterable[Message]) -> bool:
-    """Return whether no call needs another id: a cheap check, which most requests pass."""
+    """Return whether no call needs another id. This check is cheap, and most requests pass it."""
     called: set[str] = set()
     for message in messages:
         for block in list_at(message.body, "content"):
@@ -320,9 +320,9 @@ def is_allowed(call_id: str) -> bool:
 
 
 class CallNaming:
-    """One pass that gives calls unique ids. `messages` iterates over the messages, each time it is called.
+    """One pass that gives calls unique ids. Each call of `messages` returns a new iterator of all messages.
 
-    `changes` has what was renamed, once all messages of `renamed` have been read.
+    `changes` has the renamed calls after the iterator that `renamed` returns is exhausted.
     """
 
     def __init__(self, messages: Callable[[], Iterable[Message]]) -> None:
@@ -330,7 +330,7 @@ class CallNaming:
         self._messages = messages
         self._given: set[str] = set()
         self._times: dict[str, int] = {}
-        # old id -> (place of the message, new id) of the calls without a result
+        # Maps an old id to (place of the message, new id) of each call that has no result yet.
         self._waiting: dict[str, list[tuple[int, str]]] = {}
 
     def renamed(self) -> Iterator[Message]:
@@ -339,7 +339,7 @@ class CallNaming:
         contents = (list_at(message.body, "content") for message in self._messages())
         ids = {call_id: None for content in contents for call_id in ids_in(content)}
         self._allowed = allowed_ids(ids)
-        # No new id may be one that a later call has.
+        # A new id must differ from the ids of later calls.
         self._wanted = {self._allowed.get(call_id, call_id) for call_id in ids}
         return (self._rename(place, message) for place, message in enumerate(self._messages()))
 
@@ -368,7 +368,7 @@ class CallNaming:
         return new
 
     def _answer_id(self, old: str) -> str:
-        """Return the new id of the call that a result answers: the nearest, within a message the first."""
+        """Return the new id of the call that a result answers: the first one in the nearest message."""
         waiting = self._waiting.get(old)
         if not waiting:
             return self._allowed.get(old, old)

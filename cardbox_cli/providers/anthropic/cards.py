@@ -1,8 +1,8 @@
 """Anthropic's messages as cards, and back without loss.
 
-A message becomes one card for each run of its content of one type: text and tool calls, a result, Anthropic's
-own thoughts and blocks. A card keeps its blocks only if its fields cannot hold them. The other keys of the
-message are kept with the first card (`context/sources`).
+A message becomes one card for each run of blocks of one type. The types are text with tool calls, results,
+thoughts, and other blocks of Anthropic. A card stores the original blocks only if its own fields cannot hold
+them. The first card stores the other keys of the message (`context/sources`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _OWN_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
     | {"search_result", "server_tool_use", "container_upload"}
 )
-# The type of the cards that a run of one type makes.
+# Maps a message's role to the card type of its text.
 _TYPES = {"user": INSTRUCTION, "assistant": THOUGHT, _SYSTEM: RENDERED_PROMPT}
 
 
@@ -54,7 +54,7 @@ class AnthropicFiles(MessageFiles):
             return f"{_SYSTEM!r} is next to the messages"
         if any(isinstance(tool, dict) and "input_schema" in tool for tool in list_of(beside.get("tools"))):
             return "a tool has an 'input_schema'"
-        # What a gateway serves in another format has the name of whose model it is before that of the model.
+        # In another format, a gateway puts the vendor before the model, as in `anthropic/claude-…`.
         model = text_at(beside, "model") or ""
         is_own = model.startswith("claude-") and "max_tokens" in beside
         return f"the model is {model!r}, and there is 'max_tokens'" if is_own else None
@@ -90,11 +90,11 @@ class AnthropicFiles(MessageFiles):
         return keep(changed, source_format, source_blocks=ensure_blocks(content_of(original, self.provider)))
 
     def content_cards(self, role: str, content: Any, source_format: str) -> list[CardDraft]:
-        """Return the cards that hold the content of a message, at least one."""
+        """Return the cards of a message's content. Empty content makes one card."""
         if not isinstance(content, list) or not content:
             return [imported_card(_TYPES[role], text_of(ensure_list(content)), role=role)]
         typed = ((_card_type(role, block), block) for block in content)
-        # A result and a thought are cards of their own.
+        # Each result and each thought has its own card.
         runs = speakers.neighbours(
             typed, lambda before, each: each[0] == before[0] and each[0] not in (TOOL_RESULT, REASONING)
         )
@@ -102,14 +102,14 @@ class AnthropicFiles(MessageFiles):
 
     def _run_card(self, card_type: str, role: str, blocks: list[Any], source_format: str) -> CardDraft:
         card = _card(card_type, role, blocks)
-        # Ids that Anthropic would refuse are changed on the way out, unless the blocks are kept.
+        # On export, ids that Anthropic refuses are changed unless the card stores its blocks.
         is_held = all(map(is_allowed, ids_in(blocks))) and same_json(
             ensure_blocks(standard_content(card, self.provider)), blocks
         )
         return card if is_held else keep(card, source_format, source_blocks=blocks)
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        """Return the prompt, with the system text that is not from messages, and the messages."""
+        """Return the system prompt and the messages. System text that was imported as a message stays one."""
         others = self.ids_on_export(cards)
         prompts = [card for card in cards if _is_prompt(card)]
         sent = (card for card in answering(cards) if never_a_message(card) is None)
@@ -118,9 +118,9 @@ class AnthropicFiles(MessageFiles):
         return ({_SYSTEM: self._content_of(prompts)} if prompts else {}), messages
 
     def ids_on_export(self, cards: Iterable[Card]) -> dict[str, str]:
-        """Return the ids under which calls and results are exported whose own ids Anthropic would refuse.
+        """Map each id that Anthropic refuses to the id for the export.
 
-        Blocks that cards keep are exported unchanged, and so are all calls and results of their ids.
+        Blocks that cards store are exported unchanged, so their ids are not replaced anywhere.
         """
         kept: set[str] = set()
         own: set[str] = set()
@@ -128,7 +128,7 @@ class AnthropicFiles(MessageFiles):
             refused = [call_id for call_id in self._ids(card) if not is_allowed(call_id)]
             (own if own_blocks(card) is msgspec.UNSET else kept).update(refused)
         if own <= kept:
-            return {}  # as mostly, and then nobody has to hold all ids
+            return {}  # the usual case, which need not hold all ids
         others = allowed_ids(call_id for card in cards for call_id in self._ids(card))
         return {old: new for old, new in others.items() if old not in kept}
 
@@ -143,7 +143,7 @@ class AnthropicFiles(MessageFiles):
         return {"role": speakers.role_of(cards[0]), "content": self._content_of(cards)}
 
     def filled(self, around: Body, cards: Sequence[AnyCard]) -> Body:
-        """Return an envelope with the content of its cards."""
+        """Return the envelope `around` with the content of its cards."""
         place = around.get("content")
         if place == "":
             return {**around, "content": card_text(cards[0].content)}
@@ -157,12 +157,12 @@ class AnthropicFiles(MessageFiles):
 
 
 def empty_content(content: Any) -> Any:
-    """Return the placeholder for content that cards hold: `""` or `[]`; other content is returned."""
+    """Return the placeholder for a string (`""`) or a list (`[]`). Returns other content unchanged."""
     return type(content)() if isinstance(content, str | list) else content
 
 
 def restore_ids(message: Body, others: Mapping[str, str]) -> Body:
-    """Return the message with the ids under which its calls and results are exported."""
+    """Return the message with the call ids in `others` replaced by their ids for the export."""
     content = message.get("content")
     if not others or not isinstance(content, list):
         return message

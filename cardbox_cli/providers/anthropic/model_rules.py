@@ -1,7 +1,7 @@
 """Rules of Anthropic's Messages about thinking, about parameters, and about what some of its models refuse.
 
-They check the request as it is sent, without what the format leaves out. Thinking must come back as it was
-signed, at its position. Unknown models are not checked.
+They check the request in the form in which it is sent. Thinking must be sent back unchanged and at its
+original position. Unknown models are not checked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from cardbox_cli.providers.anthropic.blocks import (
     results_first,
 )
 
-# The types of blocks that thinking comes in.
+# The types of thinking blocks.
 THINKING_BLOCKS = ("thinking", "redacted_thinking")
 _MIN_BUDGET = 1024
 _MAX_USER = 256
@@ -41,7 +41,7 @@ MODELS = Rules("Anthropic docs, Models overview")
 
 
 class MergedMessage(msgspec.Struct, frozen=True):
-    """A message as it is sent: its role, its blocks with the messages they come from, their types."""
+    """A sent message: its role, its blocks with the messages that they come from, and the blocks' types."""
 
     role: str
     blocks: list[tuple[Any, Message]]
@@ -49,7 +49,7 @@ class MergedMessage(msgspec.Struct, frozen=True):
 
 
 class SentMessages:
-    """The messages of a lint's subject as they are sent; `subject.view(SentMessages)` makes them once."""
+    """The sent messages of a lint's subject. `subject.view(SentMessages)` makes them only once."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -61,7 +61,7 @@ class SentMessages:
         return map(_merged, runs(self._messages))
 
     def find(self, index: int) -> MergedMessage | None:
-        """Return the message at this index, which may be negative; None if there is none."""
+        """Return the message at `index`, which may be negative, or None if there is no such message."""
         if index >= 0:
             run = next(islice(runs(self._messages), index, None), None)
         else:
@@ -70,7 +70,7 @@ class SentMessages:
 
     @property
     def prefill(self) -> MergedMessage | None:
-        """The last message, if it is the assistant's."""
+        """The last message if the assistant wrote it, else None."""
         last = self.find(-1)
         return last if last is not None and last.role == "assistant" and last.blocks else None
 
@@ -80,7 +80,7 @@ class SentMessages:
 
     @cached_property
     def blocks(self) -> dict[str, list[tuple[Any, Message]]]:
-        """The content blocks by type, with their messages; a message whose content is a string has none."""
+        """The content blocks by type, with their messages. Content that is a string has no blocks."""
         kinds: dict[str, list[tuple[Any, Message]]] = {}
         for message in self._messages:
             for block in list_at(message.body, "content"):
@@ -97,7 +97,7 @@ def _merged(run: Sequence[Message]) -> MergedMessage:
 
 
 def is_thinking_on(subject: Subject) -> bool:
-    """Return whether the request turns thinking on; adaptive thinking is turned on by the model."""
+    """Return whether the request enables thinking. Adaptive thinking does not count; the model enables it."""
     return _mode(subject) == "enabled"
 
 
