@@ -40,10 +40,7 @@ class Awaiting(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The value that a handler returns if the call ends the turn.
-
-    It holds the call's result and the turn's deliverable.
-    """
+    """The value that a handler returns to end the turn: the call's result and the turn's deliverable."""
 
     result: Any
     deliverable: dict[str, Any] | list[Any]

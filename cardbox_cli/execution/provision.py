@@ -18,10 +18,7 @@ from cardbox_cli.store.roster import AgentStore
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested state of an agent. A new agent takes each None from its profile.
-
-    An existing agent keeps its value if the requested one is None.
-    """
+    """The requested state of an agent. None means the profile's value, or no change of an existing agent."""
 
     agent_id: str
     profile_name: str
@@ -162,10 +159,7 @@ def _has_profile(known: Agent, profile: ProfileEntry) -> bool:
 def _apply_request(
     known: Agent, request: AgentRequest, profile: ProfileEntry, defaults: Mapping[str, Any]
 ) -> Agent:
-    """Return the agent as requested.
-
-    `defaults` are the values that it took from its old profile; it takes them from the new profile instead.
-    """
+    """Return the agent as requested. Values that equal the old `defaults` are taken from the new profile."""
     names = [name for name in ("worker_target", "tags") if defaults.get(name) == getattr(known, name)]
     inherited = {name: getattr(profile, name) for name in names}
     changed = msgspec.structs.replace(

@@ -74,7 +74,7 @@ class TurnFollower(Protocol):
     """
 
     def turn_ended(self, runtime: "Runtime", ended: TurnEndEvent) -> None:
-        """React to the end of a turn, within the transaction of the end, which has locked the agent's head."""
+        """React to the end of a turn, within the transaction that ends it and has locked the agent's head."""
 
     def turn_suspended(self, runtime: "Runtime", fence: Fence) -> None:
         """React to a suspension, within its transaction, which has locked the agent's head."""

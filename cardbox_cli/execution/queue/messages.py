@@ -20,8 +20,8 @@ class MessageType(msgspec.Struct, frozen=True, kw_only=True):
 
     `claim` is the effect of a claim: `run` the turn, `apply` the result to the waiting call, or `stop` the
     turn. It is None for rows that are never claimed. While an agent runs a turn, its rows of other types can
-    be claimed. `retry` tells whether a retry moves the dead row or dispatches a new turn. `payload` lists the
-    required keys. `brings` is the name of a report's content in a timeline.
+    be claimed. `retry` is the effect of a retry: move the dead row, or dispatch a new turn. `payload` lists
+    the required keys. `brings` is the name of a report's content in a timeline.
     """
 
     name: str

@@ -73,8 +73,8 @@ class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole group."""
-        # The id of a group with members is not reused, and a group without members holds no pipe. cbx cannot
-        # signal the group if all its members run as other users.
+        # The id of a group with members is not reused. A group without members holds no pipe. cbx cannot
+        # signal a group if all its members run as other users.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
         self._is_dead = number == signal.SIGKILL
@@ -166,10 +166,7 @@ class Pipes:
         return line
 
     def take_rest(self) -> bytes | None:
-        """Remove and return the rest of standard output, or return None if it is empty.
-
-        The rest has no line break.
-        """
+        """Remove and return the output after the last line break, or return None if it is empty."""
         rest = bytes(self.stdout)
         self.stdout.clear()
         self._searched = 0

@@ -205,7 +205,7 @@ class _Client:
         return line
 
     def _give_up(self, why: str) -> CommandOutcome:
-        """Return the outcome of an unanswered request. Kill a client that does not confirm its cancellation."""
+        """Return the outcome of an unanswered request. Kill the client unless it confirms a cancellation."""
         if why in ("stopped", "timed_out") and self._is_ready and self._confirms_cancellation():
             self.answered += 1
         else:

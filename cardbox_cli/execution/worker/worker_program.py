@@ -118,7 +118,6 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     `timeout` limits each run of the command, and `turn_time` limits a turn; both are in seconds.
     `format_named` is False for a default format. `answers` is the mode for reading the output.
-
     `max_tool_calls` limits the calls in one answer. `tools` has the commands of tools. `environment` is the
     whole environment of all commands, without the variables of the turn. `stderr_kept` is the number of
     stderr bytes to store per command. For each run of the command, `listen` returns a function that gets the
