@@ -29,9 +29,9 @@ FORK_JOIN_NAME = "fork_join"
 
 
 class BatchCreation(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch. `created` is False if it existed before.
+    """A batch; `created` is False if it existed before.
 
-    `notes` lists warnings by task, for a person, about tasks that the policy would refuse to a model.
+    `notes`, by task, warn a person about tasks that the policy would refuse to a model.
     """
 
     batch: Batch
@@ -40,10 +40,10 @@ class BatchCreation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCreation:
-    """Create a batch on behalf of `caller`. The end of the batch answers the caller's tool call, if any.
+    """Create a batch on behalf of `caller`; the end of the batch answers the caller's tool call, if any.
 
-    A repeated call gets the same batch. Joins the caller's transaction, and dispatches the children after the
-    commit. Raises BadRequest for an invalid batch, and the errors of `prepare` for its tasks. Raises
+    A call that is repeated gets the same batch. Joins the caller's transaction; the children are dispatched
+    after the commit. Raises BadRequest for an invalid batch, what `prepare` raises for its tasks, and
     CorrelationConflict if the call has created a different batch.
     """
     runtime.database.require_execution()
@@ -100,7 +100,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
 
 
 def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
-    """Raise BadRequest for too many tasks, and for an agent that would get several tasks at once."""
+    """Raise BadRequest for too many tasks, and for an agent that would have to do several at once."""
     refuse_too_many(len(tasks), limit)
     reused: dict[str, int] = {}
     for index, task in enumerate(tasks):
@@ -121,7 +121,7 @@ def refuse_too_many(count: int, limit: int) -> None:
 
 
 def _id_of(runtime: Runtime, caller: Caller) -> str:
-    """Return an id for the batch, derived from the tool call that creates it. Without a call, the id is new."""
+    """Return the id of the batch, derived from the tool call that creates it, or a new one."""
     parent = caller.parent
     if parent is None or parent.tool_call_id is None:
         return new_batch_id()
@@ -140,7 +140,7 @@ def _require_same(known: Batch, digest: str) -> Batch:
 
 
 def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
-    """Return the depth and trace of the batch, which equal the depth and trace of its parent.
+    """Return the depth and trace of the batch, which are its parent's.
 
     Raises BadRequest if its children would exceed the depth limit.
     """

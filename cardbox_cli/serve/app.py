@@ -1,4 +1,4 @@
-"""The ASGI app of `cbx serve`: routes, middleware, errors. It does not depend on the server or command line."""
+"""The ASGI app of `cbx serve`: routes, middleware, errors. Knows neither the server nor the command line."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
