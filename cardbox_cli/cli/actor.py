@@ -1,7 +1,7 @@
 """The actor of this command line: a person, for the audit, or the turn that this process works for.
 
-A person is the operating system's user with the database's role; no variable changes that. A worker passes
-its turn to its command in the environment.
+A person is identified by the operating system's user and the database's role, which no variable can change. A
+worker passes its turn to its command in environment variables.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def audit(database: "Database", action: str, **detail: Any) -> None:
-    """Write an audit row of the run's project, in the transaction of the change."""
+    """Write an audit row for the session's project. Runs in the transaction of the change."""
     audit_in(database, session().project_id, action, **detail)
 
 
@@ -49,7 +49,7 @@ def user_name() -> str | None:
 
 
 def force_argument(force: bool, database: "Database") -> "ForcedBy | None":
-    """Return the actor for stores that change cards in use; None without --force."""
+    """Return the actor for stores that change cards in use, or None without --force."""
     from cardbox_cli.store.in_use import ForcedBy
 
     return ForcedBy(actor=actor(database)) if force else None
@@ -78,9 +78,9 @@ def own_output(box_id: str) -> "Fence | None":
 
 
 def own_turn() -> dict[str, str]:
-    """Return the metadata of new cards that name the turn or chat run that this process works for.
+    """Return the metadata of new cards, which names the turn or chat run that this process works for.
 
-    Empty without one. The author is always the agent of the turn or chat.
+    The result is empty for other processes. The author is always the agent of the turn or chat.
     """
     from cardbox_cli.model.chats import CHAT_AGENT
 

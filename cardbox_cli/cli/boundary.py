@@ -51,7 +51,7 @@ def run(command: Callable[[], Any], argv: Sequence[str], session: Session) -> in
 
 @contextmanager
 def end_at_interrupt() -> Iterator[None]:
-    """End the process at SIGINT at once, even if threads wait. For commands that only read."""
+    """End the process at once at SIGINT, even if threads wait. Use it only in commands that only read."""
     import signal
 
     def end(*_: object) -> None:
@@ -80,7 +80,7 @@ def _flush(stream: TextIO) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Redirect a closed stream to nowhere, so that the interpreter's last flush does not fail."""
+    """Redirect a closed stream to the null device, so that the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

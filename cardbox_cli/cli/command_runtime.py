@@ -1,4 +1,4 @@
-"""Provides commands with a runtime on the session's database, and with orderly ends by signals."""
+"""Provides commands with a runtime on the session's database, and with an orderly end at a signal."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def runtime() -> "Iterator[Runtime]":
-    """Yield the runtime of this run's project for one command. Workers are notified of its commits."""
+    """Yield a runtime for the session's project for one command. Its commits notify workers."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
     settings = read_settings()
@@ -30,7 +30,7 @@ def runtime() -> "Iterator[Runtime]":
 
 @contextmanager
 def listener(worker_target: str | None) -> "Iterator[WakeupListener]":
-    """Yield a listener for work of a worker target, or of all, in this run's project."""
+    """Yield a listener for work of a worker target (None: any target) in the session's project."""
     from cardbox_cli.execution.notifications.service import Wakeups
 
     targets = None if worker_target is None else [worker_target]

@@ -12,7 +12,7 @@ from cardbox_cli.cli.tree import LazyGroup, Noun
 # The scripts of `cbx completion` set this variable to the name of their shell.
 COMPLETING = "_CBX_COMPLETE"
 
-# A single verb with its line in `cbx --help`, or a noun with the lines of its verbs in its own help.
+# The value of a single verb is its line in `cbx --help`. A noun also has a line for each of its verbs.
 COMMANDS: dict[str, str | Noun] = {
     "demo": "Walk through everything on a bundled conversation.",
     "card": Noun(

@@ -1,6 +1,7 @@
 """The options that every command takes: project, database, output format, colours, debugging.
 
-They are valid before and after the subcommand; the later one wins. The session stores their values.
+They are valid before and after the subcommand. If one is repeated, the last value wins. The session stores
+their values.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -9,14 +10,14 @@ import click
 
 from cardbox_cli.errors import UsageError
 
-# The key of a click context for the words of its command line.
+# The key under which a click context stores the words of its command line.
 WORDS = "cardbox_cli.words"
 
 
 class OutputFormat(NamedTuple):
     """A value of `-o`. `kind` is text for people, one document at the end, or lines as items arrive.
 
-    `shows_all` formats print every column by default. Those with a `delimiter` are only for lists.
+    A format with `shows_all` prints every column by default. A format with a `delimiter` is only for lists.
     """
 
     name: str
@@ -42,7 +43,7 @@ FORMATS = {
 
 
 def require_format(place: str, name: str) -> str:
-    """Return `name`, the value of a variable or file `place`. Raises UsageError for an unknown format."""
+    """Return the format `name` from a variable or file `place`. Raises UsageError if it is unknown."""
     if name not in FORMATS:
         from cardbox_cli.text.error_messages import unknown_message
 

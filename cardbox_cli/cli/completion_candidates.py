@@ -1,7 +1,7 @@
 """Completes a command line that is being typed.
 
-click finds the position in the tree of commands, and asks the type of its value (`options/value_types.py`).
-The scripts of `completion_scripts/` pass the line, and read the printed rows.
+click finds the position in the tree of commands, and asks the type of the expected value for completions
+(`options/value_types.py`). The scripts in `completion_scripts/` pass the line and read the printed rows.
 """
 
 import os
@@ -30,7 +30,7 @@ SECONDS = 0.3
 
 
 def answer(shell: str) -> int:
-    """Print the rows that a script of `cbx completion` reads. Failures are silent."""
+    """Print the rows that a script of `cbx completion` reads. Failures print nothing."""
     try:
         session = Session(process=_TimeLimitedProcess())
         session.configure(root().verbs)
@@ -46,7 +46,7 @@ def answer(shell: str) -> int:
 class _TimeLimitedProcess(ProcessContext):
     """A process that ends itself after `SECONDS` of reading the database.
 
-    A name lookup or a silent network waits in C, where no exception interrupts it.
+    The process must end, because no exception can interrupt a name lookup or a network read in C code.
     """
 
     @contextmanager
@@ -64,14 +64,14 @@ class _TimeLimitedProcess(ProcessContext):
 
 @dataclass(frozen=True)
 class Completions:
-    """The completions at the cursor. `prefix` is the part of the word before a value, as in `--box=`."""
+    """The completions at the cursor. `prefix` is the part of the word before a value, such as `--box=`."""
 
     prefix: str
     items: Sequence[CompletionItem]
 
 
 def complete_words(words: Sequence[str], session: Session) -> Completions:
-    """Return the completions of the last of `words`. Their common options change `session`."""
+    """Return the completions of the last word. Common options among `words` change `session`."""
     *complete, given = words
     shell = ShellComplete(root(), {"obj": session}, "cbx", COMPLETING)
     candidates = shell.get_completions(list(complete), given)
@@ -81,13 +81,13 @@ def complete_words(words: Sequence[str], session: Session) -> Completions:
 
 
 def _can_be_typed(value: str, given: str) -> bool:
-    """Return whether a value can be typed: visible, and an option only if one is typed."""
+    """Return whether to offer a value: it must be visible. Options are offered only if `given` is one."""
     return is_visible(value) and (given.startswith("-") or not value.startswith("-"))
 
 
 def split_unfinished(line: str) -> list[str]:
-    """Return the words of an unfinished line. The last one is at its end, empty after a space."""
-    # The mark shows whether the line ends within a word, and keeps a last backslash from being one.
+    """Return the words of an unfinished line. The last word is the one at its end, or "" after a space."""
+    # The mark shows whether the line ends within a word. It also follows a backslash at the end of the line.
     mark = "\0"
     words = split_arg_string(line + mark)
     return [*words[:-1], words[-1].removesuffix(mark)]
@@ -104,7 +104,7 @@ def _words_after_command(line: str) -> list[str]:
 def _row(shell: str, prefix: str, item: CompletionItem) -> str:
     value = str(item.value)
     if shell == "bash":
-        # bash treats the part before "=" as a word, and inserts values unquoted.
+        # bash treats the part before "=" as a word of its own, and inserts values without quotes.
         value = re.sub(r"^~|[^\w@%+=:,./~-]", r"\\\g<0>", value)
     elif item.type != FILES:
         value = prefix + value

@@ -1,8 +1,8 @@
 """The config file: settings of a person that apply if neither an option nor a variable sets them.
 
-TOML, with the keys that `settings.py` declares, and a table `columns` with the columns of lists by command.
-Owns its path, its validation, and the place named for each value. Its messages do not repeat values,
-because one may be a password.
+The file is TOML. It has the keys that `settings.py` declares, and a table `columns` with the columns of lists
+by command. This module finds and validates the file. Messages name the place of a value, and never the value,
+because it may be a password.
 """
 
 import os
@@ -38,11 +38,11 @@ class ConfigFile:
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return CBX_CONFIG, else cbx/config.toml in XDG_CONFIG_HOME, else in ~/.config."""
+    """Return CBX_CONFIG if set, or else cbx/config.toml in XDG_CONFIG_HOME, or else in ~/.config."""
     if text := CONFIG.text(environ):
         return Path(os.path.abspath(text))
     shared = CONFIG_HOME.text(environ)
-    if not os.path.isabs(shared):  # XDG: a relative path is invalid, to be ignored
+    if not os.path.isabs(shared):  # by the XDG specification, a relative path is invalid and is ignored
         shared = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
     return Path(shared, "cbx", "config.toml")
 
@@ -50,9 +50,10 @@ def config_path(environ: Mapping[str, str] = os.environ) -> Path:
 def read_config(
     commands: Callable[..., Collection[str]], environ: Mapping[str, str] = os.environ
 ) -> ConfigFile:
-    """Return the config file; empty if it does not exist. Raises UsageError, also if CBX_CONFIG is missing.
+    """Return the config file, or an empty one if the default file does not exist.
 
-    `commands` returns the commands of the given nouns, or of all.
+    `commands` returns the commands of the given nouns, or of all nouns. Raises UsageError for an invalid file
+    and if CBX_CONFIG names a missing file.
     """
     path = config_path(environ)
     try:
@@ -128,7 +129,7 @@ class _Reader:
         raise UsageError(f"{self._place(key)}: {key!r} {text}", hint="see an example with `cbx help config`")
 
     def _place(self, key: str) -> str:
-        """Return the path of the file with the line of a key, if found."""
+        """Return the path of the file, with the line number of a key if it is found."""
         begins = re.compile(rf"""\s*(\[\s*|\w+\s*\.\s*)?(["']?){re.escape(key)}\2\s*[=\].]""")
         lines = self._text.splitlines()
         number = next((number for number, line in enumerate(lines, 1) if begins.match(line)), None)

@@ -65,7 +65,7 @@ class Shell(ProcessContext):
         self._cached.close()
 
     def run_script(self, lines: Iterable[str], name: str, *, keep_going: bool) -> int:
-        """Run lines to the first failure or the end; return the exit code of the first failure."""
+        """Run lines up to the end, or without `keep_going` up to the first failure; return its exit code."""
         failed = 0
         for number, line in enumerate(lines, 1):
             code = self.run(line)
@@ -79,7 +79,7 @@ class Shell(ProcessContext):
         return failed
 
     def run(self, line: str) -> int:
-        """Run one line, report its failure, and return the exit code. Its options are for it alone."""
+        """Run one line, report its failure, and return the exit code. Its options affect no later lines."""
         try:
             words = split(line)
         except UsageError as exc:
@@ -120,10 +120,10 @@ class Shell(ProcessContext):
         return f"cbx {excerpt(self.settings.project_id, 30)}> "
 
     def matches(self, text: str) -> "Matches":
-        """Return commands, options and values, as in other shells, and the words of this shell."""
+        """Return the commands, options and values that other shells complete, and this shell's own words."""
         words = split_unfinished(text)
         is_prefixed = len(words) > 1 and words[0] in ("cbx", "help")
-        # A copy, because the project and database of a line do not affect later lines.
+        # Use a copy, because the project and database of a line must not affect later lines.
         completions = complete_words(words[1:] if is_prefixed else words, replace(self.settings))
         return [*_shell_words(words), *_quote_values(completions, words[-1])]
 
@@ -136,7 +136,7 @@ class Shell(ProcessContext):
     def run_program(self, program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         """Run the program as a child with the terminal, and return its exit code."""
         sys.stdout.flush()
-        # Ctrl-C is for the program. Not SIG_IGN, which the child would inherit.
+        # Ctrl-C is for the program. The handler is not SIG_IGN, because the child would inherit that.
         handler = signal.signal(signal.SIGINT, lambda *_: None)
         try:
             code = subprocess.call([program, *arguments], env=environment, stdin=sys.stdin, close_fds=False)
@@ -183,7 +183,7 @@ _WORD = re.compile(r"""(?:[^ \t\r\n'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.
 
 @contextmanager
 def open_script(path: str) -> Iterator[Iterable[str]]:
-    """Yield the lines of a file, or of standard input as they arrive; commands then read an empty stdin."""
+    """Yield the lines of a file, or of stdin as they arrive. Commands then get an empty stdin."""
     if path != "-":
         yield read_text(path).split("\n")
         return
@@ -266,7 +266,7 @@ class _Editor:
         self._matches: list[str] = []
         self._descriptions: dict[str, str] = {}
         self._history = _history_file(partner.history)
-        # Answers to questions do not belong into the history.
+        # Answers to questions do not belong in the history.
         readline.set_auto_history(False)
         readline.set_history_length(REMEMBERED)
         if self._history is not None:
@@ -297,7 +297,7 @@ class _Editor:
     def _complete(self, text: str, state: int) -> str | None:
         if state == 0:
             self._matches = []
-            # readline ignores exceptions, so leave no partial result.
+            # readline ignores exceptions, so clear the matches first.
             text = self._readline.get_line_buffer()[: self._readline.get_endidx()]
             matches = self._partner.matches(text)
             self._descriptions = {value: item.help or "" for value, item in matches}
@@ -318,7 +318,7 @@ class _Editor:
 
 
 def _history_file(name: str) -> Path | None:
-    """Return the history file, created if missing; None if that fails."""
+    """Return the history file, which is created if it is missing, or None if that fails."""
     from cardbox_cli.home import default_home, make_home
 
     file = default_home() / name

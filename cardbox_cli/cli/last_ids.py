@@ -1,7 +1,7 @@
 """`@last`: the newest card, box, turn and batch that a person's command lines made.
 
-Stored by database and project in a file of CBX_HOME that only its owner can read. A database is named by its
-address without secrets. If the file cannot be written, commands still succeed.
+The ids are stored by database and project, in a file of CBX_HOME that only its owner can read. The name of a
+database is its address without secrets. If the file cannot be written, commands still succeed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ _Store = TypeVar("_Store")
 
 LAST = "@last"
 FILE = "last.json"
-# Entries, one per project and database.
+# The maximum number of entries. There is one for each project and database.
 REMEMBERED = 200
 
 RowNoun = Literal["card", "box", "turn", "batch"]
@@ -37,9 +37,9 @@ def remember_made(
     turn_id: str | None = None,
     batch_id: str | None = None,
 ) -> None:
-    """Make `@last` name what this command created, or found to exist, once that is committed.
+    """Make `@last` refer to the rows that this command created, or found to exist, once they are committed.
 
-    Within a transaction, that is when the database is closed, so that a failed one changes nothing.
+    Within a transaction, the ids are stored when the database is closed, so a failed one changes nothing.
     """
     here = session()
     given = {"card": card_id, "box": box_id, "turn": turn_id, "batch": batch_id}
@@ -49,7 +49,7 @@ def remember_made(
 
 
 def store_made_ids(database: "Database") -> None:
-    """Store the ids of this run, all of which are committed."""
+    """Store the ids of this command. All of their rows are committed."""
     here = session()
     if here.made_ids:
         remember(database.address, here.project_id, here.made_ids)
@@ -115,7 +115,7 @@ def _accept_last(store: "type[_Store]", noun: RowNoun) -> "type[_Store]":
 
 
 def remember(address: str, project_id: str, made_ids: Mapping[str, str]) -> None:
-    """Store the last id of each noun in `made_ids`; those of other nouns stay."""
+    """Store the last id of each noun in `made_ids`. The ids of other nouns do not change."""
     import json
 
     from cardbox_cli.files import atomic_write, remove_leftover_files
@@ -173,7 +173,7 @@ def _read(file: "Path") -> list[dict[str, str]]:
 
 @contextmanager
 def _locked_home() -> "Iterator[Path]":
-    """Yield CBX_HOME, created if missing, under a lock against concurrent writers."""
+    """Yield CBX_HOME, locked against concurrent writers. It is created if it is missing."""
     from cardbox_cli.files import file_lock
     from cardbox_cli.home import default_home, make_home
 

@@ -1,6 +1,6 @@
 """Opens the database of a command, or its replica if the command only reads.
 
-Owns the notes on the replica and its lag.
+This module also writes the notes about the replica and its lag.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def database_target(here: Session | None = None) -> "Target":
-    """Return the database of a session, by default the current one; its replica if the command only reads."""
+    """Return the database of a session (default: the current one), or its replica for a read-only command."""
     from cardbox_cli.store.connection.target import find_target
 
     here = here or session()
@@ -35,7 +35,7 @@ def database_target(here: Session | None = None) -> "Target":
 
 
 def replica_target(database: "Target", here: Session | None = None) -> "Target":
-    """Return the replica for commands that only read, or the database itself without one."""
+    """Return the replica for commands that only read, or the database itself if it has no replica."""
     from cardbox_cli.store.connection.target import find_read_target
 
     here = here or session()
@@ -92,14 +92,14 @@ def open_inbox() -> "Iterator[InboxViews]":
 
 
 def lag_note(database: "Database") -> list[str]:
-    """Return a note on the lag of the replica; empty for the database itself."""
+    """Return a note on the lag of the replica, or an empty list for the database itself."""
     lag = _describe_lag(database)
     return [] if lag is None else [f"note: read from a replica {lag}"]
 
 
 @contextmanager
 def _lag_in_hints(database: "Database") -> Iterator[None]:
-    """Add the lag of a replica to the hint of NotFound: the row may only be late."""
+    """Add the lag of a replica to the hint of NotFound, because the row may not have arrived yet."""
     try:
         yield
     except NotFound as exc:

@@ -1,6 +1,6 @@
-"""The settings of one run of a command, and the services of its process. `session()` is the current one.
+"""The settings of one run of a command, and the services of its process. `session()` returns the current one.
 
-`project_database.py` opens its database.
+`project_database.py` opens the database of a session.
 """
 
 import os
@@ -51,8 +51,8 @@ class ProcessContext:
 class Session:
     """The settings of one run. `pages` allows a pager; `reads` is True if the command only reads.
 
-    `committed` is True after a commit. `given` are the common options on the command line. `usual_project` is
-    the project without these options.
+    `committed` is True after a commit. `given` are the common options on the command line. Without these
+    options, `usual_project` would be the project.
     """
 
     project_id: str = field(default_factory=PROJECT.value)
@@ -80,13 +80,13 @@ class Session:
 
     @property
     def project_option(self) -> tuple[str, ...]:
-        """Return the --project option for printed commands; empty for the usual project."""
+        """Return the --project option for printed commands. It is empty for the usual project."""
         return () if self.project_id == self.usual_project else ("--project", self.project_id)
 
     def configure(self, commands: Callable[..., Collection[str]]) -> None:
         """Apply variables and the config file, unless options override them. Raises UsageError.
 
-        Applied once, so that later choices stay. `commands` is as for `read_config`.
+        Runs only once, so that it does not undo later choices. `commands` is as for `read_config`.
         """
         if self.config is not None:
             return

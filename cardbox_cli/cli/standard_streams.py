@@ -1,4 +1,4 @@
-"""The three standard streams: replaces closed ones, and prints notes for people to stderr."""
+"""Replaces closed standard streams, and prints notes for people to stderr."""
 
 import os
 import sys
@@ -21,18 +21,18 @@ def open_closed_streams() -> None:
             if nothing != number:
                 os.dup2(nothing, number)
                 os.close(nothing)
-            # Opened for writing, so that stdin reports that it is not readable.
+            # The stream is opened for writing, so that reading from stdin fails.
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
 def escape_unencodable() -> None:
-    """Let both outputs write a character that their encoding lacks as an escape."""
+    """Make stdout and stderr escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def announce(message: str) -> None:
-    """Print a note on stderr, after the data so far. It cannot control the terminal or fake a message."""
+    """Print a note on stderr, after the data so far. It is escaped and indented: it cannot fake a message."""
     sys.stdout.flush()
     print(escape_invisible(indent_margin(message)), file=sys.stderr, flush=True)

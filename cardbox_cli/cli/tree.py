@@ -1,7 +1,7 @@
 """The groups of the command tree. A command is imported and built when it is first used.
 
-Owns what all groups share, and suggestions for misspelled names. Does not import typer, which would
-take most of the time of help and completion. The table of commands is in `command_table.py`.
+This module has the common parts of all groups, and suggestions for misspelled names. It does not import
+typer, which would take most of the time of help and completion. `command_table.py` has the table of commands.
 """
 
 import re
@@ -20,7 +20,7 @@ from cardbox_cli.cli.common_options import WORDS, common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 
-# Names from other programs, each for the first of these verbs that a noun has.
+# Names from other programs. Each stands for the first of these verbs that a noun has.
 ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "get": ("show",)}
 
 
@@ -28,9 +28,9 @@ _COMMON = "Common options: -p, -o, --database-url and more; see `cbx help option
 
 
 class CommandBase(click.Command):
-    """A command whose errors name the command and every missing parameter; click names only the first.
+    """A command whose errors name the command and all missing parameters. click names only the first one.
 
-    `WORDS` in the context keeps the typed words, so that errors name options as they were typed.
+    `WORDS` in the context holds the typed words, so that errors name options as they were typed.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -48,7 +48,7 @@ class CommandBase(click.Command):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command's own parameters, in their panels, and one line about those of every command."""
+        """Write the command's own parameters in their panels, and one line about the common options."""
         common = {"help", *(option.name for option in common_options())}
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
@@ -85,9 +85,9 @@ class Definition(ABC):
 
 
 class Noun(NamedTuple):
-    """A group of verbs, such as `cbx box …`: its line in the help of `cbx`, and each verb with its own line.
+    """A group of verbs, for example `cbx box …`. It has a line in the help of `cbx`, and one for each verb.
 
-    `modules` are the modules of the noun's package, each with its verbs; empty if the noun is a module.
+    `modules` maps the modules of the noun's package to their verbs. It is empty if the noun is one module.
     `epilog` is printed after the verbs.
     """
 
@@ -139,7 +139,7 @@ class LazyGroup(CommandBase, click.Group):
         return next(each for each in values if isinstance(each, Definition) and each.name == cmd_name).command
 
     def verbs(self, *nouns: str) -> list[str]:
-        """Return the verbs of these nouns, or of all, as "card list"."""
+        """Return the commands of these nouns, or of all nouns, for example "card list"."""
         entries = ((name, self.table.get(name)) for name in nouns or self.table)
         return [f"{name} {verb}" for name, noun in entries if isinstance(noun, Noun) for verb in noun.verbs]
 
@@ -189,7 +189,7 @@ def _module_of_verb(module: str, noun: Noun, verb: str) -> str:
 
 @contextmanager
 def _bypass_click_handlers() -> Iterator[None]:
-    """Keep click from turning a closed pipe into exit code 1, and from printing at Ctrl-C."""
+    """Prevent click from exiting with code 1 at a closed pipe, and from printing at Ctrl-C."""
     try:
         yield
     except BrokenPipeError as exc:

@@ -21,7 +21,8 @@ from cardbox_cli.errors import UsageError
 class Verb(CommandBase, typer.core.TyperCommand):
     """The command of a function. `pages` sends long answers through a pager, except with --watch.
 
-    `reads` is True if the command only reads, so that a replica can answer, or the name of a flag for that.
+    `reads` is True if the command only reads, so that a replica can answer. It can also be the name of a flag
+    with which the command only reads.
     """
 
     pages = False
@@ -49,7 +50,7 @@ class Verb(CommandBase, typer.core.TyperCommand):
             return super().invoke(ctx)
 
     def _refuse_format(self) -> None:
-        """Raise UsageError for a format of lists. If it is only configured, use a table instead."""
+        """Raise UsageError for a format that only lists have. If the config sets it, use a table instead."""
         here = session()
         if here.format.delimiter is not None and not self.lists:
             if "--output" in here.given:
@@ -110,8 +111,8 @@ def verb(
     """Return a decorator that defines the command `name`. The function's docstring is the help.
 
     `examples` are command lines at the end of the help. `pages` and `reads` are as in `Verb`. `renamed` maps
-    earlier names of options, which still work, to the current ones. `panels` maps
-    the heading of a panel of the help to the names of its parameters; the others are under "Options".
+    earlier names of options, which still work, to the current names. `panels` maps the heading of a panel of
+    the help to the names of its parameters. All other parameters are under "Options".
     """
 
     def define(function: Callable[..., Any]) -> VerbDefinition:

@@ -1,4 +1,4 @@
-"""Traces locks to the sessions at their roots: a session that waits for another is never the root. Pure."""
+"""Traces locks to their root sessions. A root session does not wait for another session. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ _MAX_WORDS = 3
 def find_root_locks(
     held: Sequence[HeldLock], sessions: Mapping[int, DatabaseSession]
 ) -> tuple[BlockingLock, ...]:
-    """Return the blocking locks with their root sessions, each root once for a table or row."""
+    """Return the blocking locks with their root sessions. Each root appears once for a table or row."""
     blocking_locks = dict[tuple[str, str | None, int], BlockingLock]()
     for lock in held:
         holder = sessions.get(lock.pid) or _unknown_session(lock.pid)
@@ -31,7 +31,7 @@ def bars_reading(lock: HeldLock) -> bool:
 
 
 def first_words(query: str | None) -> str | None:
-    """Return the first words of a statement, up to the first literal; None if there are none."""
+    """Return the first words of a statement, up to the first literal, or None if there are no words."""
     words = list[str]()
     position = 0
     text = query or ""
@@ -87,7 +87,7 @@ def _blocking_lock(
 def _blocked_seconds(
     lock: HeldLock, chain: tuple[DatabaseSession, ...], sessions: Mapping[int, DatabaseSession]
 ) -> float:
-    """Return for how many seconds the root has blocked: at most the youngest transaction or wait."""
+    """Return an upper limit of the seconds that the root has blocked: the youngest transaction or wait."""
     ages = [chain[-1].seconds]
     if len(chain) > 1:
         ages.append(chain[0].seconds if lock.granted else chain[0].waited)

@@ -1,8 +1,8 @@
 """Reads snapshots of turns from the database: all rows in one transaction, the locks outside it.
 
-Follows the turns that a turn waits for, up to `_MAX_TURNS` turns and `_MAX_STEPS` steps; turns beyond that
-count as healthy. Decides which rows belong to which turn. Never writes, and waits for a locked table only
-briefly.
+The reader follows the turns that a turn waits for, up to `_MAX_TURNS` turns and `_MAX_STEPS` steps. Turns
+beyond these limits count as healthy. It decides which rows belong to which turn. It never writes, and waits
+for a locked table only briefly.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ def _follow_waits(store: DiagnosisStore, places: Sequence[TurnPlace]) -> list[Tu
 
 
 def _link_snapshots(place: TurnPlace, read: Callable[[TurnPlace], Snapshot]) -> Snapshot:
-    """Return the snapshot that `read` returns for a turn, linked to those of the turns that it waits for."""
+    """Return the snapshot of a turn from `read`, linked to the snapshots of the turns that it waits for."""
     left = _MAX_TURNS
 
     def link(place: TurnPlace, path: tuple[CycleLink, ...]) -> Snapshot:
@@ -85,7 +85,7 @@ def _link_snapshots(place: TurnPlace, read: Callable[[TurnPlace], Snapshot]) -> 
 
 
 def _map_linked(change: Callable[[Snapshot], Snapshot], s: Snapshot) -> Snapshot:
-    """Return the changed snapshot, with those of the turns that it waits for changed, too."""
+    """Return the changed snapshot. The snapshots of the turns that it waits for are changed, too."""
     blocker = None if s.blocker is None else _map_linked(change, s.blocker)
     awaited = tuple(_map_linked(change, each) for each in s.awaited)
     return msgspec.structs.replace(change(s), blocker=blocker, awaited=awaited)
@@ -116,7 +116,7 @@ def _failed_recently(s: Snapshot) -> bool:
 
 
 def _read_boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
-    """Read the boxes of the turn's next or last request; None if boxes or cards are missing."""
+    """Read the boxes of the turn's next or last request. Return None if boxes or cards are missing."""
     if any(box.lost for box in s.boxes):
         return None
     sources = {box.pointer: read_source(store, box.box_id) for box in s.boxes if box.exists}
@@ -139,7 +139,7 @@ def _read_boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
 
 
 def _add_paces(store: DiagnosisStore, s: Snapshot) -> Snapshot:
-    """Add how long recent steps of its profile, or recent calls of its tools, took. Joins the transaction."""
+    """Add the durations of recent steps of its profile or calls of its tools. Joins the transaction."""
     if s.running and s.steps and s.steps[-1].ended_at is None:
         pace = store.step_pace(s.agent_id, s.steps[-1].profile_box_id)
         return msgspec.structs.replace(s, step_pace=pace)
@@ -208,7 +208,7 @@ class SnapshotReader:
         return [_map_linked(add_locks, each) for each in snapshots]
 
     def _row_locks(self, snapshots: Sequence[Snapshot]) -> list[HeldLock]:
-        """Return the locks on rows; none if a whole table is locked."""
+        """Return the locks on rows, or an empty list if a whole table is locked."""
         try:
             return self.store.row_locks(
                 agents=[each.agent_id for each in snapshots],
@@ -378,7 +378,7 @@ def _report_to(record: TurnRecord) -> tuple[str, str, str]:
 
 
 def read_in_snapshot(reader: SnapshotReader, read: Callable[[], _Value]) -> _Value:
-    """Return what `read` returns, within one snapshot. Raises ReadBlocked if a table stays locked."""
+    """Return the result of `read`, called within one snapshot. Raises ReadBlocked if a table stays locked."""
     if long := [lock for lock in reader.blocking_locks() if lock.seconds > LOCK_HELD.value]:
         raise ReadBlocked(long)
     try:

@@ -1,7 +1,7 @@
 """The decision about a request for a turn: refuse it, repeat an earlier result, or accept it as a new turn.
 
-Pure: `dispatch.py` reads all facts before, and writes after. A refusal is a Refusal with an error code. Also
-makes repeated requests idempotent.
+This module is pure: `dispatch.py` reads all facts before the decision and writes after it. A refusal is a
+`Refusal` with an error code. The decision also makes repeated requests idempotent.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ class DispatchFacts(msgspec.Struct, kw_only=True):
     """The facts of a decision. `found` is None for an unknown agent.
 
     `trace_id` is the canonical id of the requested trace; a turn without a trace gets `new_trace_id`. `plan`
-    is the planned or packed context of a handover, `plan_error` the error of planning it. `is_taken`: a write
-    found that another transaction has taken the id. `has_lost_head`: the agent cannot get a head.
+    is the planned or packed context of a handover, and `plan_error` is the error of planning it. `is_taken`
+    is True if another transaction has taken the id. `has_lost_head` is True if the agent cannot get a head.
     """
 
     project_id: str
@@ -43,10 +43,10 @@ class DispatchFacts(msgspec.Struct, kw_only=True):
 
 
 class DispatchDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision to accept a request as a new turn, and the rows that decided.
+    """The decision to accept a request as a new turn, and the rows on which the decision is based.
 
-    `context_box_id` is None if the context is only planned, `output_box_id` is None for a new box. The call
-    `report_to` waits for the turn's end. Equal requests have equal `request_sha256`.
+    `context_box_id` is None if the context is only planned. `output_box_id` is None if the turn gets a new
+    box. The call `report_to` waits for the turn's end. Equal requests have equal `request_sha256`.
     """
 
     found: DispatchSituation
@@ -59,7 +59,7 @@ class DispatchDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(request: DispatchRequest, facts: DispatchFacts, *, queue: bool) -> DispatchDecision | InboxRow:
-    """Return the decision about a new turn, or the row of the earlier turn if its request was the same.
+    """Return the decision about a new turn, or the row of an earlier turn that had an equal request.
 
     Raises Refusal, CorrelationConflict, and the error of the plan.
     """
@@ -110,7 +110,7 @@ def _situation(request: DispatchRequest, facts: DispatchFacts) -> DispatchSituat
 
 
 def _profile_box(request: DispatchRequest, found: DispatchSituation) -> str:
-    """Return the profile box of the turn. Refuses a profile other than the recipe's."""
+    """Return the profile box of the turn. Raises Refusal if it is not the profile of the recipe."""
     agent_id, named = request.target_agent_id, request.profile_box_id or found.own_profile_box_id
     if found.profile_box_id is None:
         refuse("profile_not_found", f"the profile box {named!r} of agent {agent_id!r} does not exist")
@@ -206,9 +206,9 @@ def _context_box(request: DispatchRequest, found: DispatchSituation, facts: Disp
 
 
 def _output_box(request: DispatchRequest, found: DispatchSituation) -> str | None:
-    """Return the id of the requested output box, which may not exist yet; None for a new box.
+    """Return the id of the requested output box, which may not exist yet, or None for a new box.
 
-    Refuses a box that another agent's turn writes.
+    Raises Refusal if a turn of another agent writes to the box.
     """
     if request.output_box_id is None:
         return None

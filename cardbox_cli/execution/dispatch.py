@@ -32,7 +32,7 @@ from cardbox_cli.store.projects import ensure_project
 
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
 
-# A read that waited for the lock of the head may have seen old rows; the next read does not wait.
+# A read that waited for the head's lock may have seen old rows. The dispatch then reads again.
 _MAX_READS = 5
 
 
@@ -47,10 +47,10 @@ def dispatch(
     """Dispatch a turn. Without `queue`, the result for a busy agent has the status busy.
 
     A refused dispatch writes nothing, and its result has an error code. A dry run returns the result that a
-    dispatch would have now, without new ids; it locks nothing, so it works on a replica. `check` gets the
-    lint findings of a new turn's first request; if it raises, no row is written. Raises CorrelationConflict
-    if the correlation id belongs to a different request, and what packing raises. Joins the caller's
-    transaction.
+    dispatch would have now, without new ids. It locks nothing, so it works on a replica. `check` gets the
+    lint findings of a new turn's first request. If `check` raises, no row is written. Joins the caller's
+    transaction. Raises what packing raises, and CorrelationConflict if the correlation id belongs to a
+    different request.
     """
     for table in _TABLES:
         runtime.database.require(table)
@@ -60,7 +60,7 @@ def dispatch(
         correlation_id=request.correlation_id or None,
         agent_turn_id=request.agent_turn_id or new_id("turn"),
     )
-    # Only these can write rows before the decision, which a refusal must take back.
+    # Only these three can write rows before the decision; a refusal must roll these rows back.
     writes_first = request.handover is not None or request.output_box_id is not None or check is not None
     try:
         with runtime.database.snapshot() if dry_run else runtime.transaction(savepoint=writes_first):
@@ -89,13 +89,13 @@ def _dispatch(
         if packing is not None and facts.plan is None and facts.plan_error is None:
             _plan(packing, facts)
             if not dry_run:
-                # A pack cannot be undone alone. The head is locked now, so no later read can see old rows.
+                # A pack cannot be rolled back alone. The head is locked now, so the next read is current.
                 continue
         decision = decide(request, facts, queue=queue)
         if isinstance(decision, InboxRow):
             return DispatchOutcome(dispatch_result(runtime, decision, created=False))
         if not dry_run and _add_missing_rows(runtime, request, decision):
-            # An agent that has no head after that has lost it.
+            # An agent that still has no head has lost it.
             facts.has_lost_head = decision.found.head is None
             continue
         if check is not None:
@@ -127,7 +127,7 @@ def _plan(packing: Packing, facts: DispatchFacts) -> None:
     try:
         facts.plan = packing.pack(dry_run=True)
     except (BadRequest, NotFound) as exc:
-        # The decision raises it, unless it refuses the request before.
+        # The decision raises this error, unless it refuses the request for another reason first.
         facts.plan_error = exc
 
 
@@ -151,7 +151,7 @@ def _read(runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, *, d
 
 
 def _add_missing_rows(runtime: Runtime, request: DispatchRequest, decision: DispatchDecision) -> bool:
-    """Write what must exist before the rows of the turn; True if the dispatch must read again."""
+    """Write the rows that the rows of the turn require. Return True if the dispatch must read again."""
     found = decision.found
     if found.project_status is None:
         ensure_project(runtime.database, runtime.project_id, request.source_agent_id)
@@ -207,7 +207,7 @@ def _preview(runtime: Runtime, request: DispatchRequest, decision: DispatchDecis
 def _write(
     runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, decision: DispatchDecision
 ) -> DispatchResult | None:
-    """Write the new turn, and promote an idle agent's oldest queued turn; None if the facts have changed."""
+    """Write the new turn, and promote the oldest queued one if the agent is idle. None: the facts changed."""
     turn = _new_turn(request, facts, decision)
     written = runtime.dispatches.write(turn)
     facts.is_taken = written.still_so and not written.written
@@ -267,7 +267,7 @@ def _new_turn(request: DispatchRequest, facts: DispatchFacts, decision: Dispatch
 def dispatch_result(
     runtime: Runtime, row: InboxRow, *, created: bool, position: int | None = None
 ) -> DispatchResult:
-    """Return the result for a turn from its row as it is now; `position` is its queue position, if known."""
+    """Return the result for a turn from its present row. `position` is its queue position, if known."""
     queued, lineage = row.status == QUEUED, row.lineage
     return DispatchResult(
         status="accepted",

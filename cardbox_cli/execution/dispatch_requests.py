@@ -32,9 +32,9 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """A recipe and its arguments; the dispatch packs the context box from them in its transaction.
+    """A recipe and its arguments. The dispatch packs the context box from them in its transaction.
 
-    If a turn packs, `turn` is the metadata that names it as the author of the arguments.
+    If a turn requests this, `turn` is the metadata that names that turn as the author of the arguments.
     """
 
     recipe: "Recipe"
@@ -52,8 +52,8 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for a turn. Exactly one of `context_box_id` and `handover` defines what the turn sees.
 
     Defaults: the agent's profile box, a new output box, a new turn id, and the turn id as `correlation_id`.
-    Equal requests have equal `request_sha256`; by default, cbx computes it from what the turn will see.
-    `batch` identifies the batch whose child the turn is, and is stored with the edge.
+    Equal requests have equal `request_sha256`. By default, cbx computes it from the content for the turn.
+    `batch` identifies the batch that the turn is a child of, and is stored with the edge.
     """
 
     target_agent_id: str
@@ -133,9 +133,9 @@ def refuse(error_code: str, message: str, status: str = "rejected") -> NoReturn:
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The requester of a turn: a person at a terminal (the default), an agent by name, or a running turn.
 
-    `parent` is the turn, step and call of a running turn. `profile` is the content of the agent's profile,
-    `output_box_id` the box that it writes or wrote last. If `is_model`, a model alone decided on the request:
-    cbx refuses what its profile does not allow, and boxes outside `visible_box_ids`.
+    `parent` is the turn, step and call of a running turn. `profile` is the content of the agent's profile.
+    `output_box_id` is the box that the agent writes or wrote last. If `is_model`, no person decided on the
+    request: cbx refuses actions that the profile does not allow, and boxes outside `visible_box_ids`.
     """
 
     agent_id: str = OPERATOR
@@ -148,7 +148,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_agent(self) -> bool:
-        """True for an agent; False for a person or platform."""
+        """True for an agent, False for a person or the platform."""
         return not self.agent_id.startswith(PLATFORM)
 
 
@@ -157,7 +157,7 @@ def calling_turn(
 ) -> Caller:
     """Return the agent of an active turn as the caller, at this step and tool call.
 
-    Raises NotFound for an unknown turn, Conflict for one that is not active.
+    Raises NotFound for an unknown turn, and Conflict if the turn is not active.
     """
     head = runtime.turns.head_of(agent_turn_id)
     if head is None:

@@ -1,7 +1,7 @@
 """Internal handlers: functions that a model calls as tools and that the worker itself runs.
 
-A handler is found by name, first among those passed in, then among the entry points of installed packages.
-cbx loads a package's handler only when a profile names it.
+cbx finds a handler by name. It searches the handlers that the caller passed, then the entry points of
+installed packages. It loads a package's handler only when a profile names it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ ENTRY_POINT_GROUP = "cardbox_cli.handlers"
 
 
 class Awaiting(msgspec.Struct, frozen=True):
-    """A handler's return value if a report answers the call later, within `seconds`.
+    """The value that a handler returns if a report will answer the call later, within `seconds`.
 
     Raises ValueError for an invalid number of seconds.
     """
@@ -40,7 +40,7 @@ class Awaiting(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """A handler's return value if the call ends the turn: the call's result and the turn's deliverable."""
+    """The value that a handler returns to end the turn: the call's result and the turn's deliverable."""
 
     result: Any
     deliverable: dict[str, Any] | list[Any]
@@ -54,13 +54,12 @@ Fitting: TypeAlias = Callable[[Sequence[FieldSchema]], dict[str, Any]]
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """A function that models may call by `name`. `parameters` is the JSON Schema of its arguments.
 
-    If the schema depends on the result fields of a turn, `fitted` returns it for these fields.
-
+    If the schema depends on the result fields of a turn, `fitted` returns the schema for these fields.
     `function` gets the project's `Runtime`, the `Caller`, and the arguments as the model wrote them. It
     returns a JSON value, or Awaiting if the calling turn must wait. The worker calls it in the transaction
     that stores the result. If it raises, the call fails and all its writes are rolled back. It must have no
-    state, because the next call may run in another process, and be quick, because the agent's head is locked.
-    `ends_turn`: it returns Ending; if an answer calls it together with other tools, all these calls fail.
+    state, because the next call may run in another process. It must be quick, because the agent's head is
+    locked. With `ends_turn`, it returns Ending; all calls of an answer that also calls other tools fail.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handlers:
-    """The available handlers: those that `load` returns, then those of installed packages.
+    """The available handlers. A handler that `load` returns precedes one of an installed package.
 
     The first lookup calls `load` and searches the packages.
     """
@@ -119,9 +118,9 @@ class Handlers:
         return self._package_handlers[name]
 
     def tools(self, names: Iterable[str], asked: Sequence[FieldSchema] = ()) -> list[HandlerTool]:
-        """Return the handlers of these names as tools of a turn with the result fields `asked`.
+        """Return the named handlers as tools of a turn that must deliver the result fields `asked`.
 
-        Unusable handlers are left out.
+        Handlers that cannot be used are omitted.
         """
         tools = []
         for name in names:
@@ -132,7 +131,7 @@ class Handlers:
         return tools
 
     def warnings(self, names: Iterable[str]) -> list[str]:
-        """Return a warning for each name, allowed in a profile, that no installed handler has."""
+        """Return a warning for each of these names that no installed handler has."""
         others = [name for name in names if name not in INTERNAL_TOOLS]
         known = self.names if others else []
         unknown = [name for name in others if name not in known]
@@ -150,7 +149,7 @@ def _load_handler(name: str, point: "EntryPoint") -> Handler:
 
 
 def exception_text(exc: BaseException) -> str:
-    """Return the text of a package's exception, whose `__str__` may raise, too."""
+    """Return the text of an exception of another package. Its `__str__` may raise, too."""
     try:
         return str(exc)
     except Exception:
@@ -158,7 +157,7 @@ def exception_text(exc: BaseException) -> str:
 
 
 def _check_handler(name: str, handler: object) -> Handler:
-    """Return the object of an entry point. Raises ValueError or InvalidInput unless it is a valid handler."""
+    """Return the object if it is a valid handler. Raises ValueError or InvalidInput otherwise."""
     if not isinstance(handler, Handler):
         raise ValueError(f"it is not a Handler but a {type(handler).__name__}")
     if handler.name != name:

@@ -1,6 +1,6 @@
-"""Provision an agent in one transaction: its roster entry, its idle head, and the edge naming its creator.
+"""Provision an agent in one transaction: write its roster entry, its idle head, and the edge of its creation.
 
-An existing agent changes only on request. A running turn retains the profile that it was dispatched with.
+An existing agent changes only on request. A running turn continues with the profile of its dispatch.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from cardbox_cli.store.roster import AgentStore
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested state of an agent. None means the profile's value, and no change in an existing agent."""
+    """The requested state of an agent. None means the profile's value, or no change of an existing agent."""
 
     agent_id: str
     profile_name: str
@@ -45,7 +45,7 @@ _LABELS = {
 class ProvisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A provisioned agent and the action that was needed.
 
-    `outdated`: the agent has an older version of its profile than the current one of that name.
+    `outdated` is True if the agent has an older version of its profile than the current one.
     """
 
     agent: Agent
@@ -61,10 +61,10 @@ def provision(
     update: bool = False,
     source_agent_id: str = OPERATOR,
 ) -> ProvisionOutcome:
-    """Make sure that the agent exists as requested; an existing agent changes only with `update`.
+    """Make sure that the agent exists as requested. An existing agent changes only with `update`.
 
-    Raises NotFound for an unknown profile or owner, InvalidInput for invalid names, Conflict if the agent
-    exists with other settings; then no row is written. Joins the caller's transaction.
+    Raises NotFound for an unknown profile or owner, InvalidInput for invalid names, and Conflict if the agent
+    exists with other settings. In these cases no row is written. Joins the caller's transaction.
     """
     _check(request)
     roster, profiles = AgentStore(database, project_id), ProfileStore(database, project_id)
@@ -117,7 +117,7 @@ def _check(request: AgentRequest) -> None:
 
 
 def _new_agent(request: AgentRequest, profile: ProfileEntry) -> Agent:
-    # A profile of another program may have a worker target that is invalid in a NATS subject.
+    # Another program may have written a profile whose worker target is invalid in a NATS subject.
     worker_target = profile.worker_target if request.worker_target is None else request.worker_target
     check_worker_target(worker_target)
     return Agent(
@@ -159,7 +159,7 @@ def _has_profile(known: Agent, profile: ProfileEntry) -> bool:
 def _apply_request(
     known: Agent, request: AgentRequest, profile: ProfileEntry, defaults: Mapping[str, Any]
 ) -> Agent:
-    """Return the agent as requested. Values that it took from its profile (`defaults`) follow the new one."""
+    """Return the agent as requested. Values that equal the old `defaults` are taken from the new profile."""
     names = [name for name in ("worker_target", "tags") if defaults.get(name) == getattr(known, name)]
     inherited = {name: getattr(profile, name) for name in names}
     changed = msgspec.structs.replace(

@@ -45,7 +45,7 @@ _S = TypeVar("_S", bound=ProjectStore)
 
 
 class TurnEndEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a turn. `error_code` and `message` explain an end other than success."""
+    """The end of a turn. If it is not a success, `error_code` and `message` explain it."""
 
     agent_turn_id: str
     agent_id: str
@@ -56,7 +56,7 @@ class TurnEndEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CatchUpOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The due work that a follower did: `dispatched` and `stopped` are turn ids, `ended` batch ids.
+    """The due work that a follower did. `dispatched` and `stopped` are turn ids, and `ended` are batch ids.
 
     `troubles` are messages about work that failed.
     """
@@ -68,31 +68,31 @@ class CatchUpOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnFollower(Protocol):
-    """An observer of turns in a package above. It has no state of its own; its state is in the rows.
+    """An observer of turns in a package that imports this one. It keeps all state in the database.
 
-    A runtime calls it for each end and each suspension of a turn, and `reap` calls it for due work.
+    A runtime calls it for each end and each suspension of a turn. `reap` calls it for due work.
     """
 
     def turn_ended(self, runtime: "Runtime", ended: TurnEndEvent) -> None:
-        """React to the end of a turn, in the transaction of the end, which has the agent's head locked."""
+        """React to the end of a turn, within the transaction that ends it and has locked the agent's head."""
 
     def turn_suspended(self, runtime: "Runtime", fence: Fence) -> None:
-        """React to a suspension, in its transaction, which has the agent's head locked."""
+        """React to a suspension, within its transaction, which has locked the agent's head."""
 
     def catch_up(self, runtime: "Runtime") -> CatchUpOutcome:
         """Run the project's due work, each item in its own transaction."""
 
 
 def _store(kind: type[_S]) -> cached_property[_S]:
-    """Return a property that makes a store of the runtime's project at its first use."""
+    """Return a property that creates a store for the runtime's project at its first use."""
     return cached_property(lambda runtime: kind(runtime.database, runtime.project_id))
 
 
 class Runtime:
     """One project on one database. It calls `notify` and `publish` after commits.
 
-    `followers` act on ends and suspensions of turns within their transactions. `handlers` answer models' tool
-    calls; the default has only the handlers of installed packages, not those of cbx.
+    `followers` react to ends and suspensions of turns, in the same transactions. `handlers` answer the tool
+    calls of models. The default has only the handlers of installed packages, and not the handlers of cbx.
     """
 
     cards = _store(CardStore)
@@ -131,10 +131,10 @@ class Runtime:
 
     @contextmanager
     def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
-        """Open a transaction, or join the caller's; run deferred actions after the outermost commit.
+        """Open or join a transaction, and run deferred actions after the outermost commit.
 
-        Without `savepoint`, an exception does not roll back a joined part alone: code that raises must have
-        written nothing, or the caller's transaction must end.
+        Without `savepoint`, an exception does not roll back the work of a joined block alone. Code that
+        raises must have written nothing, or the caller's transaction must end.
         """
         outermost = self.database.idle
         with self._discard_on_error(), self.database.transaction(savepoint=savepoint):
@@ -144,7 +144,7 @@ class Runtime:
 
     @contextmanager
     def statement(self) -> Iterator[None]:
-        """Run one statement as its own transaction, or within the caller's; otherwise like `transaction`.
+        """Run one statement and, after its commit, the deferred actions, without opening a transaction.
 
         The statement itself must check the conditions of its writes.
         """
@@ -156,7 +156,7 @@ class Runtime:
 
     @contextmanager
     def _discard_on_error(self) -> Iterator[None]:
-        """Discard the actions that are deferred in this context if it raises."""
+        """Discard the actions that the block deferred if the block raises."""
         known = len(self._deferred)
         try:
             yield
@@ -166,7 +166,7 @@ class Runtime:
 
     @contextmanager
     def rolled_back(self) -> Iterator[None]:
-        """Open a transaction that is always rolled back, and discard its deferred actions."""
+        """Open a transaction that is always rolled back. Discard the actions that it defers."""
         known = len(self._deferred)
         try:
             with self.database.rolled_back():
@@ -185,7 +185,7 @@ class Runtime:
         self.notify_target(row, None if agent is None else agent.worker_target, reason)
 
     def notify_target(self, row: InboxRow, worker_target: str | None, reason: str) -> None:
-        """Notify the workers of a target after the commit; do nothing for None."""
+        """Notify the workers of a target after the commit. Do nothing if the target is None."""
         if worker_target is not None:
             wakeup = wakeup_for(row, worker_target, reason)
             self.defer(lambda: self._notify(wakeup))
@@ -195,12 +195,12 @@ class Runtime:
         self._deferred.append(action)
 
     def follow_end(self, ended: TurnEndEvent) -> None:
-        """Call all followers about the end of a turn, in its transaction."""
+        """Call all followers about the end of a turn, in the transaction of the end."""
         for follower in self.followers:
             follower.turn_ended(self, ended)
 
     def follow_suspension(self, fence: Fence) -> None:
-        """Call all followers about the suspension of a turn, in its transaction."""
+        """Call all followers about the suspension of a turn, in the transaction of the suspension."""
         for follower in self.followers:
             follower.turn_suspended(self, fence)
 

@@ -1,6 +1,7 @@
 """The tool calls of a turn: in its thoughts, as `tool.call` cards, and with their `tool.result` cards.
 
-Pure. Makes call ids unique in a project, shapes results, and decides which results end a turn.
+This module is pure. It makes call ids unique in a project, builds result cards, and decides which results end
+a turn.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,11 +18,11 @@ from cardbox_cli.model.content import ToolCallContent, ToolResultContent
 from cardbox_cli.model.execution.turns import END_STATUSES, EndStatus, new_id
 from cardbox_cli.model.ids import new_id_fault
 
-# Returns those of the given tool call ids that the project already has.
+# A function that returns the tool call ids, among the given ones, that the project already has.
 FindHeldIds = Callable[[Sequence[str]], Collection[str]]
 
 _MAX_ID_LENGTH = 255
-# Characters of invalid arguments that a message shows.
+# The number of characters of invalid arguments that a message shows.
 _MAX_QUOTE_LENGTH = 1000
 
 
@@ -36,7 +37,7 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The origin of a card of the step, without the agent's id."""
+        """The metadata that names the turn and step of a card. The agent's id is not part of it."""
         names = ("agent_turn_id", "step_id", "trace_id", "parent_step_id")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -50,7 +51,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def input(self) -> dict[str, Any] | None:
-        """The arguments as an object; None if they are not a JSON object."""
+        """The arguments as an object, or None if they are not a JSON object."""
         return arguments_of(self.arguments)
 
 
@@ -67,19 +68,19 @@ def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
 
 
 def last_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
-    """Return the calls of the last of a turn's own cards that has any."""
+    """Return the calls of a turn's last own card with calls."""
     return next((calls for card in reversed(own) if (calls := calls_of(card))), [])
 
 
 def end_status_of_last_calls(own: Sequence[Card]) -> EndStatus | None:
-    """Return the end status of a turn if a result of its last calls ends it; None otherwise."""
+    """Return the end status of a turn if a result of its last calls ends it, and None otherwise."""
     call_ids = {call.tool_call_id for call in last_calls(own)}
     results = (card for card in own if card.type == TOOL_RESULT and card.tool_call_id in call_ids)
     return end_status_of_results(results)
 
 
 def end_status_of_results(results: Iterable[Card]) -> EndStatus | None:
-    """Return the end status if one of these results ends the turn: the first status other than success."""
+    """Return the end status if one of these results ends the turn: the first status that is not success."""
     contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
     if not any(content.after_execution == "terminate" for content in contents):
         return None
@@ -88,9 +89,9 @@ def end_status_of_results(results: Iterable[Card]) -> EndStatus | None:
 
 
 def unique_call_ids(given: Sequence[str], held: FindHeldIds) -> list[str]:
-    """Return the ids under which calls are stored: new ones for invalid, too long, held or repeated ids.
+    """Return the ids under which calls are stored. Invalid, too long, held or repeated ids are replaced.
 
-    People type these ids, and lists print one per line.
+    The ids must be short and printable, because people type them and lists print one per line.
     """
     valid = {call_id for call_id in given if len(call_id) <= _MAX_ID_LENGTH and new_id_fault(call_id) is None}
     taken = set(held(list(valid))) if valid else set()
@@ -102,14 +103,14 @@ def unique_call_ids(given: Sequence[str], held: FindHeldIds) -> list[str]:
 
 
 def size_problem(call: ToolCall) -> str | None:
-    """Return why the arguments of a call are too large for cbx to process; None if they are not."""
+    """Return why the arguments of a call are too large for cbx to process, or None if they are not."""
     if len(call.arguments) <= CALL_SIZE.value << 20:
         return None
     return f"the arguments are larger than {CALL_SIZE}: shorten them, or make several calls"
 
 
 def argument_problem(call: ToolCall) -> str | None:
-    """Return why the arguments of a call are invalid; None if they are an object that can be stored."""
+    """Return why the arguments of a call are invalid, or None if they are an object that can be stored."""
     if call.input is not None:
         return None
     try:

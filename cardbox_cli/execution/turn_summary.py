@@ -73,7 +73,7 @@ def summary(turn: TurnRow) -> TurnSummary:
 
 
 def _end(turn: TurnRow) -> tuple[EndStatus | None, str | None, datetime | None]:
-    """Return the end status, the deliverable's card id, and the time of the end; None before the end."""
+    """Return the end status, the deliverable's card id and the time of the end, or None before the end."""
     if turn.status != ENDED:
         return None, None, None
     if turn.record is not None:
@@ -114,7 +114,7 @@ _UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
 
 
 def _fallback_data(content: Any) -> dict[str, Any]:
-    """Return the data of a fallback deliverable; {} for any other content."""
+    """Return the data of a fallback deliverable, or {} for any other content."""
     data = content.get("data") if isinstance(content, dict) else None
     return data if isinstance(data, dict) and data.get("kind") == FALLBACK else {}
 
@@ -124,16 +124,16 @@ def _end_status_in(data: dict[str, Any], key: str) -> EndStatus | None:
     return cast(EndStatus, status) if status in END_STATUSES else None
 
 
-# Seconds between two polls: at first, and at most.
+# Seconds between the first two polls, and the longest interval between two polls.
 _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.05, 1.0
 
 
 def wait_for_end(
     turns: TurnViews, turn_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> TurnRow:
-    """Poll until the turn ends, and return it. Raises WaitTimeout after `timeout` seconds (None: never).
+    """Poll until the turn ends, and return it. No transaction is open between two polls.
 
-    Also raises NotFound. No transaction is open between two polls. `pause` sleeps for the seconds or less.
+    `pause` sleeps for the given seconds or less. Raises NotFound, and WaitTimeout after `timeout` seconds.
     """
     for _ in polls(timeout, pause):
         with turns.database.snapshot():
@@ -148,7 +148,7 @@ def wait_for_end(
 
 
 def polls(timeout: float | None, pause: Callable[[float], object]) -> Iterator[None]:
-    """Yield before each poll, ever more slowly, until `timeout` seconds are over (None: without end)."""
+    """Yield before each poll, at growing intervals, until `timeout` seconds are over. None means no limit."""
     deadline = inf if timeout is None else monotonic() + timeout
     interval = _MIN_POLL_INTERVAL
     yield

@@ -1,4 +1,4 @@
-"""Batches for every surface: those of cbx, and those of another system's manager."""
+"""Batches for every surface, whether cbx or another system's manager manages them."""
 
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a child; `error` is {code, message}, None if it succeeded or has not ended."""
+    """The result of a child. `error` is {code, message}, or None if the child succeeded or has not ended."""
 
     task_index: int
     status: str
@@ -27,9 +27,9 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchView(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch and the results of its children, in order. `error`: what ended it before they did.
+    """A batch and the results of its children, in order. `error` is set if its children did not end it.
 
-    Another system's manager keeps a `foreign` batch.
+    Another system manages a `foreign` batch.
     """
 
     batch_id: str
@@ -62,14 +62,14 @@ class BatchReader:
         return view_batch(self._runtime, self._runtime.batches.get(batch_id))
 
     def progress(self, batch: BatchView) -> dict[int, TaskProgress]:
-        """Return the progress of each child by its index; empty for a foreign batch."""
+        """Return the progress of each child by its index. The result is empty for a foreign batch."""
         if batch.foreign:
             return {}
         return {each.task_index: each for each in progress_of(self._runtime, batch.batch_id).tasks}
 
 
 def resolve_own(views: BatchViews, given: str) -> str:
-    """Return the full id of a batch that cbx keeps. Raises Conflict for one of another system's manager."""
+    """Return the full id of a batch that cbx manages. Raises Conflict if another system manages the batch."""
     batch_id = views.resolve(given)
     if views.find_foreign(batch_id) is not None:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""Full-text searches for cards, for every surface: with an excerpt, and a box that holds the card."""
+"""Full-text searches for cards, for every surface. Each match has an excerpt and a box with the card."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -26,9 +26,9 @@ class FoundCard(Card, frozen=True, kw_only=True, gc=False):
 
 
 class CardSearch:
-    """A search for `text` among cards of all or some `types`. A page begins after `behind`.
+    """A search for `text` among the cards of some or all `types`. A page begins after `behind`.
 
-    `pattern` matches the words in the text of a card; None if there is no such pattern. Raises UsageError for
+    `pattern` matches the searched words in a card's text, or is None if no pattern can. Raises UsageError for
     a blank text.
     """
 

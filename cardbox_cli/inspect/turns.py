@@ -33,7 +33,7 @@ _MAX_LINE_LENGTH = 100
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An event of a turn. `ref` is the id of the card, step, row or turn that shows it."""
+    """An event of a turn. `ref` is the id of the card, step, row or turn that records the event."""
 
     at: datetime
     event: str
@@ -134,7 +134,7 @@ def _findings(stored: StoredTurn, end_status: EndStatus | None) -> list[TurnFind
 
 
 def build_trees(turns: list[TurnSummary], members: Mapping[str, BatchMembership] = {}) -> list[Branch]:
-    """Return the turns of a trace as trees: a turn is a root if its parent is not among them.
+    """Return the turns of a trace as trees. A turn is a root if its parent is not among these turns.
 
     `members` maps children of batches to their batch and task.
     """
@@ -200,7 +200,7 @@ def timeline(stored: StoredTurn, *, end_status: str | None, ended_at: datetime |
         *_end_events(stored, end_status, ended_at),
     ]
     events = [Event(at, event, text, ref) for at, event, text, ref in dated if at is not None]
-    # The end has the date at which its transaction began; the rows that it closed have a later one.
+    # The end has the date at which its transaction began. The rows that it closed have later dates.
     closing = [event.at for event in events if event.event in _CLOSED_BY_THE_END]
 
     def sort_key(event: Event) -> tuple[datetime, int]:
@@ -241,7 +241,7 @@ def _row_event(row: InboxRow, edges: list[Edge], *, again: bool) -> _Dated:
 
 
 def _requester(row: InboxRow, edges: list[Edge], *, again: bool) -> str | None:
-    """Return the agent that requested a turn's row; the edge of the request has the row's correlation id."""
+    """Return the agent that requested a turn's row. The request's edge has the correlation id of the row."""
     asks = [edge for edge in edges if (edge.primitive, edge.target_agent_turn_id) == ("enqueue", row.turn_id)]
     own = [edge for edge in asks if edge.correlation_id == row.correlation_id]
     edge = next(iter(own or ([] if again else asks)), None)

@@ -1,1 +1,1 @@
-"""Orchestration: one agent's work becomes that of others, and comes back together."""
+"""Orchestration: an agent delegates work to other agents and gets their results."""

@@ -1,8 +1,8 @@
 """The end of a batch: decide it from the ends of the children, write it once, and report it to the parent.
 
 One transaction with a compare-and-set ends a batch. It also writes the edge and the result for which the
-parent waits. The caller has locked the batch and no head; children that still run are stopped after the
-commit, by `batch_manager.py`. This module also decides whether a refused dispatch is tried again.
+parent waits. The caller has locked the batch and no head. After the commit, `batch_manager.py` stops children
+that still run. This module also decides whether a refused dispatch is tried again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ BATCH_ACTOR = "sys.cbx.batches"
 """The author of results for parents, and of stops of children."""
 
 MAX_DISPATCHES = 5
-"""The limit of dispatches of a child that is refused for a while."""
+"""The maximum number of dispatches of a child, if a refusal may be temporary."""
 
 FAILING = ("failed", "canceled", "timeout")
 """The end statuses of a child that end a batch with `fail_fast`."""
 
 _MAX_DELAY_SECONDS = 30
-# Refusals that may go away: another process uses the agent or its output box for now.
+# Temporary refusals: another process uses the agent or its output box at the moment.
 _PASSING = frozenset({"agent_busy", "head_missing", "internal_error", "output_box_in_use"})
 
 FAILED_FAST = "batch_failed_fast"
@@ -41,7 +41,7 @@ EXHAUSTED = "dispatch_retry_exhausted"
 
 
 def batch_end(counts: Mapping[str, int], *, fail_fast: bool) -> BatchEndStatus | None:
-    """Return the end status of a batch whose tasks have these states; None while it continues."""
+    """Return the end status of a batch with these numbers of tasks by state, or None while it continues."""
     present = {status for status, count in counts.items() if count}
     if fail_fast and present & set(FAILING):
         return "failed"
@@ -59,7 +59,7 @@ def is_passing(error_code: str | None, status: str) -> bool:
 
 
 def retry_delay(attempts: int) -> timedelta:
-    """Return the wait after a number of refusals, from 1: 2, 4, 8, 16, and then always 30 seconds."""
+    """Return the wait after the given number of refusals: 2, 4, 8, 16, and then always 30 seconds."""
     return timedelta(seconds=min(2.0 ** min(attempts, 10), _MAX_DELAY_SECONDS))
 
 
@@ -84,7 +84,7 @@ def task_result(task: BatchTask, summary: str | None) -> TaskResult:
 
 
 def error_of(task: BatchTask) -> dict[str, str] | None:
-    """Return the error of a child; None for a success and for a running child without trouble."""
+    """Return the error of a child, or None for a success and for a running child without an error."""
     if task.status == "success" or (task.is_open and task.error_code is None):
         return None
     code = task.error_code or f"turn_{task.status}"
@@ -92,9 +92,9 @@ def error_of(task: BatchTask) -> dict[str, str] | None:
 
 
 def joined_result(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
-    """Return the tool result for the parent: the results in task order, also in the error of a failed batch.
+    """Return the tool result for the parent. It has the results in task order, even if the batch failed.
 
-    The total length of the summaries is limited; the boxes have the full texts.
+    The total length of the summaries is limited. The boxes have the full texts.
     """
     share = QUOTED_SIZE.value // max(len(results), 1)
     quoted = [msgspec.to_builtins(each) for each in sorted(results, key=lambda each: each.task_index)]
@@ -129,7 +129,7 @@ JOIN = "join"
 
 
 def end_if_decided(runtime: Runtime, batch: Batch) -> bool:
-    """End a locked batch if the states of its tasks decide its end; return whether it ended."""
+    """End a locked batch if the states of its tasks decide its end. Return whether it ended."""
     if not batch.is_running:
         return False
     status = batch_end(runtime.batches.counts(batch.batch_id), fail_fast=batch.fail_fast)
@@ -150,9 +150,9 @@ def end_batch(
     error_code: str | None = None,
     error: str | None = None,
 ) -> bool:
-    """End a locked batch and cancel its open tasks with `open_code`; return False if it had already ended.
+    """End a locked batch, and cancel its open tasks with `open_code`. Return False if it had already ended.
 
-    `error_code` is set if something other than its children ended it.
+    `error_code` is None if the batch ends because of its children.
     """
     ended = runtime.batches.end(
         batch.batch_id, status, error_code=error_code, error=error, open_code=open_code, open_error=open_error
@@ -167,7 +167,8 @@ def end_batch(
 def report(runtime: Runtime, batch: Batch) -> None:
     """Report the end of a locked batch to the parent's tool call.
 
-    A parent that has not suspended yet gets the report then; one that no longer waits gets none.
+    If the parent has not suspended yet, it gets the report at its suspension. A parent that no longer waits
+    gets no report.
     """
     turn_id, call_id = batch.parent_turn_id, batch.parent_tool_call_id
     if batch.is_running or turn_id is None or call_id is None:
@@ -182,7 +183,7 @@ def report(runtime: Runtime, batch: Batch) -> None:
         if isinstance(exc, NotFound) and runtime.turns.head_of(turn_id) is not None:
             return
         if call_id in waiting_call_ids(runtime, turn_id):
-            # A call of another turn with this id has the only possible report; `cbx why` explains that.
+            # A call of another turn has the same id, and the only possible report. `cbx why` explains this.
             return
         row = runtime.inbox.turn_row(turn_id)
         runtime.audit.write_of_turn(
@@ -210,7 +211,7 @@ def summaries_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> dict[int, str]
 
 
 def join_edge(batch: Batch, phase: str) -> Edge:
-    """Return the edge that records who waits for the batch (request), or its end (response)."""
+    """Return the edge that records the turn that waits for the batch (request), or its end (response)."""
     ends = [(batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id), (BATCH_ACTOR, None, None)]
     source, target = ends if phase == "request" else reversed(ends)
     return Edge(

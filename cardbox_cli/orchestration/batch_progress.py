@@ -59,7 +59,7 @@ def _progress(task: BatchTask, state: Any, steps: int) -> TaskProgress:
 
 
 def join_box(runtime: Runtime, batch: Batch) -> str:
-    """Return the box with the deliverables of an ended batch in task order; create it if missing.
+    """Return the box with the deliverables of an ended batch in task order. Create the box if it is missing.
 
     A child without a deliverable has no card in it. Raises Conflict for a running batch.
     """
@@ -83,7 +83,7 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
 def poll_batch(
     runtime: Runtime, batch_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> Iterator[Progress]:
-    """Yield the batch's progress after each poll until it ends, doing its due work before each.
+    """Yield the batch's progress after each poll until it ends. Run its due work before each poll.
 
     Raises NotFound, and WaitTimeout after `timeout` seconds (None: never). No transaction is open between
     two polls. `pause` sleeps for the given seconds or less.

@@ -1,4 +1,4 @@
-"""Call a handler outside a worker: on behalf of an active turn, with the rights of its agent."""
+"""Call a handler outside a worker, on behalf of an active turn and with the rights of its agent."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ def call_handler(
 ) -> Any:
     """Call a handler in one transaction, and return its result.
 
-    `tool_call_id` is a call that the turn waits for; it gets the result as a report, now or, if the handler
-    returns Awaiting, later. Raises NotFound, and NotAllowed for a handler that the agent's profile does not
-    allow. Raises Conflict for an inactive turn or an answered call, and what the handler raises.
+    `tool_call_id` is a call that the turn waits for. It gets the result as a report: now, or later if the
+    handler returns Awaiting. Raises NotFound, NotAllowed for a handler that the agent's profile does not
+    allow, Conflict for an inactive turn or an answered call, and the errors of the handler.
     """
     runtime.database.require_execution()
     with runtime.transaction():

@@ -41,7 +41,7 @@ class RateLimiter:
         self._at = time.monotonic()
 
     def count_failure(self) -> bool:
-        """Count a failure; return False if there have been too many."""
+        """Count a failure. Return False if there have been too many."""
         with self._lock:
             self._fill()
             has_left = self._left >= 1
@@ -60,13 +60,13 @@ class RateLimiter:
         self._at = now
 
 
-# --- cookies: the signed id of a token, never the token itself, for one project. Each server has its own key
+# --- cookies: each has the signed id of a token, not the token, for one project. Each server has its own key
 
 _LIFETIME_SECONDS = 24 * 3600
 
 
 class Cookies:
-    """Makes and reads the cookies of a server. `is_secure`: browsers send them back only over TLS."""
+    """Makes and reads the cookies of a server. If `is_secure`, browsers return them only over TLS."""
 
     def __init__(self, *, is_secure: bool) -> None:
         self._key = secrets.token_bytes(32)
@@ -77,7 +77,7 @@ class Cookies:
         return f"{content}.{self._signature(project_id, content)}"
 
     def token_of(self, request: Request, project_id: str) -> str | None:
-        """Return the id of the token in a request's cookie; None if there is no valid cookie."""
+        """Return the id of the token in a request's cookie, or None if there is no valid cookie."""
         content, _, signature = request.cookies.get(cookie_name(project_id), "").rpartition(".")
         expected = self._signature(project_id, content)
         if not content or not hmac.compare_digest(signature.encode(), expected.encode()):
@@ -106,7 +106,7 @@ class Cookies:
 
 
 def cookie_name(project_id: str) -> str:
-    """Return the cookie name of a project: a hash, because cookie names allow few characters."""
+    """Return the cookie name of a project. It has a hash, because cookie names allow few characters."""
     return f"cbx_{hashlib.sha256(project_id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
@@ -177,7 +177,7 @@ class Authenticator:
 
     @contextmanager
     def limit_attempts(self, request: Request, project_id: str) -> Iterator[None]:
-        """Check a request before it gets a connection; call `admit` within.
+        """Check a request before it gets a connection. Call `admit` within the context.
 
         Raises RequestRejected: 401 without a token, 403 for another project's token, 429 after too many wrong
         tokens.
@@ -199,7 +199,7 @@ class Authenticator:
 
     @contextmanager
     def limit_lookups(self, token: str) -> Iterator[None]:
-        """Check a token before it gets a connection; look it up within. Raises RequestRejected.
+        """Check a token before it gets a connection. Look it up within the context. Raises RequestRejected.
 
         After too many wrong tokens, tokens that were never valid are looked up one at a time.
         """

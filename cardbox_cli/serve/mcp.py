@@ -1,6 +1,7 @@
 """Read-only tools for coding agents, over the Model Context Protocol.
 
-Results are those of the read API, cut to a length that fits into a model's context. Tools accept short ids.
+The tools return results of the read API, cut to a length that fits into a model's context. They accept short
+ids.
 """
 
 import logging
@@ -43,9 +44,9 @@ from cardbox_cli.text.escaping import excerpt, redact_credentials
 MAX_ANSWER = 40_000
 """The maximum number of bytes of a result, as JSON."""
 
-# A part is left out rather than cut to fewer bytes than this; ids are shorter.
+# A part is omitted instead of cut to fewer bytes than this. Ids are shorter.
 _MIN_PART_BYTES = 160
-# Values below this level are cut as the text of their JSON.
+# Values below this level are cut as JSON text.
 _MAX_LEVELS = 24
 # The number of bytes of a note about omitted parts.
 _NOTE_BYTES = 48

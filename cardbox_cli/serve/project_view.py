@@ -48,7 +48,7 @@ class ProjectView:
 
     @property
     def now(self) -> datetime:
-        """The database's time, from which ages are counted."""
+        """The database's time. Ages are relative to it."""
         return self.database.now()
 
     @property

@@ -125,8 +125,10 @@ def update(database: Database, table: str, column: str, value: str) -> None:
 
 
 def test_answers_for_a_cbx_project_match_the_document(
-    project: Runtime, api: TestClient, database: Database
-) -> None:  # noqa: F811
+    project: Runtime,  # noqa: F811
+    api: TestClient,
+    database: Database,
+) -> None:
     odd = list(written(database.connection))
     box = project.boxes.create(odd).box_id
     reader = Reader(api)

@@ -172,7 +172,7 @@ FitStrategy = Annotated[
     ),
 ]
 
-# How many dropped cards are named.
+# The maximum number of dropped cards that a note names.
 _MAX_NAMED = 3
 
 
@@ -182,14 +182,14 @@ class TokenBudget(NamedTuple):
 
 
 def token_budget(max_tokens: int | None, fit: str | None) -> TokenBudget | None:
-    """Return the budget of the options; None without them. Raises UsageError for --fit alone."""
+    """Return the budget of the options, or None without --max-tokens. Raises UsageError for --fit alone."""
     if max_tokens is None and fit is not None:
         raise UsageError("--fit requires --max-tokens", hint="add --max-tokens N, or remove --fit")
     return None if max_tokens is None else TokenBudget(max_tokens, cast("Strategy", fit or "oldest"))
 
 
 def fit_notes(fitted: "FittedRequest") -> list[str]:
-    """Return a note on the dropped cards and the saved tokens; nothing if all fits."""
+    """Return a note on the dropped cards and the saved tokens, or an empty list if all cards fit."""
     if not fitted.changes:
         return []
     dropped = [change.card_id for change in fitted.changes if change.kind == "dropped"]

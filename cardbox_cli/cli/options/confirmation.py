@@ -1,4 +1,4 @@
-"""The question before something is destroyed, and the option that answers it."""
+"""The question before a command deletes data, and the option that answers it."""
 
 import sys
 from typing import Annotated, NoReturn
@@ -10,14 +10,14 @@ from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import UsageError
 from cardbox_cli.text.escaping import escape_invisible
 
-# The exit code after a person declined: the one of Ctrl-C.
+# The exit code after a person declined. Ctrl-C has the same code.
 _DECLINED = 130
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is destroyed. Raises UsageError without a terminal and --yes."""
+    """Ask before data is deleted, unless `yes` is set. Raises UsageError if there is no terminal either."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

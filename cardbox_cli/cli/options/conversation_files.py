@@ -27,8 +27,8 @@ _GZIP = b"\x1f\x8b"
 def open_file(path: str) -> Iterator[BinaryIO]:
     """Open a file for random access. A pipe, or standard input for `-`, is copied to a temporary file.
 
-    gzip and Zstandard are decompressed, and a folder of events becomes a list of them. Raises NotFound and
-    InvalidInput naming the file.
+    gzip and Zstandard are decompressed, and a folder of events becomes a list of events. Raises NotFound and
+    InvalidInput, which name the file.
     """
     from tempfile import TemporaryFile
 
@@ -93,9 +93,8 @@ _SUFFIXES = (".json", ".jsonl", ".ndjson", ".traj", ".af", ".eval", ".har")
 def conversation_files(paths: Sequence[str]) -> list[str]:
     """Return the files of these paths, and the conversation files in folders, sorted by name.
 
-    A folder of events counts as one file; other files next to it are ignored.
-
-    Raises InvalidInput for a folder without such files, and for a folder with too many files.
+    A folder of events counts as one file. Other files next to it are ignored. Raises InvalidInput for a
+    folder without conversation files, and for a folder with too many files.
     """
     from cardbox_cli.conversations.containers import packed_files
 
@@ -143,7 +142,7 @@ def _files_in_folder(path: str) -> Iterator[str]:
 
 
 def _leads_out(path: Path, folder: str) -> bool:
-    """Return whether it is a link out of the folder: its author must not choose which files we read."""
+    """Return whether a path is a link out of the folder, whose author must not choose the files cbx reads."""
     return path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
 
 
@@ -184,7 +183,7 @@ def end_of_lines(file: BinaryIO) -> int:
 
 # --- the files of a command line, each with its own outcome
 
-# Errors of one file, after which the others can still be read.
+# Errors of one file. After such an error, cbx can still read the other files.
 _FILE_ERRORS = (InvalidInput, NotFound, Conflict)
 
 
@@ -212,9 +211,9 @@ def split_files(paths: Sequence[str]) -> tuple[list[str], list[RefusedFile]]:
 def take_each(
     files: Sequence[str], take: Callable[[str, str], None], *, refuse: Callable[[RefusedFile], bool]
 ) -> list[RefusedFile]:
-    """Call `take` with each file and its place, for example "2/7"; return the refused files.
+    """Call `take` with each file and its place, for example "2/7", and return the refused files.
 
-    `refuse` is called with each refused file, and returns whether to continue.
+    Calls `refuse` with each refused file. Its result is whether to continue.
     """
     refused: list[RefusedFile] = []
     for number, file in enumerate(files, 1):

@@ -1,6 +1,6 @@
-"""Lets a person change a text in their editor, and loses nothing of what they wrote.
+"""Lets a person change a text in their editor, and never loses their changes.
 
-Owns the choice of the editor, its terminal, and its file. The meaning of the text is the command's business.
+This module chooses the editor, its terminal and its file. The command interprets the text.
 """
 
 import os
@@ -34,11 +34,11 @@ class EditedText(NamedTuple):
 
 @contextmanager
 def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> Iterator[EditedText]:
-    """Yield the text that a person makes of `text`, in a file of this name and suffix.
+    """Yield `text` as a person edits it, in a file with this name and suffix.
 
-    If the block or the editor fails, a changed file stays, and its path is printed. `remedy` are the words of
-    the command that continues with that path. Raises UsageError without a terminal, and InvalidInput if the
-    editor fails.
+    If the block or the editor fails, a changed file is not deleted, and its path is printed. `remedy` is the
+    command that continues with that path, as words. Raises UsageError without a terminal, and InvalidInput if
+    the editor fails.
     """
     import tempfile
 
@@ -62,7 +62,7 @@ def edit_text(text: str, *, name: str, suffix: str, remedy: Sequence[str]) -> It
 def read_edited(path: str, text: str) -> str:
     """Return the edited `text` from the file at `path`, or from standard input for `-`.
 
-    Editors end every file with a line break: it is removed, unless `text` has one.
+    Editors end every file with a line break. It is removed unless the original `text` ends with one.
     """
     new = read_text(path)
     return new if text.endswith("\n") else new.removesuffix("\n")
@@ -100,11 +100,11 @@ def _run(command: str, path: str) -> None:
     import subprocess
 
     sys.stdout.flush()
-    # Ctrl-C and Ctrl-\ are for the editor. Not SIG_IGN, which it would inherit.
+    # Ctrl-C and Ctrl-\ are for the editor. The handler is not SIG_IGN, which the editor would inherit.
     handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         with _terminal() as streams:
-            # By a shell: people write options, quotes and variables into EDITOR.
+            # Use a shell, because people write options, quotes and variables into EDITOR.
             code = subprocess.call(["sh", "-c", f'{command} "$@"', command, path], **streams)
     finally:
         for number, handler in handlers.items():
@@ -128,9 +128,9 @@ def _outcome(code: int) -> str:
 
 @contextmanager
 def _terminal() -> Iterator[dict[str, Any]]:
-    """Yield the streams for an editor: the terminal, also within `$(…)` and behind a pipe.
+    """Yield the streams for an editor. They are the terminal, even within `$(…)` or with a pipe.
 
-    Without a terminal it reads nothing, and its output goes to stderr, because stdout is for data.
+    Without a terminal, the editor reads nothing and its output goes to stderr, because stdout is for data.
     """
     import subprocess
 
@@ -156,7 +156,7 @@ def _differs(path: str, written: str) -> bool:
 
 
 def box_change_notes(boxes: "BoxStore", box_id: str, read: str, made: "Box") -> list[str]:
-    """Return a warning if a box no longer has the ids that hashed to `read` when `made` was made from it."""
+    """Return a warning if the ids in a box, whose hash was `read`, have changed since `made` was made."""
     now = boxes.get_many([box_id]).boxes
     if not now:
         return [f"warning: box {box_id} has been deleted since it was read"]

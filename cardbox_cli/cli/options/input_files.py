@@ -16,7 +16,7 @@ from cardbox_cli.text.escaping import escape_line
 
 
 def read_text(path: str) -> str:
-    """Return the text of a file, or of standard input for `-`. Raises NotFound and InvalidInput naming it."""
+    """Return the text of a file, or of stdin for `-`. Raises NotFound and InvalidInput, which name it."""
     with open_input(path) as file:
         return _decode(_read_bounded(file, source_name(path)), source_name(path))
 
@@ -39,7 +39,7 @@ def _read_bounded(file: BinaryIO, name: str) -> bytes:
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Open a file, or standard input for `-`. Raises NotFound and InvalidInput naming it.
+    """Open a file, or standard input for `-`. Raises NotFound and InvalidInput, which name it.
 
     Devices and named pipes are refused, because they may block forever. A pipe opened by a shell is allowed.
     """
@@ -82,14 +82,14 @@ def source_name(path: str) -> str:
 
 
 def path_text(path: str) -> str:
-    """Return a path for programs, with bytes that are not UTF-8 as `\\xff`."""
+    """Return a path for programs. Bytes that are not UTF-8 are escaped, for example as `\\xff`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def write_text(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text to a file, which changes only when the text is complete. Raises InvalidInput naming it."""
+    """Write a text to a file, which changes only once the text is complete. Raises InvalidInput."""
     try:
-        if path.exists() and not path.is_file():  # such as /dev/stdout
+        if path.exists() and not path.is_file():  # for example /dev/stdout
             with path.open("w", encoding="utf-8") as file:
                 file.writelines(pieces)
         else:
@@ -120,7 +120,7 @@ def parse_json(text: str, option: str) -> Any:
 
 
 def read_mapping(path: str, *, items: str, hint: str, option: str | None = None) -> dict[str, Any]:
-    """Return the mapping of a YAML file, which `items` names. Raises InvalidInput naming the file."""
+    """Return the mapping in a YAML file. `items` names its content in messages. Raises InvalidInput."""
     from cardbox_cli.model.handwritten.documents import document_error
     from cardbox_cli.model.handwritten.yaml_files import read_yaml
 
@@ -134,7 +134,7 @@ def read_mapping(path: str, *, items: str, hint: str, option: str | None = None)
 
 
 def combine_failures(failures: Sequence[CbxError]) -> CbxError:
-    """Return one error with all messages: invalid input if any is, else not found."""
+    """Return one error with all messages: InvalidInput if one of them is, or else NotFound."""
     worst = next((each for each in failures if isinstance(each, InvalidInput)), failures[0])
     return type(worst)(
         "\n".join(each.message for each in failures),

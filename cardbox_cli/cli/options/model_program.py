@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.connection.target import Target
 
 
-# As in `execution/worker/step_answers`, which is imported only when needed.
+# The same modes as in `execution/worker/step_answers`, which is imported only when needed.
 ANSWER_MODES = ("auto", "response", "text", "cards")
 
 _ANSWERS, _ENVIRONMENT = "Requests and answers", "Environment and tools"
@@ -102,7 +102,7 @@ def check_command(command: str, option: str = "--exec") -> None:
 
 
 def one_command(exec_: str | None, serve: str | None, restart_after: int | None) -> tuple[str, str]:
-    """Return the given option of the two, and its command. Raises UsageError."""
+    """Return the name and command of the one given option. Raises UsageError unless exactly one is given."""
     if exec_ is not None and serve is not None:
         raise UsageError(conflict_message("--exec", "--serve"), hint="remove one of them")
     if restart_after is not None and serve is None:
@@ -121,7 +121,7 @@ def one_command(exec_: str | None, serve: str | None, restart_after: int | None)
 
 @contextmanager
 def keep_running(program: "Program", restart_after: int | None) -> "Iterator[Program]":
-    """Return the program with its command as long-running clients, for the time of the context."""
+    """Yield the program with long-running clients of its command, which end with the context."""
     from cardbox_cli.execution.worker.command_output import bytes_to_read
     from cardbox_cli.execution.worker.model_clients import ModelClients
 
@@ -181,7 +181,7 @@ def make_program(
 def environment_of(names: Sequence[str], target: "Target") -> dict[str, str]:
     """Return the environment of all commands: the usual variables and those in `names`.
 
-    The database's address and home are those of this process. Raises UsageError for an unset variable.
+    The database's address and CBX_HOME are those of this process. Raises UsageError for an unset variable.
     """
     environ = {**os.environ, **_places(target)}
     for name in names:
@@ -213,7 +213,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_tool_commands(path: str, target: "Target") -> "dict[str, ToolCommand]":
-    """Return the commands of a --tools file, by tool. Raises InvalidInput naming the file and the entry."""
+    """Return the commands of a --tools file by tool. Raises InvalidInput, which names file and entry."""
     environ = {**os.environ, **_places(target)}
     entries = read_mapping(path, items="tools", hint=_EXAMPLE, option="--tools")
     return {name: _command(name, entry, environ) for name, entry in entries.items()}

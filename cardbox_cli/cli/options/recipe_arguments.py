@@ -75,8 +75,8 @@ def announce_recipe_warnings(loaded: "LoadedRecipe") -> None:
 def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe") -> dict[str, Any]:
     """Return the arguments of `--args` files and `--arg` options. An option wins over a file.
 
-    A repeated key becomes a list. `@last` is kept for arguments that are boxes.
-    Raises UsageError for a malformed option.
+    A repeated key becomes a list. In arguments that are boxes, `@last` remains as it is. Raises UsageError
+    for a malformed option.
     """
     arguments: dict[str, Any] = {}
     for path in files:

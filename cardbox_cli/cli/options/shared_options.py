@@ -55,7 +55,7 @@ Since = Annotated[
 Until = Annotated[
     str | None, Option(metavar="TIME", help="Only before this time: RFC 3339, or 30m for 30 minutes ago.")
 ]
-# More than any list has, and within the integers of the database.
+# More than the length of any list, and within the integer range of the database.
 MAX_COUNT = 1_000_000_000
 Limit = Annotated[
     int, Option("--limit", "-n", metavar="N", min=0, max=MAX_COUNT, help="Show at most N items; 0 shows all.")
@@ -128,7 +128,7 @@ Moment = datetime | timedelta | None
 def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
     """Return the times of --since and --until. Raises UsageError if --since is later.
 
-    A time and a duration are not compared: the current time is the database's.
+    A time is not compared with a duration, because the current time is known only to the database.
     """
     start, end = parse_time(since, "--since"), parse_time(until, "--until")
     if isinstance(start, datetime) and isinstance(end, datetime):

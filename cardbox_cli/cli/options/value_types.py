@@ -16,7 +16,7 @@ from cardbox_cli.settings import SETTINGS
 
 # The completion type of files in the scripts of `cbx completion`.
 FILES = "file"
-# About thirty years.
+# The longest duration, about thirty years.
 MAX_SECONDS = 1e9
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -24,7 +24,7 @@ Pairs = Iterable[tuple[str, str]]
 
 
 class CompletedType(click.ParamType[str]):
-    """A string with completion. `name` is its metavar; `offer` returns values with descriptions."""
+    """A string with completion. `name` is its metavar, and `offer` returns values with descriptions."""
 
     def __init__(
         self, name: str, offer: Callable[[Session, str], Pairs] = lambda *_: (), *, files: bool = False
@@ -34,7 +34,7 @@ class CompletedType(click.ParamType[str]):
         self._files = files
 
     def matches(self, ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
-        """Return the values that begin with `incomplete`; also for typer's `autocompletion`."""
+        """Return the values that begin with `incomplete`. typer's `autocompletion` calls this, too."""
         pairs = self._offer(ctx.find_root().obj, incomplete)
         return [(value, text) for value, text in pairs if value.startswith(incomplete)]
 
@@ -47,7 +47,7 @@ class CompletedType(click.ParamType[str]):
 
 
 class OneOf(CompletedType):
-    """One of some values. `what` names one in errors; None if other values are valid, too."""
+    """One of several values. `what` is the noun for a value in errors, or None if other values are valid."""
 
     def __init__(self, words: Callable[[], Iterable[str]], *, what: str | None) -> None:
         super().__init__("WORD", lambda *_: ((word, "") for word in words()))
@@ -71,7 +71,7 @@ class OneOf(CompletedType):
 
 
 def _typed_name(param: click.Parameter, ctx: click.Context | None) -> str:
-    """Return the name of a parameter: for an option, the one that was typed."""
+    """Return the name of a parameter. An option has the name that was typed."""
     words = ctx.meta.get(WORDS, ()) if ctx is not None and isinstance(param, click.Option) else ()
     typed = [
         name
@@ -87,7 +87,7 @@ def _plural(noun: str) -> str:
 
 
 class Seconds(click.FloatRange):
-    """A duration: seconds, or a number with a unit, as in 90s, 5m or 2h."""
+    """A duration: a number of seconds, or a number with a unit, for example 90s, 5m or 2h."""
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "DURATION"
@@ -108,7 +108,7 @@ def _complete_query(
 ) -> Callable[[Session, str], Pairs]:
     """Return the completion of a query of `store.views.completion`.
 
-    `short` offers short ids, unless a full one is typed. `narrowed` passes the typed text to the query.
+    `short` offers short ids, unless a full id is typed. `narrowed` passes the typed text to the query.
     """
 
     def offer(session: Session, given: str) -> Pairs:

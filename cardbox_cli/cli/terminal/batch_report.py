@@ -86,9 +86,9 @@ _PLANNED = (
 
 
 def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined: bool = False) -> None:
-    """Wait for the end of a batch and print its results; with `joined`, also in a new box.
+    """Wait for the end of a batch and print its results. With `joined`, also write them to a new box.
 
-    Raises Findings unless it is a success, and WaitTimeout. The batch continues after Ctrl-C.
+    Raises WaitTimeout, and Findings unless the batch succeeds. The batch continues after Ctrl-C.
     """
     from cardbox_cli.inspect.batches import view_batch
     from cardbox_cli.orchestration.batch_progress import join_box
@@ -132,7 +132,7 @@ def _follow(run: "Runtime", batch_id: str, timeout: float | None) -> None:
 
 @contextmanager
 def _live_display() -> Iterator[Callable[["Progress"], None]]:
-    """Yield what shows each poll: events in JSON lines, else lines on stderr if that is a terminal."""
+    """Yield a function that shows each poll, as events in JSON lines or as lines on a terminal at stderr."""
     if session().output == "jsonl":
         yield _Events().write_news
     elif sys.stderr.isatty() and TERM.text() != "dumb":

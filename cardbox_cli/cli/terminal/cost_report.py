@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Page(NamedTuple):
-    """The form of the answer: `top` limits its lists, `is_picture` asks for HTML."""
+    """The form of the answer. `top` limits its lists, and `is_picture` requests HTML."""
 
     by: Grouping
     top: int
@@ -92,7 +92,7 @@ def _growth(pair: tuple[StepCost, StepCost | None]) -> str:
     return NOTHING if before is None else f"{step.tokens - before.tokens:+d}"
 
 
-# Items are pairs of a step and the one before.
+# The items are pairs of a step and the previous step.
 _STEP = (
     Column("#", lambda pair: str(pair[0].number), right=True),
     Column("STEP", lambda pair: short_or_nothing(pair[0].step_id), spare=2),

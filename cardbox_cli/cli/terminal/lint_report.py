@@ -30,7 +30,7 @@ def show(findings: "Sequence[LintFinding]", *, files_read: int | None = None) ->
 
 
 def announce_findings(findings: "list[LintFinding]") -> None:
-    """Print the findings on stderr: as JSON if the answer is JSON, else one line per distinct finding."""
+    """Print the findings on stderr, as JSON if the answer is JSON, or else one line per distinct finding."""
     if session().output in ("json", "jsonl"):
         announce(exact_json.encode(findings).decode())
         return
@@ -65,7 +65,7 @@ class LintGate:
 
 
 def gate(verb: str, *, check: bool, force: bool) -> LintGate | None:
-    """Return the gate of --check and --force; None without --check. Raises UsageError for --force alone.
+    """Return the gate for --check and --force, or None without --check. Raises UsageError for --force alone.
 
     `verb` is the guarded action, for example "packs".
     """

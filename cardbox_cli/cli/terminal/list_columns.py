@@ -1,6 +1,6 @@
-"""The columns of lists, by type of item: the default ones, and those that `--columns` adds.
+"""The columns of lists by type of item: the default columns, and the columns that `--columns` can add.
 
-`table_layout.py` lays a table out.
+`table_layout.py` arranges the columns in a table.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _times(name: str, *, spare: int = 2) -> Columns:
 
 
 def _age(name: str, *, spare: int = 2) -> Column:
-    """Return the AGE column of the attribute `name`; the youngest item is sorted first."""
+    """Return the AGE column of the time attribute `name`. The youngest item is sorted first."""
 
     def elapsed(item: Any) -> float | None:
         moment = getattr(item, name)
@@ -67,7 +67,7 @@ def _age(name: str, *, spare: int = 2) -> Column:
 
 
 def layer_label(layer: str) -> str:
-    """Return the name of a layer in tables and pages: the id of the history is only for JSON and --layer."""
+    """Return the name of a layer in tables and pages. Only JSON and --layer use the id of the history."""
     return "history" if layer == CHECKPOINT else layer
 
 
@@ -76,7 +76,7 @@ def short_or_nothing(full_id: str | None) -> str:
 
 
 def box_title(box: Box, boxes: BoxStore) -> str | None:
-    """Return a box's title; "unknown" if the database does not store titles."""
+    """Return a box's title, or "unknown" if the database does not store titles."""
     return box.title if boxes.database.keeps_box_info else "unknown"
 
 
@@ -182,7 +182,7 @@ class BoxPlace(NamedTuple):
 
 
 def _tokens_column(tokenizer: Tokenizer | None = None, *, extra: bool) -> Column:
-    """Return the TOKENS column of cards: estimates without a tokenizer."""
+    """Return the TOKENS column of cards. Without a tokenizer, the numbers are estimates."""
 
     def count(card: Card) -> int:
         from cardbox_cli.model.tokens import ESTIMATING_TOKENIZER, card_tokens

@@ -1,6 +1,6 @@
-"""Prints a list of the database up to its limit, with a note on the rest.
+"""Prints a list from the database up to its limit, with a note on the rest.
 
-Owns what `--watch` means for a list. `options/shared_options.py` has the options that lists share.
+This module also implements `--watch` for lists. `options/shared_options.py` has the options of all lists.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -115,7 +115,7 @@ def _line(listing: Listing, item: Any) -> str:
 
 
 def _cut(listing: Listing, number: int, last: Any) -> "FurtherCount | None":
-    """Return the items after the limit; None if there are none, or if a program set the limit."""
+    """Return the count of items after the limit, or None if there are none or a program set the limit."""
     source = click.get_current_context().get_parameter_source("limit")
     is_noted = session().format.kind == "text" or source is click.core.ParameterSource.DEFAULT
     return listing.further(last) if is_noted and 0 < listing.limit <= number else None

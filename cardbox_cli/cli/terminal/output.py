@@ -1,7 +1,7 @@
 """Prints the answer of a command on stdout: a table, JSON, JSON lines, YAML, CSV, TSV or ids.
 
-Commands pass values; this module and `table_layout.py` format them. On a terminal, control characters are
-escaped; in a pipe the data are unchanged.
+Commands pass values, which this module and `table_layout.py` format. Control characters are escaped on a
+terminal. In a pipe, the data is unchanged.
 """
 
 import csv
@@ -31,12 +31,12 @@ from cardbox_cli.text.escaping import breaks_line, escape_invisible, escape_json
 if TYPE_CHECKING:
     from cardbox_cli.model.diff import TextPart
 
-# The keys and values of an object. A value that is an iterator is a list, read as it is written.
+# The keys and values of an object. A value that is an iterator is written as a list while it is read.
 Members = Iterable[tuple[str, Any]]
 
 
 def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> None:
-    """Print one answer: `value` for programs, what `table` prints for people, `ids` for the next command."""
+    """Print one answer: `value` for programs, `table` for people, or `ids` for the next command."""
     match session().output:
         case "table" | "wide":
             table()
@@ -52,7 +52,7 @@ def emit(value: Any, *, table: Callable[[], None], ids: Sequence[str] = ()) -> N
 
 
 def emit_list(items: Iterable[Any], *, columns: Shown, item_id: Callable[[Any], str], empty: str) -> None:
-    """Print a list, item by item where the format allows. `empty` goes to stderr when a table has no rows."""
+    """Print a list, item by item if the format allows. If a table has no rows, print `empty` on stderr."""
     arranged = columns.arranged(items)
     if session().format.delimiter is not None:
         write_rows(columns.columns, arranged)
@@ -69,7 +69,7 @@ def emit_list(items: Iterable[Any], *, columns: Shown, item_id: Callable[[Any], 
 
 
 def emit_items(items: Iterable[Any], *, table: Callable[[], None], item_id: Callable[[Any], str]) -> None:
-    """Print a list as `emit_list` does, with what `table` prints for people."""
+    """Print a list as `emit_list` does. For people, call `table`."""
     match session().output:
         case "table" | "wide":
             table()
@@ -94,7 +94,7 @@ def write_rows(columns: Columns, items: Iterable[Any]) -> None:
 
 
 def _plain_value(column: Column, item: Any) -> Any:
-    """Return the value of a cell for programs: a plain number, an RFC 3339 time, a whole text, or ""."""
+    """Return the value of a cell for programs: a plain number, an RFC 3339 time, an uncut text, or ""."""
     value = column.raw(item) if column.raw is not None else column.text(item)
     if value is None or value == NOTHING:
         return ""
@@ -111,7 +111,7 @@ class _Answer:
 
 
 def emit_document(value: Any) -> None:
-    """Print an answer that is JSON even where people read it, such as a request body."""
+    """Print an answer that is JSON even for people, for example a request body."""
     match session().output:
         case "jsonl":
             write(compact(value))
@@ -122,7 +122,7 @@ def emit_document(value: Any) -> None:
 
 
 def emit_members(members: Members) -> None:
-    """Print an object as `emit_document` does. Its lists may be too long to hold."""
+    """Print an object as `emit_document` does. Its lists may be too long for memory."""
     match session().output:
         case "jsonl":
             write_pieces(compact_pieces(members))
@@ -178,13 +178,13 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_painted(pieces: Iterable[tuple[str, str]]) -> None:
-    """Print pieces of text, each with its colour as for `paint`, without control characters."""
+    """Print parts of a text, each with a colour as in `paint`, without control characters."""
     text_line = "".join(paint(colour, escape_invisible(text)) for colour, text in pieces)
     sys.stdout.write(text_line + "\n")
 
 
 def facts(*pairs: tuple[str, str | None]) -> None:
-    """Print a line per name and value. Further lines of a value are indented; None is skipped."""
+    """Print a line per name and value. Further lines of a value are indented. None values are skipped."""
     present = [(flatten(name), value) for name, value in pairs if value is not None]
     width = max((len(name) for name, _ in present), default=0)
     for name, value in present:
@@ -272,9 +272,9 @@ def _yaml(value: Any) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Numbers that no float can represent are written as they are."""
+        """A dumper that writes numbers unchanged even if no float can represent them."""
 
-    # Without quotes, or in single ones, U+0085 is a line break, and comes back as a space.
+    # Without double quotes, U+0085 is a line break, which a reader turns into a space.
     Dumper.add_representer(
         str,
         lambda dumper, text: dumper.represent_scalar(_YAML_TEXT, text, style='"' if "\x85" in text else None),
@@ -282,7 +282,7 @@ def _yaml(value: Any) -> str:
     Dumper.add_representer(
         Decimal, lambda dumper, number: dumper.represent_scalar("tag:yaml.org,2002:float", str(number))
     )
-    # Texts that readers of JSON's numbers take for one, though YAML 1.1 does not, are quoted.
+    # Quote texts that are numbers in JSON but not in YAML 1.1, because many readers accept JSON's numbers.
     Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _JSON_EXPONENT, list("-0123456789"))
     plain = exact_json.decode(exact_json.encode(value))
     try:
@@ -297,7 +297,7 @@ INDENT = "    "
 
 
 def compare_texts(before: str, after: str, *, full: bool = False) -> list[tuple[str, str]]:
-    """Return the differences of two texts, for `print_painted`; `full` keeps the text far from any change."""
+    """Return the differences of two texts for `print_painted`. `full` includes text far from any change."""
     from cardbox_cli.model.diff import abridge, text_diff
 
     pieces = text_diff(before, after)

@@ -1,6 +1,6 @@
 """Sends the answers of commands that read through a pager, by default `less -FRX`.
 
-Owns the choice of the pager, its start and its end. Commands write to stdout and need not know.
+This module chooses, starts and ends the pager. Commands only write to stdout.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import TextIO
 from cardbox_cli.settings import PAGER, TERM
 from cardbox_cli.text.escaping import escape_invisible
 
-# As git sets them where they are not set: quit if it fits, colours, no clearing of the screen.
+# git sets the same defaults: quit if the text fits, allow colours, and do not clear the screen.
 _HABITS = {"LESS": "FRX", "LV": "-c"}
 
 
@@ -45,7 +45,7 @@ def page_output() -> Iterator[None]:
 
 
 def _command() -> str:
-    """Return the pager's command line; empty if the person wants none, or if less is not installed."""
+    """Return the pager's command line. It is empty if the person wants no pager or less is not installed."""
     if setting := PAGER.find():
         command = setting[1].strip()
         return "" if command == "cat" else command
@@ -90,7 +90,7 @@ class _Pager:
         if process is None:
             return
         assert process.stdin is not None
-        # Ctrl-C is for the pager, and is how some people leave it.
+        # Ctrl-C is for the pager. Some people leave the pager with it.
         with suppress(BrokenPipeError, KeyboardInterrupt):
             process.stdin.close()
         while process.poll() is None:

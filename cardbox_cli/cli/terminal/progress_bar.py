@@ -18,7 +18,7 @@ _MIN_SECONDS = 0.5
 
 @contextmanager
 def bar(what: str, total: int, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """Yield a function that sets how much of `total` is done. Its bar appears after a moment."""
+    """Yield a function that sets the finished part of `total`. The bar appears after `_MIN_SECONDS`."""
     is_visible = sys.stderr.isatty() and TERM.text() != "dumb"
     began = monotonic()
     progress: Progress | None = None

@@ -1,4 +1,4 @@
-"""Reports on LLM requests: where one comes from and what it takes, how two differ, and a page of one."""
+"""Reports on LLM requests: the sources and tokens of a request, the difference of two, and an HTML page."""
 
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 # --- --explain and --stats
 
-# Cells of a bar for the whole request, if there is room.
+# The number of cells of a bar for the whole request, if there is room.
 _MAX_BAR = 40
 
 
 def print_explained(inspected: "InspectedRequest") -> None:
-    """Print the source of each message, and what was left out. With -o id: the cards of the messages."""
+    """Print the source of each message, and the omitted parts. With -o id, print the messages' cards."""
     request = inspected.request
     explained = inspected.explanation()
     output.emit(
@@ -45,7 +45,7 @@ def print_explained(inspected: "InspectedRequest") -> None:
 
 
 def print_stats(inspected: "InspectedRequest") -> None:
-    """Print the tokens of each layer. With -o id: the names of the layers."""
+    """Print the tokens of each layer. With -o id, print the names of the layers."""
     request = inspected.request
     explained = inspected.explanation()
     layers = shares(explained, window(request.model))
@@ -76,7 +76,7 @@ def _cards(line: MessageLine) -> str:
     return short_id(ids[0]) + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
 
 
-# Items are pairs of a number and a message.
+# The items are pairs of a number and a message.
 _MESSAGE = (
     Column("#", lambda pair: str(pair[0]), right=True),
     Column("ROLE", lambda pair: pair[1].role, spare=2),
@@ -128,11 +128,11 @@ def _print_shares(request: Request, explained: Explanation, layers: list[LayerSh
 # --- --diff and --verify: where two requests part, and whether the cards still make one
 
 
-# Characters of a piece that is not compared with another one.
+# The number of characters shown of a part that has no counterpart in the other request.
 _MAX_SHOWN = 200
-# Characters of a hash that distinguish two texts.
+# The number of characters of a hash that are enough to distinguish two texts.
 _HASH = 12
-# The answer for a step whose cards make its request, by what was compared.
+# The answer for a step whose cards still produce its request, by the type of comparison.
 _SAME = {
     "sha256": "the cards make the same request, to the byte",
     "rest_sha256": "the cards make the same request, except for layers of that call alone, to the byte",
@@ -143,7 +143,7 @@ _SAME = {
 def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
     """Print the first difference. Raises Findings unless `b` only has new messages.
 
-    With -o id: the cards of these messages, or of the first difference.
+    With -o id, print the cards of these messages, or of the first difference.
     """
     comparison = diff(a.request, b.request, provider_of(a.format))
     answer: dict[str, Any] = {
@@ -164,7 +164,7 @@ def print_diff(a: "InspectedRequest", b: "InspectedRequest") -> None:
 
 
 def print_verified(turn_id: str, step: Step, verified: "Verification") -> None:
-    """Print whether the cards still make a step's request; else raise Findings. -o id: the request box."""
+    """Print whether the cards still produce a step's request. With -o id, print its box. Raises Findings."""
     comparison = verified.difference
     answer: dict[str, Any] = {
         "agent_turn_id": turn_id,
@@ -261,7 +261,7 @@ def _print_difference(a: str, b: str, comparison: RequestDiff) -> None:
 
 
 def _text_or_difference(piece: Piece) -> str:
-    # Pieces with the same text differ in something else.
+    # Two parts with the same text differ in other fields.
     return piece.text if piece.differing is None else exact_json.encode(piece.differing).decode()
 
 
@@ -300,14 +300,14 @@ def _extent(extent: Extent) -> str:
 # --- --format html: the request as a page, with how the turn's requests grew to it
 
 
-# Steps that are drawn at most: the last ones.
+# The maximum number of steps in the picture. They are the last steps.
 _MAX_STEPS = 100
 
 
 def draw_request(
     requests: "Requests", inspected: "InspectedRequest", turn: "RecordedRequests | None"
 ) -> "RequestPicture":
-    """Return the picture of a request; for a turn's request, with those that were sent before it."""
+    """Return the picture of a request. If it belongs to a turn, include the turn's earlier requests."""
     from cardbox_cli.pictures.request_picture import RequestPicture, StepPicture
 
     steps = [] if turn is None else requests.sent_before(turn, inspected.step_id, most=_MAX_STEPS)

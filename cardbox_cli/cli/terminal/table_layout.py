@@ -1,6 +1,6 @@
-"""Tables without lines: the chosen columns and order, and how the columns share a terminal's width.
+"""Tables without lines: choose columns and order, and divide a terminal's width among the columns.
 
-The columns are defined in `list_columns.py`, or where the table is printed.
+The columns are defined in `list_columns.py`, or in the module that prints the table.
 """
 
 import re
@@ -24,7 +24,7 @@ def text_or_nothing(value: object) -> str:
     return NOTHING if value is None else str(value)
 
 
-# Spaces between columns, and the minimum width of a text that is cut or folded.
+# The number of spaces between columns, and the minimum width of a text that is cut or folded.
 _GAP = 2
 _MIN_TEXT = 12
 # The minimum width of the last text before another column is dropped.
@@ -36,11 +36,11 @@ _MIN_FOLD = 40
 class Column(NamedTuple):
     """A column of a table: its name, and the text of an item in it.
 
-    `right` aligns to the right, for numbers. `extra` columns need `--columns` or `-o wide`. On a narrow
-    terminal, the column with the highest `spare` is dropped first; 0 is never dropped. `overflow` says what
-    happens to a long text at the end of a row: fold it, cut it, or keep it whole, for commands to copy.
-    Sorting compares `key`, by default the text. `paint` colours the text. `raw` is the value in CSV and TSV,
-    by default the text.
+    `right` aligns numbers to the right. `extra` columns need `--columns` or `-o wide`. On a narrow terminal,
+    the column with the highest `spare` is dropped first; a column with 0 is never dropped. `overflow` is the
+    treatment of a long text at the end of a row: fold it, cut it, or print it whole so that it can be copied.
+    Sorting compares `key`. `paint` colours the text. `raw` is the value in CSV and TSV. The default of `key`
+    and `raw` is the text.
     """
 
     name: str
@@ -68,7 +68,7 @@ def print_table(columns: Sequence[Column], items: Iterable[Any]) -> None:
 
 
 def print_rows(rows: Rows) -> None:
-    """Print a table: complete in a pipe and with `-o wide`, else fitted to the terminal's width."""
+    """Print a table. It is fitted to the terminal's width, except in a pipe and with `-o wide`."""
     columns, body = _drop_columns(*rows)
     widths = _narrow_columns(columns, body)
     if (here := session_or_none()) is None or not here.no_header:
@@ -80,14 +80,14 @@ def print_rows(rows: Rows) -> None:
 
 
 def print_below(columns: Sequence[Column], items: Sequence[Any]) -> None:
-    """Print an empty line and a table; nothing without items."""
+    """Print an empty line and a table. Print nothing without items."""
     if items:
         sys.stdout.write("\n")
         print_table(columns, items)
 
 
 def room_beside(columns: Sequence[Column], items: Iterable[Any]) -> int:
-    """Return how many cells are left for a further column; in a pipe, a very large number."""
+    """Return the number of cells left for a further column. In a pipe, it is very large."""
     return max(_room(_widths(columns, _cells(columns, items))), _MIN_TEXT)
 
 
@@ -147,7 +147,7 @@ def _drop_columns(
 
 
 def _narrow_columns(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> list[int]:
-    """Return the widths of the columns. Some are narrowed if those before the last do not fit."""
+    """Return the widths of the columns. Some are narrowed if the columns before the last one do not fit."""
     widths = _widths(columns, body)
     for place in sorted(range(len(widths) - 1), key=lambda place: -widths[place]):
         lacking = -_room(widths[:-1])
@@ -175,7 +175,7 @@ def _width() -> int:
 
 
 def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of a row: one, unless a text is folded or continues below."""
+    """Yield the lines of a row. There is one line, unless a text is folded or continues below."""
     room = _room(widths[:-1])
     beside, below = _last(columns[-1], cells[-1], room)
     before = [
@@ -190,7 +190,7 @@ def _lines(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int
 
 
 def _last(column: Column, text: str, room: int) -> tuple[list[str], list[str]]:
-    """Split a row's last text into the lines next to the other columns and those below."""
+    """Split a row's last text into the lines next to the other columns and the lines below them."""
     if cell_width(text) <= room:
         return [text], []
     if column.overflow == "cut":
@@ -220,7 +220,7 @@ class Order(NamedTuple):
     descending: bool
 
     def sorted(self, items: Iterable[Any]) -> list[Any]:
-        """Return the items in this order: stable, with items without a key last."""
+        """Return the items in this order. The sort is stable, and items without a key are last."""
         keyed = [(_key(self.column, item), item) for item in items]
         known = [(key, item) for key, item in keyed if key is not None]
         known.sort(key=lambda pair: pair[0], reverse=self.descending)
@@ -262,7 +262,7 @@ class Shown(NamedTuple):
 
 
 def choose_columns(columns: Columns, given: str | None) -> Shown:
-    """Return the columns of `--columns`, else of the config file, else of the format. Raises UsageError."""
+    """Return the columns of `--columns`, else the config file's, else the format's. Raises UsageError."""
     here = session()
     if given is not None and not here.format.has_columns:
         raise UsageError(
@@ -324,7 +324,7 @@ _CODES = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
 
 
 def uses_colours() -> bool:
-    """Return whether to use colours: as --color says, else on terminals that have them."""
+    """Return whether to use colours: by --color, or by default on terminals that support them."""
     here = session_or_none()
     if here is not None and here.color != "auto":
         return here.color == "always"
@@ -335,12 +335,12 @@ def paint(colour: str, text: str) -> str:
     """Return `text` in a colour (red, green, cyan, bold, or "" for none) if colours are used."""
     if not colour or not uses_colours():
         return text
-    # Line by line: pagers reset the colour at the end of a line.
+    # Colour each line, because pagers reset the colour at the end of a line.
     return "\n".join(f"\x1b[{_CODES[colour]}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
 
 
 def cell_width(text: str) -> int:
-    """Return the cells of a text without control characters: 2 for a wide one, 0 for a combining one."""
+    """Return the cells of a text without control characters. A wide character has 2, a combining one 0."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

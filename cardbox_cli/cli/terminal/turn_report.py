@@ -1,4 +1,4 @@
-"""Reports on a turn, for commands that ask for one or wait for one: not accepted, or ended."""
+"""Reports on a turn that was not accepted or has ended, for commands that request or await turns."""
 
 from typing import TYPE_CHECKING, NoReturn
 
@@ -44,7 +44,7 @@ def print_dispatched(result: "DispatchResult", *, dry_run: bool = False) -> None
 
 
 def print_delegated(run: "Runtime", done: "DelegationOutcome", *, wait: bool, timeout: float | None) -> None:
-    """Print the delegated turn, or with `wait` its end; `@last` names it."""
+    """Print the delegated turn, or with `wait` its end. `@last` refers to the turn."""
     for note in done.notes:
         announce(f"note: {note}")
     result = done.result
@@ -83,7 +83,7 @@ _HINTS = {
 
 
 def print_end(turns: "TurnViews", turn_id: str, timeout: float | None) -> None:
-    """Wait for the end of a turn and print it. Raises Findings unless it is a success."""
+    """Wait for the end of a turn and print it. Raises Findings unless the turn is a success."""
     from cardbox_cli.execution.turn_summary import wait_for_end
     from cardbox_cli.inspect.turns import view_turn
     from cardbox_cli.store.cards import CardStore
@@ -109,7 +109,7 @@ def _print_deliverable(view: "TurnView", cards: "list[Card]") -> None:
 
 
 def require_success(view: "TurnView", error: str | None) -> None:
-    """Raise Findings unless a turn is a success. Announces the end of its command's stderr first."""
+    """Raise Findings unless a turn is a success. First print the last lines of its command's stderr."""
     if view.end_status != "success":
         for line in end_of_stderr(view):
             announce(line)
@@ -123,7 +123,7 @@ def require_success(view: "TurnView", error: str | None) -> None:
 
 
 def end_of_stderr(view: "TurnView") -> list[str]:
-    """Return the last lines of stderr of the command that made a turn fail; empty without one."""
+    """Return the last lines of stderr of the command that made a turn fail, or [] without such a command."""
     from cardbox_cli.model.execution.turns import find_failure_log, last_lines
 
     last_step = view.steps[-1].step_id if view.steps else None

@@ -1,6 +1,6 @@
-"""Implements `--watch`: a terminal shows the newest state, a pipe gets what is new.
+"""Implements `--watch`: a terminal shows the newest state, and a pipe gets only new output.
 
-Ends at Ctrl-C, at an error, or when the reader closes the pipe. Independent of what is watched.
+It ends at Ctrl-C, at an error, or when the reader closes the pipe. It works for any output.
 """
 
 import os
@@ -25,7 +25,7 @@ _Seen = TypeVar("_Seen")
 
 
 def poll_interval(watch: bool, interval: float) -> float | None:
-    """Return the seconds between refreshes; None without --watch. Raises UsageError for --interval alone."""
+    """Return the seconds between refreshes (None without --watch). Raises UsageError for --interval alone."""
     source = click.get_current_context().get_parameter_source("interval")
     if not watch and source is not click.core.ParameterSource.DEFAULT:
         raise UsageError("--interval requires --watch", hint="add --watch, or remove --interval")
@@ -35,9 +35,9 @@ def poll_interval(watch: bool, interval: float) -> float | None:
 def keep_showing(
     look: Callable[[], _Seen], show: Callable[[_Seen], object], *, interval: float, end: bool = False
 ) -> Never:
-    """Print the result of `look` repeatedly: redrawn on a terminal, in a pipe only when it has changed.
+    """Print the result of `look` repeatedly. A terminal is redrawn; a pipe gets only changed results.
 
-    If it is higher than the terminal, its first lines are shown, or its last lines with `end`.
+    If the result is higher than the terminal, its first lines are shown, or with `end` its last lines.
     """
     can_draw = sys.stdout.isatty() and TERM.text() != "dumb"
     before: list[_Seen] = []
@@ -56,7 +56,7 @@ def keep_showing(
 
 
 def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
-    """Write each line of `look` once; a line that occurs twice, twice."""
+    """Write each new line of `look`. A line that occurs twice in the result is written twice."""
     written: Counter[str] = Counter()
     with _alarm() as resized_within:
         while True:
@@ -72,7 +72,7 @@ def follow(look: Callable[[], Sequence[str]], *, interval: float) -> Never:
 
 
 def printed_by(write: Callable[[], None]) -> str:
-    """Return what `write` prints to this standard output, for `keep_showing` to compare."""
+    """Return the text that `write` prints to stdout, so that `keep_showing` can compare it."""
     canvas = _Canvas() if sys.stdout.isatty() else StringIO()
     with redirect_stdout(canvas):
         write()
@@ -109,7 +109,7 @@ def _draw(show: Callable[[_Seen], object], seen: _Seen, end: bool) -> None:
     sys.stdout.flush()
 
 
-# Seconds: a longer --interval refreshes once a day, because poll(2) counts milliseconds in an int.
+# The longest wait in seconds. poll(2) counts milliseconds in an int, so cbx refreshes at least once a day.
 _MAX_SECONDS = 86_400
 _HOME = "\x1b[H"
 _ERASE_LINE = "\x1b[2K"
@@ -124,7 +124,7 @@ def _alarm() -> Iterator[Callable[[float], bool]]:
     handler = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize, b"!"))
     poll = select.poll()
     poll.register(resized, select.POLLIN)
-    # Registered for no event, poll still reports that the reader is gone.
+    # Even without registered events, poll reports that the reader is gone.
     poll.register(sys.stdout.fileno(), 0)
 
     def resized_within(seconds: float) -> bool:

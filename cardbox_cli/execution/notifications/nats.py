@@ -1,9 +1,9 @@
 """NATS as a notifier, as a subscription, and as a publisher of events. Only this module uses nats-py.
 
-The library is asyncio, so the connection has its own thread. It reconnects whenever it breaks, and no caller
-waits long for it. Wakeups and events go to JetStream. Workers subscribe without a consumer on the server, so
-every worker gets every wakeup. While its connection is down, a worker misses wakeups; it polls when the
-connection is back. `protocol.py` defines the messages.
+The library uses asyncio, so the connection has its own thread. A broken connection is opened again, and no
+caller waits long for it. cbx publishes wakeups and events to JetStream. Workers subscribe without a consumer
+on the server, so every worker gets every wakeup. A worker misses wakeups while its connection is down, so it
+polls when the connection is back. `protocol.py` defines the messages.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ except ImportError:
     ) from None
 
 _TIMEOUT_SECONDS = 2.0
-# After a timeout, publishing fails at once for this time.
+# For this long after a timeout, publishing fails at once.
 _COOLDOWN_SECONDS = 30.0
 _MIN_PAUSE, _MAX_PAUSE = 0.1, 10.0
 
@@ -74,7 +74,7 @@ def _parse_server(text: str) -> Server:
 
 
 class SubjectSubscription:
-    """A subscription that calls `on_notification` for each message, and whenever it may have missed one."""
+    """A subscription that calls `on_notification` for each message and each time it may have missed one."""
 
     def __init__(self, subjects: Sequence[str], on_notification: Callable[[], None]) -> None:
         self.subjects = subjects
@@ -93,7 +93,7 @@ class SubjectSubscription:
 
 
 class NatsConnection:
-    """The connection. Other threads call its plain methods; the async ones run in its own thread."""
+    """A connection with its own thread. Its async methods run there; other threads call the other methods."""
 
     def __init__(self, servers: Sequence[Server], announce: Announce) -> None:
         self._servers = servers
@@ -111,7 +111,7 @@ class NatsConnection:
         self._thread.start()
 
     def publish(self, messages: Sequence[NatsMessage]) -> None:
-        """Publish the messages and wait until a stream has stored all.
+        """Publish the messages and wait until a stream has stored all of them.
 
         Raises ServiceUnavailable after about 2 seconds.
         """
@@ -123,7 +123,7 @@ class NatsConnection:
 
     def subscribe(self, subscription: SubjectSubscription) -> None:
         """Begin a subscription now, or as soon as there is a connection."""
-        # Errors are not announced: polling finds the work, and the next connection subscribes again.
+        # An error causes no warning: polling finds the work, and the next connection subscribes again.
         asyncio.run_coroutine_threadsafe(self._begin(subscription), self._loop)
 
     def unsubscribe(self, subscription: SubjectSubscription) -> None:
@@ -206,7 +206,7 @@ class NatsConnection:
             await self._make_streams(client)
 
     async def _make_streams(self, client: Client) -> None:
-        """Create missing streams. Without the right to do so, a client can still listen and maybe publish."""
+        """Create missing streams. A client that may not do this can still listen, and perhaps publish."""
         streams = client.jetstream(timeout=_TIMEOUT_SECONDS)
         self._no_streams = None
         for stream in STREAMS:
@@ -264,12 +264,12 @@ class NatsConnection:
 
 
 def _error_text(exc: Exception) -> str:
-    """Return the library's message. It contains no password, because the library gets none in an address."""
+    """Return the message of an exception. It cannot quote a password, because no address contains one."""
     return str(exc).strip().removeprefix("nats: ") or type(exc).__name__
 
 
 class Nats:
-    """A notifier and publisher of events on one connection, which it makes at the first use."""
+    """A notifier and publisher of events. Both use one connection, which is opened at the first use."""
 
     name = "NATS"
 
@@ -281,7 +281,7 @@ class Nats:
         self._events_fail = False
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Publish all wakeups; raise for a name that is invalid in a subject after sending the others."""
+        """Publish all wakeups. If a name is invalid in a subject, raise after the other wakeups are sent."""
         messages, refused = [], None
         for wakeup in wakeups:
             try:
@@ -310,9 +310,9 @@ class Nats:
         worker_targets: Collection[str] | None,
         on_notification: Callable[[], None],
     ) -> Callable[[], None] | None:
-        """Call `on_notification` for each matching wakeup, and whenever one may have been missed.
+        """Call `on_notification` for each matching wakeup, and each time one may have been missed.
 
-        Return the function that ends this; None if no subject can express the targets.
+        Return a function that ends the subscription, or None if no subject can express the targets.
         """
         subjects = []
         for target in (None,) if worker_targets is None else worker_targets:

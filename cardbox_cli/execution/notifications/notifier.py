@@ -27,21 +27,21 @@ class TurnAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnEvent(msgspec.Struct, frozen=True):
-    """An event of a turn for other programs; None values of `body` are not sent."""
+    """An event of a turn for other programs. Keys of `body` that are None are not sent."""
 
     turn: TurnAddress
     kind: Literal["task", "step", "state"]
     body: dict[str, Any]
 
 
-# Publishes an event. It never raises, and blocks for a few seconds at most.
+# A function that publishes an event. It never raises, and blocks for a few seconds at most.
 Publish = Callable[[TurnEvent], None]
 
 
 def end_event(
     turn: TurnAddress, status: EndStatus, output_box_id: str | None, card_id: str, **error: str | None
 ) -> TurnEvent:
-    """Return the event of a turn's end with the deliverable `card_id`, and an `error` and `error_code`."""
+    """Return the event of a turn's end with the deliverable `card_id`, its error text and its error code."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
         "status": status,
@@ -66,7 +66,7 @@ def step_event(turn: TurnAddress, step_id: str, phase: Phase, new_card_ids: Sequ
 def state_event(
     turn: TurnAddress, status: str, updated_at: datetime, output_box_id: str | None = None, **metadata: Any
 ) -> TurnEvent:
-    """Return the event of a head's new status. Metadata are, for example, activity and current_tool."""
+    """Return the event of a head's new status. `metadata` may have, for example, `current_tool`."""
     body = {
         "agent_id": turn.agent_id,
         "agent_turn_id": turn.agent_turn_id,

@@ -1,6 +1,7 @@
-"""Wakeups and events as messages of the protocol v1r4: subjects, headers, bodies. Pure; sends nothing.
+"""The subjects, headers and bodies of wakeups and events in the protocol v1r4. This module sends nothing.
 
-NATS subjects have no escaping, so a name that is invalid in a subject is refused. Its workers poll.
+NATS subjects have no escaping, so a name that is invalid in a subject is refused. Workers of such a target
+get no wakeups and rely on polling.
 """
 
 import re
@@ -67,7 +68,7 @@ def event_message(event: TurnEvent) -> NatsMessage:
 
 
 def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:
-    """Return the subject of wakeups; None matches any. Raises what `wakeup_message` raises."""
+    """Return the subject of wakeups. None matches any value. Raises what `wakeup_message` raises."""
     project = _WILDCARD if project_id is None else _part("project", project_id)
     target = _WILDCARD if worker_target is None else _part("worker target", worker_target)
     return _subject(project, _WILDCARD, "cmd", target, "wakeup")

@@ -35,7 +35,7 @@ class PostgresNotifier:
 
 
 class PostgresSubscription:
-    """A thread that calls `on_notification` for each matching one, and whenever it may have missed one."""
+    """A thread that calls `on_notification` for each matching NOTIFY, and when it may have missed one."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class PostgresSubscription:
 
 
 class WakeupListener(ExitStack):
-    """The wait of a worker between two polls of the inbox, until a notification or a timeout.
+    """A listener that a worker waits on between two polls, until a notification or a timeout.
 
     Open it before the first poll: each subscription begins with a wakeup, so nothing is missed. Closing the
-    listener ends its subscriptions. Without subscriptions it only waits for the timeout.
+    listener ends its subscriptions. A listener without subscriptions only waits for the timeout.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class WakeupListener(ExitStack):
         self.callback(self._waker.close)
 
     def wait(self, seconds: float) -> bool:
-        """Block for at most `seconds`. Return True if a wakeup came or may have been missed: poll now."""
+        """Block for at most `seconds`. Return True if the worker must poll: a wakeup came or may be lost."""
         return self._waker.wait(seconds)
 
     def wake(self) -> None:
@@ -88,10 +88,10 @@ class WakeupListener(ExitStack):
 
 
 class Wakeups(ExitStack):
-    """The notifications of a process. Open it first: it refuses invalid settings before anything is written.
+    """The notifications of a process. Open it first, so that invalid settings fail before any write.
 
-    `publish` publishes events of turns, or is None. `announce` may be called from other threads. Raises
-    UsageError.
+    `publish` is the function that publishes events of turns, or None. Other threads may call `announce`.
+    Raises UsageError.
     """
 
     def __init__(self, announce: Announce) -> None:

@@ -1,7 +1,7 @@
 """Claims: an owner leases due inbox rows, and returns each as done, deferred or dead.
 
-A returned row takes its turn with it: done ends the turn, deferred makes it wait for another claim, dead ends
-it as failed. Only the owner of a lease may return the row, and only at the epoch of the lease.
+Returning a row also moves its turn. A done row ends the turn, a deferred row makes the turn wait for another
+claim, and a dead row ends it as failed. Only the owner of a lease may return the row, at the lease's epoch.
 """
 
 import random
@@ -37,7 +37,7 @@ class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -> list[ClaimedRow]:
-    """Claim up to `limit` due rows of agents of a worker target (None: any), one row per agent.
+    """Claim up to `limit` due rows, one per agent, of agents with this worker target (None: any target).
 
     Raises SchemaMissing if the table of leases is missing.
     """
@@ -47,9 +47,9 @@ def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -
 
 
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of a claimed row: `run` its turn at `fence`, or nothing if the row is already `done`.
+    """The work of a claimed row. `run` means to run its turn at `fence`; `done` means that no work is left.
 
-    `outcome` says what happened to the row.
+    `outcome` describes what happened to the row.
     """
 
     kind: Literal["run", "done"]
@@ -61,7 +61,7 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
 def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
     """Begin a claimed row: apply a report or a stop at once, or return the turn that a worker must run.
 
-    A row whose turn has moved on is consumed. Raises LeaseLost if `owner` has no lease of the row.
+    If the turn has moved on, the row is consumed. Raises LeaseLost if `owner` has no lease of the row.
     """
     with runtime.transaction():
         found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch, claimed=row)
@@ -167,10 +167,10 @@ def _defer_report(runtime: Runtime, found: ClaimedSituation, applied: ReportOutc
 
 
 def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None) -> None:
-    """Mark the row as done; the turn that it carries ends in success.
+    """Mark the row as done, and end the turn that it carries in success.
 
-    Raises LeaseLost if `owner` has no lease of the row, or none at `epoch`: an owner may have lost a row and
-    claimed it again. Raises StaleEpoch if the turn has moved on.
+    Raises LeaseLost if `owner` has no lease of the row, or has claimed it again at another epoch than
+    `epoch`. Raises StaleEpoch if the turn has moved on.
     """
     with runtime.transaction():
         found = _hold_leased(runtime, inbox_id, owner, epoch=epoch)
@@ -200,7 +200,7 @@ def fail(
 def defer(
     runtime: Runtime, row: InboxRow, *, owner: str, reason: str, delay: timedelta | None = None
 ) -> bool:
-    """Defer the row for another try after `delay` or the backoff; return False if no try is left.
+    """Defer the row for another try after `delay`, or after the backoff. Return False if no try is left.
 
     In that case the row becomes a dead letter, and the turn that it carries fails. Raises what `ack` raises.
     """
@@ -218,14 +218,14 @@ def defer(
 
 
 def hand_back(runtime: Runtime, row: InboxRow, *, owner: str, reason: str) -> None:
-    """Return the row without counting a try, because the worker stops. Raises LeaseLost as `ack` does."""
+    """Release the row without counting a try, because the worker stops. Raises LeaseLost as `ack` does."""
     with runtime.transaction():
         found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
         return_row(runtime, found.row, carried_head(found), "release", attempts=0, error=reason)
 
 
 def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict[str, int]:
-    """Extend the leases of these rows; return the epoch of each row that `owner` still has."""
+    """Extend the leases of these rows. Return the epoch of each row that is still leased to `owner`."""
     with runtime.transaction():
         runtime.inbox.hold_agents(inbox_ids, owner=owner)
         return runtime.inbox.extend(inbox_ids, owner=owner, lease=runtime.settings.lease_time)
@@ -236,7 +236,7 @@ def _hold_leased(
 ) -> ClaimedSituation:
     """Return the row and its agent's head, both locked. Raises LeaseLost.
 
-    `claimed` is the row as it was claimed, if it begins now: a report is then read with its results.
+    `claimed` is the claimed row if its work begins now. A report is then read together with its results.
     """
     runtime.database.require_execution()
     if claimed is not None and is_report(claimed):
@@ -267,6 +267,6 @@ def _lease_lost(
 
 
 def _refuse_stale(runtime: Runtime, found: ClaimedSituation) -> None:
-    """Raise StaleEpoch if another program has given the turn to another worker and left the lease."""
+    """Raise StaleEpoch if another program has given the turn to another worker without ending the lease."""
     if is_turn(found.row) and carried_head(found) is None:
         raise runtime.heads.stale_error(found.row.fence, found.head)

@@ -18,10 +18,10 @@ from cardbox_cli.store.execution.inbox_store import NewRow
 class MessageType(msgspec.Struct, frozen=True, kw_only=True):
     """A type of inbox message.
 
-    `claim` is the effect of a claim: `run` the turn, `apply` the result to the waiting call, `stop` the turn,
-    or None for rows that are never claimed. An agent runs one turn at a time; its other rows are claimed
-    meanwhile. `retry` says how an operator retries a dead row: the row itself, or a new turn. `payload` lists
-    the required keys. A timeline calls the content of a report `brings`.
+    `claim` is the effect of a claim: `run` the turn, `apply` the result to the waiting call, or `stop` the
+    turn. It is None for rows that are never claimed. While an agent runs a turn, its rows of other types can
+    be claimed. `retry` is the effect of a retry: move the dead row, or dispatch a new turn. `payload` lists
+    the required keys. `brings` is the name of a report's content in a timeline.
     """
 
     name: str
@@ -54,7 +54,7 @@ TOOL_RESULT = MessageType(
 )
 TIMEOUT = msgspec.structs.replace(TOOL_RESULT, name="timeout", brings="a timeout")
 STOP = MessageType(name="stop", claim="stop", primitive="enqueue", edge_phase="request", payload=("reason",))
-# Other programs write these rows as consumed; a report finds the turn of its call by them.
+# Other programs write these rows as consumed. A report finds the turn of its call by such a row.
 ANCHOR = MessageType(
     name="command_anchor", claim=None, primitive="tool_call", edge_phase="request", payload=()
 )
@@ -85,7 +85,7 @@ CONTROL_KEYS = frozenset(
 
 
 def type_of(row: InboxRow) -> MessageType | None:
-    """Return the type of a row; None for a type that only other programs know."""
+    """Return the type of a row, or None if only other programs know the type."""
     return TYPES.get(row.message_type)
 
 
@@ -102,10 +102,10 @@ _APPLY = frozenset(each.name for each in TYPES.values() if each.claim == "apply"
 
 
 class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to the turn at `fence`, whose depth, trace and parent are `lineage`.
+    """A message to the turn that `fence` identifies. `lineage` holds the turn's depth, trace and parent.
 
-    `tool_call_id` and `step_id` name the call that it answers and the step of that call. `status` defaults to
-    the first status of the type, `inbox_id` to a new id.
+    `tool_call_id` and `step_id` identify the call that the message answers, and the step of the call. By
+    default, `status` is the first status of the type, and `inbox_id` is a new id.
     """
 
     type: MessageType
@@ -121,7 +121,7 @@ class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """The sender of a message: an agent, with the turn and step in which it sends, if any."""
+    """The sender of a message: an agent, and the turn and step that send it, if any."""
 
     agent_id: str
     agent_turn_id: str | None = None
@@ -129,7 +129,7 @@ class Sender(msgspec.Struct, frozen=True):
 
 
 def write_row(runtime: Runtime, message: InboxMessage) -> InboxRow | None:
-    """Write the row of a message without its edge; return None if its id is taken."""
+    """Write the row of a message without its edge. Return None if the row's id is taken."""
     return runtime.inbox.insert(row_of(runtime.project_id, message))
 
 
@@ -184,7 +184,7 @@ def edge_of(message: InboxMessage, row: InboxRow, sender: Sender, details: Mappi
             **mode,
             "inbox_id": row.inbox_id,
             "recursion_depth": lineage.depth,
-            # Other programs read the addressee of the row here.
+            # Other programs read the recipient of the row here.
             "cg_ctx": {
                 "project_id": row.project_id,
                 "channel_id": row.channel_id,

@@ -5,7 +5,7 @@ A promotion reads once, decides, and writes once. The caller has locked the head
 If no worker could run a queued row, the row becomes a dead letter, its turn fails, and the next row is tried.
 A second row of the same turn is skipped, because a turn runs once.
 
-Also makes the deliverable of a turn that has none.
+This module also makes the deliverable of a turn that has none.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ from cardbox_cli.model.ids import canonical_box_id
 def fallback_deliverable(
     fence: Fence, end_status: str, error_code: str | None, message: str, details: dict[str, Any] | None = None
 ) -> CardDraft:
-    """Return a deliverable for a turn that made none; `details` are for people, such as the end of stderr.
+    """Return a deliverable for a turn that made none. `details` help people, for example the end of stderr.
 
     It has the fields that workers of the card-box protocol v1r4 write.
     """
@@ -59,9 +59,9 @@ def fallback_deliverable(
 def deliver(
     runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, head: Head | None = None
 ) -> str:
-    """Append `draft` to the output box, or to a new box, and return its id. A missing box is created again.
+    """Append `draft` to the output box and return the id of the card. A missing box is created again.
 
-    `head` is the locked head of the turn, if the turn is active.
+    The card goes into a new box if `output_box_id` is None. `head` is the locked head of an active turn.
     """
     runtime.cards.add(draft)
     try:
@@ -77,20 +77,20 @@ def deliver(
 
 
 class SkippedRow(msgspec.Struct, frozen=True):
-    """The decision about a row whose turn has run, or has an older row."""
+    """The decision to skip a row, because its turn has run or has an older row."""
 
 
 class UnfitRow(msgspec.Struct, frozen=True):
-    """The decision about a row that no worker could run, with an error code and a sentence."""
+    """The decision to make a row a dead letter because no worker could run it. `problem` is for people."""
 
     error_code: str
     problem: str
 
 
 def decide_promotion(found: PromotionSituation, *, is_taken: bool = False) -> SkippedRow | UnfitRow | None:
-    """Return what prevents the promotion of a row; None if nothing does.
+    """Return the decision that prevents the promotion of a row, or None if the row can be promoted.
 
-    `is_taken`: its output box could not be created.
+    `is_taken` is True if its output box could not be created.
     """
     # Other programs queue a turn again while it runs.
     if found.is_repeated or found.end_status is not None:
@@ -105,7 +105,7 @@ def decide_promotion(found: PromotionSituation, *, is_taken: bool = False) -> Sk
 
 
 def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_next") -> InboxRow | None:
-    """Promote the oldest queued turn of an agent; return None if the agent is not idle or has none."""
+    """Promote the oldest queued turn of an agent. Return None if the agent is busy or its queue is empty."""
     taken_row_id: str | None = None
     while (found := runtime.dispatches.promotion(agent_id)) is not None:
         row = found.row
@@ -122,13 +122,13 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
                 if promoted is not None:
                     runtime.notify_target(promoted, found.worker_target, reason)
                     return promoted
-                # Another transaction had the box locked; the next read, which waited for it, sees the owner.
+                # Another transaction had locked the box. The next read waits for it and sees the owner.
                 taken_row_id = row.inbox_id
     return None
 
 
 def row_problem(row: InboxRow) -> tuple[str, str] | None:
-    """Return why the row cannot be run, as an error code and a sentence; None if it can."""
+    """Return an error code and a sentence that explain why the row cannot be run, or None if it can."""
     payload = row.payload
     if not isinstance(payload, dict):
         return "invalid_payload_type", "its payload is not an object"
@@ -155,8 +155,8 @@ def end_unpromoted(
 ) -> TurnEnd:
     """End a turn that is not its agent's active turn. Its deliverable goes into a new box.
 
-    It may not use its output box, because another turn of the agent may be writing there. Without `report`,
-    the call that waits for the end gets no report. If the turn has already ended, its end does not change.
+    The turn's own output box is not used, because another turn of the agent may be writing there. Without
+    `report`, the call that waits for the end gets no report. An end that is already recorded does not change.
     """
     record = runtime.turns.ensure_record(fence.agent_turn_id, fence.agent_id)
     if record.end_status is not None:
@@ -188,7 +188,7 @@ def announce_end(
     message: str | None,
     promoted: InboxRow | None = None,
 ) -> TurnEnd:
-    """Report a written end to the call in `record` that waits for it, call the followers, and return it."""
+    """Report a stored end to the waiting call in `record`, call the followers, and return the end."""
     if record is not None:
         report_end(runtime, record, end_status, card_id, message)
     runtime.follow_end(

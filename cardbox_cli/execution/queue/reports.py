@@ -1,9 +1,9 @@
 """Reports: write the result of a tool call for the turn that waits for it, and apply it to that turn.
 
 A report is a `tool.result` card and an inbox row that points to it. The card's id is derived from the call,
-so the same result twice is a replay. `apply_report` appends the result of a claimed report to the turn's
-output box, once; if no other result is missing, the turn resumes or may end. `claims.py` moves the row if the
-report is not applied.
+so reporting the same result twice is a replay. `apply_report` appends the result of a claimed report to the
+turn's output box once. If no other result is missing, the turn resumes or may end. `claims.py` moves the row
+if the report is not applied.
 """
 
 from collections.abc import Sequence
@@ -46,16 +46,16 @@ from cardbox_cli.text.command_lines import quote_argument
 from cardbox_cli.text.escaping import truncate
 from cardbox_cli.text.quantities import format_count
 
-# The delay of a report that came before its turn has suspended, or before its card is visible.
+# The delay of a report that is claimed before its turn has suspended, or before its card is visible.
 EARLY_REPORT_DELAY = timedelta(seconds=1)
 
 
 class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a claimed report.
 
-    `resumed`: the turn continues at `fence`; `terminate`: it may end now, with `end_status`; `waiting`: it
-    still waits for `left` other calls. These three apply the card `card_id` to `call`. `stale`: no call waits
-    for the report. `early` and `busy` (the turn has not suspended yet): defer the report.
+    Three outcomes apply the card `card_id` to `call`. `resumed`: the turn continues at `fence`. `terminate`:
+    the turn may end now, with `end_status`. `waiting`: the turn still waits for `left` other calls. `stale`
+    means that no call waits for the report. `early` and `busy` defer it; a busy turn has not suspended yet.
     """
 
     outcome: Literal["resumed", "terminate", "waiting", "stale", "early", "busy"]
@@ -69,7 +69,7 @@ class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_report(found: ClaimedSituation) -> ReportOutcome:
-    """Decide on the outcome of a report that does not carry its turn yet, and write nothing."""
+    """Decide on the outcome of a report that does not carry its turn yet. Writes nothing."""
     row, head, calls = found.row, found.head, found.calls or []
     if head is None or head.active_agent_turn_id != row.turn_id:
         return ReportOutcome(outcome="stale", fence=row.fence, reason="its turn is no longer active")
@@ -111,10 +111,10 @@ def _applied(found: ClaimedSituation, fence: Fence, call: WaitingTool, card: Car
 
 
 def apply_report(runtime: Runtime, found: ClaimedSituation) -> ReportOutcome:
-    """Apply a claimed report to its turn: append the result to the output box, once.
+    """Apply a claimed report to its turn: append the result to the output box once.
 
-    Runs in the caller's transaction, which has locked the rows of `found`. If the turn resumes or waits, the
-    claimed row is already updated; otherwise the caller must move it.
+    Runs in the caller's transaction, which has locked the rows of `found`. Updates the claimed row if the
+    turn resumes or waits. For any other outcome, the caller must move the row.
     """
     applied, head = decide_report(found), found.head
     if applied.call is None or head is None:
@@ -138,14 +138,14 @@ def apply_report(runtime: Runtime, found: ClaimedSituation) -> ReportOutcome:
 
 
 def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
-    """Return the reported card if it is among these cards and is the call's result."""
+    """Return the card that the row reports, if `cards` has it and it is the result of the call."""
     found = [card for card in cards if card.card_id == row.pointer("tool_result_card_id")]
     results = (card for card in found if card.type == TOOL_RESULT and card.tool_call_id == row.correlation_id)
     return next(results, None)
 
 
 def append_received_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
-    """Append the received results of dropped calls to the active turn's output box."""
+    """Append the results that the dropped calls have received to the active turn's output box."""
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
         if head.output_box_id is not None:
@@ -160,7 +160,7 @@ PLACEHOLDER = "…"
 
 
 class WrittenReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A written report. `created` is False if it was written before."""
+    """A stored report. `created` is False if an earlier call stored it."""
 
     agent_turn_id: str
     tool_call_id: str
@@ -181,8 +181,8 @@ def report_result(
 ) -> WrittenReport:
     """Report the result of a call that a suspended turn waits for.
 
-    A person who reports is the `actor` in the audit. The same result again is harmless. Raises NotFound for a
-    call that the turn never waited for, Conflict for a different result or a turn that has ended.
+    `actor` is the person who reports, for the audit. Reporting the same result again changes nothing. Raises
+    NotFound for a call that the turn never waited for, Conflict for a different result or an ended turn.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -209,10 +209,10 @@ def report_result(
 
 
 def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> WrittenReport:
-    """Report a result whose card is stored but whose report is lost.
+    """Report a result that is stored as a card without a report.
 
-    Raises NotFound for a call that the turn never waited for and for a card that is not a result, Conflict
-    if the call has a report.
+    Raises NotFound if the turn never waited for the call, or the card is not a result. Raises Conflict if the
+    call has a report.
     """
     with runtime.transaction():
         found = _hold_waiting(runtime, agent_turn_id, tool_call_id)
@@ -226,10 +226,10 @@ def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_
 
 
 def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> ReportSituation:
-    """Return the rows that wait for the call, locked, without locking the turn's head.
+    """Lock and return the rows that wait for the call, without locking the turn's head.
 
-    The end of a turn is reported to another agent's turn while the first agent's head is locked. Locking the
-    second head, too, could deadlock, and a report changes no state of the turn.
+    The end of a turn is reported to another agent's turn while the head of the ended turn is locked. Locking
+    a second head could deadlock. It is not needed, because a report does not change the turn's state.
     """
     found = runtime.reports.situation(agent_turn_id, tool_call_id)
     if found is not None:
@@ -261,9 +261,9 @@ def _card(runtime: Runtime, tool: WaitingTool, content: ToolResultContent, sourc
 
 
 def is_replay(call: WaitingTool, card_id: str) -> bool:
-    """Return True if this card was already reported to the call, False if the call waits for a result.
+    """Return True if this card was already reported to the call, and False if the call waits for a result.
 
-    Raises Conflict if the call has another result, or the turn no longer waits for it.
+    Raises Conflict if the call has another result, or the turn no longer waits for the call.
     """
     if call.wait_status == WAITING:
         return False
@@ -323,7 +323,7 @@ def _send(
     kind: MessageType,
     cards: Sequence[CardDraft] = (),
 ) -> WrittenReport:
-    """Report the card of this id, which is one of `cards` or already stored."""
+    """Report the card with this id. The card is one of `cards`, or already stored."""
     report = message_of(found, card_id, content, kind)
     row = _write(runtime, found, report, source_agent_id, cards, card_id) or _repoint_report(runtime, report)
     if row is None:
@@ -343,7 +343,7 @@ def _write(
     cards: Sequence[CardDraft],
     card_id: str,
 ) -> InboxRow | None:
-    """Write the rows of a report; return None if the call has one. Raises CardConflict."""
+    """Write the rows of a report. Return None if the call already has a report. Raises CardConflict."""
     row = row_of(runtime.project_id, report).build_row(runtime.project_id, found.now)
     edge = edge_of(report, row, Sender(source_agent_id), {})
     while True:
@@ -351,16 +351,16 @@ def _write(
         if written.stored:
             return row if written.written else None
         for card in cards:
-            # If another transaction has just written the card, the next try sees it.
+            # Another transaction may have just written the card; then the next try sees it.
             if card.card_id not in written.stored_ids:
                 runtime.cards.add(card)
 
 
 def _repoint_report(runtime: Runtime, report: InboxMessage) -> InboxRow | None:
-    """Point the existing report of the call to this card if its own card is not a result of the call.
+    """Point the call's existing report to this card, unless it already points to a result of the call.
 
-    Other programs report before they store, store nothing, or point elsewhere. Return None if the row is
-    claimed or already has a result.
+    Other programs may report a result before they store it, or point to another card. Return None if the row
+    is claimed or already points to a result.
     """
     row = runtime.inbox.find_by_correlation(report.type.name, report.correlation_id or "")
     if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR, CONSUMED):
@@ -389,9 +389,9 @@ def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> WrittenR
 def report_end(
     runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
 ) -> None:
-    """Report the end of a turn to the call that waits for it, if one still does.
+    """Report the end of a turn to the call that waits for it, if a call still waits.
 
-    If the other turn has not suspended yet, it gets the report then (`recovery/reaping.py`).
+    If the turn of that call has not suspended yet, its suspension sends the report (`recovery/reaping.py`).
     """
     to = record.report_to
     if to is None:
@@ -435,7 +435,7 @@ def result_of_end(
 
 
 def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[WrittenReport]:
-    """Report a timeout for each of these calls of an overdue turn that has no report yet."""
+    """Report a timeout for each of these calls of an overdue turn, unless the call has a report."""
     error = {"code": "tool_timeout", "message": "no result came before the deadline"}
     content = ToolResultContent(status="timeout", after_execution="suspend", error=error)
     report = partial(report_result, runtime, content=content, source_agent_id=_TIMED_OUT_BY, kind=TIMEOUT)

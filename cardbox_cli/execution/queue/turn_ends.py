@@ -1,8 +1,8 @@
-"""The end of an active turn, and the rule of a profile that a turn must end with a call of certain tools.
+"""The end of an active turn, and a profile's rule that a turn must end with a call of certain tools.
 
-All ends of active turns go through `end_held`. Its transaction makes the deliverable, frees the agent and
-closes open rows. Then it promotes the next turn, reports to the waiting call and calls the followers.
-`stopping.py` ends turns from outside their run.
+`end_held` handles every end of an active turn. In one transaction, it makes the deliverable, frees the agent
+and closes open rows. Then it promotes the next turn, reports to the waiting call and calls the followers.
+`stopping.py` ends turns for callers other than the run.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,24 +42,24 @@ from cardbox_cli.model.execution.turns import EndStatus, Fence, Head, TurnEnd
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.store.boxes import cards_of_type
 
-# The profile's key of the rule, and the error code of a turn that no offered tool could end.
+# The key of the rule in a profile, and the error code of a turn that no offered tool could end.
 MUST_END_WITH_KEY = "must_end_with"
 NOT_OFFERED = "must_end_with_not_offered"
 
 
 class EndRule(msgspec.Struct, frozen=True):
-    """The rule how a turn may end: with a call of one of the tools `named`, or if empty, with any answer.
+    """The rule that a turn must end with a call of a tool in `named`.
 
-    `named` are the tools in the profile; `offered` are those among them that the model gets.
+    If `named` is empty, any answer may end the turn. `offered` are the tools of `named` that the model gets.
     """
 
     named: tuple[str, ...]
     offered: tuple[str, ...]
 
     def allows_end(self, own: Sequence[Card | CardDraft]) -> bool:
-        """Return whether a turn with these own cards may end with an answer without tool calls.
+        """Return whether an answer without tool calls may end a turn that has written the cards `own`.
 
-        With a rule, one of the turn's last calls must be a successful call of a named tool.
+        If tools are named, one of the turn's last calls must be a successful call of such a tool.
         """
         return not self.named or self.ending_call(own) is not None
 
@@ -70,7 +70,7 @@ class EndRule(msgspec.Struct, frozen=True):
         return next((call for call in calls if call.tool_call_id in good), None)
 
     def problem(self, own: Sequence[Card | CardDraft]) -> str | None:
-        """Return why no offered tool could end the turn; None if one could, or has."""
+        """Return why no offered tool could end the turn, or None if a tool could end it or has ended it."""
         if self.offered or self.allows_end(own):
             return None
         return (
@@ -81,7 +81,7 @@ class EndRule(msgspec.Struct, frozen=True):
 
     @property
     def unfinished(self) -> str:
-        """The missing call, as the end of a message about a turn without steps left; "" without a rule."""
+        """The end of a message about a turn without steps left: the missing call, or "" without a rule."""
         return f": no call of {_one_of(self.named)} has succeeded ({MUST_END_WITH_KEY})" if self.named else ""
 
     def reminder(self, project_id: str, author: Author) -> CardDraft:
@@ -96,7 +96,7 @@ class EndRule(msgspec.Struct, frozen=True):
         )
 
     def deliverable(self, project_id: str, fence: Fence, own: Sequence[Card | CardDraft]) -> CardDraft | None:
-        """Return the arguments of the ending call as the deliverable, if it has any.
+        """Return the arguments of the ending call as the deliverable, or None without such a call.
 
         The id of the card is derived from the call.
         """
@@ -119,7 +119,7 @@ class EndRule(msgspec.Struct, frozen=True):
 def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()) -> EndRule:
     """Return the rule of a profile, for a model that is offered these tool definitions.
 
-    A profile of another program may have any value there; anything but a list of names means no rule.
+    Another program may have stored any value there. A value that is not a list of names means no rule.
     """
     given = profile.get(MUST_END_WITH_KEY)
     named = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
@@ -128,7 +128,7 @@ def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()
 
 
 def drop_deliverable(cards: Sequence[CardDraft]) -> list[CardDraft]:
-    """Return the cards of an answer that does not end its turn: its deliverable becomes a thought."""
+    """Return the cards of an answer that does not end its turn. The deliverable becomes a thought."""
     thoughts = {card_text(card.content) for card in cards if card.type == THOUGHT}
     return [
         msgspec.structs.replace(card, metadata={**card.metadata, "type": THOUGHT})
@@ -159,11 +159,11 @@ def end_turn(
     message: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> TurnEnd:
-    """End the active turn at `fence`. The move `stop` increments the epoch, `end` does not.
+    """End the active turn at `fence`. The move `stop` increments the epoch, and the move `end` does not.
 
-    `message` and `details` go into the fallback deliverable of a turn without its own. If another program ran
-    a turn again that had already ended, the agent becomes idle and the recorded end does not change. Raises
-    StaleEpoch if the turn is not at that epoch; then nothing is written.
+    If the turn made no deliverable, `message` and `details` go into a fallback deliverable. If another
+    program ran an ended turn again, the agent becomes idle and the recorded end does not change. Raises
+    StaleEpoch, without a write, if the turn is not at that epoch.
     """
     with runtime.transaction(savepoint=False):
         head = runtime.heads.hold(fence)
@@ -223,7 +223,7 @@ BY_RESULT = "a tool's result ended the turn"
 def finish(runtime: Runtime, fence: Fence, *, message: str | None = None) -> TurnEnd:
     """End the active turn at `fence` in success, or as partial if the deliverable lacks a required field.
 
-    A turn that has no deliverable delivers the arguments of the call that its profile requires
+    If the turn has no deliverable, its deliverable is the arguments of the call that its profile requires
     (`must_end_with`). Raises StaleEpoch.
     """
     with runtime.transaction(savepoint=False):
@@ -233,7 +233,7 @@ def finish(runtime: Runtime, fence: Fence, *, message: str | None = None) -> Tur
 def finish_held(
     runtime: Runtime, head: Head, *, profile: dict[str, Any] | None = None, message: str | None = None
 ) -> TurnEnd:
-    """Finish the turn of a locked head in the caller's transaction. `profile` saves a read if it is known."""
+    """Finish the turn of a locked head in the caller's transaction. Passing `profile` saves a read."""
     if profile is None:
         profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
     rule = end_rule(profile)

@@ -1,8 +1,8 @@
 """The fixes that an operator applies to a turn: nudge, stop, fail, reclaim, requeue and rebox.
 
-All fixes except `nudge` and `stop` expect an epoch: a compare-and-set refuses them at any other epoch. They
-increment the epoch, so the old worker's writes fail, and write the audit. `model/execution/turns.py` defines
-the state transitions.
+All fixes except `nudge` and `stop` expect an epoch. A compare-and-set refuses them at any other epoch. Fixes
+increment the epoch, so that the old worker's writes fail, and write the audit. `model/execution/turns.py`
+defines the state transitions.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ from cardbox_cli.store.views.turn_views import TurnViews
 
 
 class Orphan(NamedTuple):
-    """A turn that another program left neither active nor ended; `head` is its agent's locked head.
+    """A turn that another program left neither active nor ended. `head` is its agent's locked head.
 
     `fence` is the turn at the epoch of its agent. `row` is None if the inbox row of the turn is lost.
     """
@@ -50,7 +50,7 @@ class Orphan(NamedTuple):
 
 
 def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
-    """Return the turn as an orphan; None for an active, queued, ended or unknown turn.
+    """Return the turn if it is an orphan. Return None for an active, queued, ended or unknown turn.
 
     Raises StaleEpoch if its agent is not at that epoch.
     """
@@ -77,8 +77,8 @@ def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orph
 def find_own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
     """Return the position in a new output box at which the cards of the head's turn begin.
 
-    This is the position of the first such card, or the length of the box if it has none. Raises Conflict if
-    the box lacks an open call of the turn, or the result of an answered one.
+    If the box has none of these cards, the position is its length. Raises Conflict if the box lacks an open
+    call of the turn, or the result of an answered call.
     """
     turn_id = head.fence.agent_turn_id
     own = _own_slots(runtime, head)
@@ -90,7 +90,7 @@ def find_own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
 
 
 def _own_slots(runtime: Runtime, head: Head) -> list[Slot] | None:
-    """Return the slots that the turn has written in its present output box; None if the box is gone."""
+    """Return the slots that the turn has written in its present output box, or None if the box is gone."""
     if head.output_box_id is None or not runtime.boxes.filter_existing([head.output_box_id]):
         return None
     slots = runtime.boxes.slots(head.output_box_id)
@@ -133,9 +133,9 @@ def _pending_call_ids(slots: Sequence[Slot]) -> list[str]:
 
 
 class FixOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a fix, with the new epoch. `may_start_twice` lists what an old worker may still run.
+    """The outcome of a fix, with the new epoch. An old worker may still run the work in `may_start_twice`.
 
-    `fenced`: cbx refuses all writes of that worker. It cannot fence workers of another system.
+    `fenced` is True if cbx refuses all writes of that worker. It cannot fence workers of another system.
     """
 
     agent_turn_id: str
@@ -150,7 +150,7 @@ class FixOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OldRun(NamedTuple):
-    """The work that a worker may still run after it lost its turn. Other systems claim without a lease."""
+    """The work that a worker may still run after it lost its turn. Workers of other systems have no lease."""
 
     running: list[str]
     fenced: bool
@@ -182,7 +182,7 @@ def nudge(runtime: Runtime, agent_turn_id: str) -> FixOutcome:
 
 
 def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None) -> FixOutcome:
-    """End a turn as canceled, in any state. Raises Conflict if it has already ended."""
+    """End a turn in any state as canceled. Raises Conflict if it has already ended."""
     runtime.database.require_execution()
     with runtime.transaction():
         row = _turn_row(runtime, agent_turn_id)
@@ -216,7 +216,7 @@ def reclaim(
 ) -> FixOutcome:
     """Take a dispatched or running turn away from its worker, so that it can be claimed again.
 
-    Raises StaleEpoch as `fail` does, Conflict for a suspended turn and for one without a row to claim.
+    Raises StaleEpoch as `fail` does, and Conflict if the turn is suspended or has no row to claim.
     """
     with runtime.transaction():
         head = _hold_active(runtime, agent_turn_id, expect_epoch)
@@ -243,9 +243,9 @@ def reclaim(
 def requeue(
     runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str
 ) -> FixOutcome:
-    """Put a turn back into its agent's queue with its tries reset; it begins again.
+    """Put a turn back into its agent's queue, and reset its tries. The turn begins again.
 
-    If its inbox row is lost, a new one is written. Raises StaleEpoch as `fail` does.
+    If its inbox row is lost, a new row is written. Raises StaleEpoch as `fail` does.
     """
     with runtime.transaction():
         head, orphan = _hold_active_or_orphan(runtime, agent_turn_id, expect_epoch, with_row=True)
@@ -268,11 +268,11 @@ def rebox(
     context_box_id: str | None = None,
     output_box_id: str | None = None,
 ) -> FixOutcome:
-    """Replace the context or output box of a waiting turn: a suspended one, or a dispatched, unclaimed one.
+    """Replace the context or output box of a turn that is suspended, or dispatched and not claimed.
 
     In the new output box, the turn's own cards begin at the first card that the turn wrote. Raises StaleEpoch
-    as `fail` does, and NotFound for a missing box. Raises Conflict for a running turn, for an output box that
-    another agent's turn writes, and for one that lacks an open call of the turn.
+    as `fail` does, and NotFound for a missing box. Raises Conflict if the turn is running, another agent's
+    turn writes to the output box, or the box lacks an open call of the turn.
     """
     if context_box_id is None and output_box_id is None:
         raise InvalidInput("a box is required", hint="pass --context-box or --output-box")
@@ -329,7 +329,7 @@ def _hold_active(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
 def _hold_active_or_orphan(
     runtime: Runtime, agent_turn_id: str, epoch: int, *, with_row: bool = False
 ) -> tuple[Head, Orphan | None]:
-    """Return the locked head of a turn at this epoch, active or orphaned (`with_row`: only with its row)."""
+    """Return the locked head of a turn that is active or orphaned. `with_row` requires an orphan's row."""
     orphan = find_orphan(runtime, agent_turn_id, epoch)
     if orphan is not None and (orphan.row is not None or not with_row):
         return orphan.head, orphan
@@ -348,7 +348,7 @@ def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
 
 
 def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
-    """Return the inbox row that carries the turn, whether it is claimed or waits for a claim."""
+    """Return the inbox row that carries the turn, claimed or not."""
     rows = runtime.inbox.list_by_turn(head.fence.agent_turn_id)
     rows = [row for row in rows if row.status in (*DUE, PROCESSING)]
     calls = runtime.turns.waiting_tools(head.fence.agent_turn_id)
@@ -369,7 +369,7 @@ def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
 
 
 def _write_again(runtime: Runtime, head: Head) -> InboxRow:
-    """Write the lost row of an active turn again, as a promoted one; its edge still exists."""
+    """Write the lost row of an active turn again, as a promoted row. The edge of the row still exists."""
     turn_id = head.fence.agent_turn_id
     message = InboxMessage(
         type=TURN,
@@ -418,7 +418,7 @@ def _audit_fix(
     end: TurnEnd | None = None,
     detail: dict[str, Any] | None = None,
 ) -> FixOutcome:
-    """Write the audit of a fix that moved the turn from `fence` to `epoch`; return the outcome."""
+    """Write the audit of a fix that moved the turn from `fence` to `epoch`, and return the outcome."""
     runtime.audit.write_of_turn(
         fence, action=action, actor=actor, reason=reason, epoch_after=epoch, detail=detail
     )

@@ -1,4 +1,4 @@
-"""Reaping: one pass over all overdue work of a project; many processes may run it at once.
+"""Reaping: one pass over all overdue work of a project. Several processes may reap at the same time.
 
 A pass handles expired leases, due work of followers, lost reports, passed deadlines, queued turns of idle
 agents, and promoted turns that no worker claims. Each item has its own transaction. Items that another
@@ -42,10 +42,10 @@ from cardbox_cli.store.views.turn_views import TurnViews
 
 
 def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]:
-    """Report stored results and ended turns that this suspended turn (None: any) still waits for.
+    """Report stored results and ended turns that this suspended turn, or with None any turn, still waits for.
 
-    A turn may end before its caller suspends, and other programs lose reports. A suspension calls this for
-    its own turn, `reap` for all. Return the ids of the calls that have a report now.
+    A turn may end before its caller suspends, and other programs may fail to report. A suspension calls this
+    for its own turn, and `reap` calls it for all turns. Return the ids of the calls that have a report now.
     """
     lost = LostReportStore(runtime.database, runtime.project_id).find(
         agent_turn_id, age=runtime.settings.unclaimed_time
@@ -67,7 +67,7 @@ def _report(runtime: Runtime, lost: LostReport) -> bool:
                 return report_stored(runtime, lost.agent_turn_id, lost.tool_call_id, lost.card_id).created
             return lost.child_turn_id is not None and _report_child(runtime, lost, lost.child_turn_id)
         except (NotFound, Conflict):
-            # Someone has just reported it, or it cannot be reported; then the deadline ends the wait.
+            # Another process has just reported it, or it cannot be reported. The deadline ends the wait then.
             return False
 
 
@@ -82,7 +82,7 @@ def _report_child(runtime: Runtime, lost: LostReport, child_turn_id: str) -> boo
 
 
 def ended_record(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
-    """Return the record of a turn, after writing into it an end that another program gave the turn."""
+    """Return the record of a turn. If another program ended the turn, first write that end to the record."""
     record = runtime.turns.record(agent_turn_id)
     if record is None or record.end_status is not None:
         return record
@@ -105,9 +105,9 @@ _BATCH_SIZE = 500
 class ReapOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a pass: inbox ids (`released`, `dead`), turn ids (`failed`, `promoted`, `notified`).
 
-    `timed_out` and `reported` (whose reports were lost) are ids of tool calls. `dispatched` and `stopped` are
-    turns of children of batches, `batches` the batches that ended. `troubles` are messages about work that
-    failed.
+    `timed_out` and `reported` are ids of tool calls; the latter had a result and no report. `dispatched` and
+    `stopped` are turns of batch children, and `batches` are the batches that ended. `troubles` are messages
+    about work that failed.
     """
 
     released: list[str] = []
@@ -128,7 +128,7 @@ class ReapOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reap(runtime: Runtime) -> ReapOutcome:
-    """Run one pass over the project's overdue work; an item that fails does not stop the others."""
+    """Run one pass over the project's overdue work. An item that fails does not stop the rest of the pass."""
     runtime.database.require_execution()
     reaped = ReapOutcome()
     attempt = partial(record_trouble, reaped.troubles, errors=(NotFound, InvalidInput, Conflict))
@@ -203,9 +203,9 @@ def _release_expired(runtime: Runtime, known: Lease, reaped: ReapOutcome) -> Non
 def decide_expiry(
     found: ClaimedSituation, known: Lease, *, max_attempts: int
 ) -> Literal["kept", "over", "dead", "released"]:
-    """Decide what to do with a row whose lease, read as `known`, had expired.
+    """Decide what to do with a row whose lease had expired when it was read as `known`.
 
-    `kept`: its owner extended the lease, or another worker claimed the row; `over`: it is no longer claimed.
+    `kept`: its owner extended the lease, or another worker claimed the row. `over`: it is no longer claimed.
     """
     if found.lease != known:
         return "kept"
@@ -227,29 +227,29 @@ def _time_out(runtime: Runtime, known: Head, reaped: ReapOutcome) -> None:
                 with runtime.transaction():
                     reports = report_timeouts(runtime, calls)
             except CardConflict as exc:
-                # A database may allow one result per call id, and a call of another turn may have the id.
+                # A database may allow only one result per call id, and another turn may use the same call id.
                 why = f"no result came before the deadline, and a timeout cannot be reported: {exc.message}"
                 _fail(runtime, head, reaped, "timeout", "tool_timeout", why)
                 return
             reaped.timed_out.extend(report.tool_call_id for report in reports)
-            # Another program may have reported each call without a reference in the waiting call.
+            # Another program may have reported each call without setting the reference in the waiting call.
             due = "wait" if reports else decide_deadline(known, head, (), rows)
         if due == "lost":
             why = "its deadline passed, and no report is pending for the calls that it waits for"
             _fail(runtime, head, reaped, "failed", "result_lost", why)
             return
-        # If these reports are not applied either, the new deadline catches that.
+        # If these reports are not applied in time, the new deadline ends the wait.
         runtime.heads.extend_deadline(head.fence, timedelta(seconds=runtime.settings.tool_wait))
 
 
 def decide_deadline(
     known: Head, head: Head | None, calls: Sequence[WaitingTool], rows: Sequence[InboxRow]
 ) -> Literal["kept", "report", "wait", "lost"]:
-    """Decide what to do with a turn whose head, read as `known`, was overdue. `head` is None if not locked.
+    """Decide what to do with a turn whose head was overdue when it was read as `known`.
 
-    `calls` are the calls that it waits for, `rows` its inbox rows. `report`: some calls have no report yet;
-    `wait`: a report is pending and gets more time; `lost`: no report is pending; `kept`: the turn continues,
-    or has a new deadline.
+    `head` is None if it is not locked. `calls` are the calls that the turn waits for; `rows` are its inbox
+    rows. `report`: some calls have no report yet. `wait`: a report is pending and gets more time. `lost`: no
+    report is pending. `kept`: the turn continues or has a new deadline.
     """
     if head is None or head.status != SUSPENDED:
         return "kept"

@@ -1,4 +1,4 @@
-"""Retry dead work: make a dead report or stop due again, or dispatch a failed turn as a new turn."""
+"""Retry dead work: make a dead row of a report or stop due again, or dispatch a new turn for a failed one."""
 
 from datetime import timedelta
 
@@ -30,7 +30,7 @@ class RetryOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutcome:
     """Retry a dead row. A turn ends only once, so the row of a turn is dispatched as a new turn.
 
-    Raises NotFound for an unknown row, Conflict for one that is not dead or whose boxes lack cards.
+    Raises NotFound for an unknown row. Raises Conflict if the row is not dead, or its boxes lack cards.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -54,8 +54,8 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutc
 def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) -> DispatchOutcome:
     """Dispatch a new turn with the boxes of a turn that did not succeed.
 
-    Raises NotFound if the turn has no inbox row, Conflict for a turn that has not ended, has succeeded, or
-    whose boxes lack cards.
+    Raises NotFound if the turn has no inbox row. Raises Conflict if the turn has not ended or has succeeded,
+    or its boxes lack cards.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -118,7 +118,7 @@ def _dispatch_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Di
 
 
 def _end_retried(runtime: Runtime, row: InboxRow, by: str) -> None:
-    """End a turn whose row died without an end of the turn. A waiting call gets the new turn's report."""
+    """End a turn that has a dead row and no end. The call that waits gets the report of the new turn."""
     head = runtime.heads.get(row.agent_id)
     active = head is not None and head.active_agent_turn_id == row.turn_id
     if not active and runtime.database.keeps_turns:
@@ -127,7 +127,7 @@ def _end_retried(runtime: Runtime, row: InboxRow, by: str) -> None:
 
 
 def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
-    """Return whether a report was consumed while its call still waits; other programs leave such rows."""
+    """Return whether a report was consumed and its call still waits. Other programs leave such rows."""
     if row.status != CONSUMED or not is_report(row):
         return False
     tools = runtime.turns.waiting_tools(row.turn_id)

@@ -1,6 +1,6 @@
-"""The requests of recorded steps of a turn or a chat, as they were sent, and the next request of a turn.
+"""The sent requests of the recorded steps of a turn or a chat, and the next request of a turn.
 
-`step_snapshots.py` restores and verifies a request. Nothing here writes; methods read in the caller's
+`step_snapshots.py` restores and verifies a request. This module never writes. Methods read in the caller's
 snapshot.
 """
 
@@ -49,9 +49,9 @@ from cardbox_cli.text.error_messages import ambiguous_message
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step from its box, or if `step` is None, the next request as cbx would compose it.
+    """The request of a step from its box. If `step` is None, it is the next request as cbx would compose it.
 
-    `awaited` are calls whose results are missing; `notes` explain how the request differs from the sent one.
+    `awaited` are calls without a result. `notes` explain how this request differs from the sent request.
     """
 
     step: Step | None
@@ -65,8 +65,8 @@ class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
 class RecordedRequests(ABC):
     """The requests of the steps of one turn or chat.
 
-    `name` is its id, `noun` its type, `shows` the command that lists its steps. If `is_over`, it will send no
-    more requests.
+    `name` is the id of the turn or chat, `noun` is its type, and `shows` is the command that lists its steps.
+    If `is_over`, it will send no more requests.
     """
 
     noun: str
@@ -94,7 +94,7 @@ class RecordedRequests(ABC):
         """Return the ids of a step's profile, context and output box."""
 
     def _output_start(self) -> int:
-        """Return where the own cards begin in the output box of a step without a snapshot."""
+        """Return the position of the first own card in the output box, for a step without a snapshot."""
         return 0
 
     @abstractmethod
@@ -108,8 +108,8 @@ class RecordedRequests(ABC):
     ) -> StepRequest:
         """Return the request of the step `at`: an id or its beginning, a number from 1, or `next`.
 
-        None means the next request, or the last snapshot if there will be none. `format` None means the
-        format of the step, of the last step, or of the model's provider. Raises NotFound and AmbiguousId.
+        None means the next request, or the last snapshot if no request will follow. Without `format`, the
+        format is that of the step, the last step, or the model's provider. Raises NotFound and AmbiguousId.
         """
         step = self._step(at)
         if step is None:
@@ -132,17 +132,17 @@ class RecordedRequests(ABC):
         )
 
     def recorded_step_ids(self, step_id: str | None) -> list[str]:
-        """Return the ids of the steps with a request box up to and including this one; None: all."""
+        """Return the ids of all steps with a request box, or only of those up to and including `step_id`."""
         ids = [step.step_id for step in self._steps if step.request_box_id is not None]
         return ids[: ids.index(step_id) + 1] if step_id in ids else ids
 
     def verify(
         self, at: str | None, options: ComposeOptions, format: str | None
     ) -> tuple[Step, Verification]:
-        """Verify the request of a step, by default the last with a request box; return step and outcome.
+        """Verify the request of the step `at`, and return the step and the outcome.
 
-        `format` is for steps without a snapshot; only the layer texts of `options` matter. Raises what
-        `request` raises, and NotFound if no step has a request box.
+        The default is the last step with a request box. `format` applies to steps without a snapshot. Only
+        the layer texts of `options` matter. Raises what `request` raises, and NotFound without a request box.
         """
         step = self._step(at) if at is not None else self._last_with_snapshot()
         if step is None:
@@ -157,7 +157,7 @@ class RecordedRequests(ABC):
         return step, verify(self._request_box(step), boxes, snapshot, format, layers)
 
     def _last_format(self, options: ComposeOptions, entries: Sequence[RequestEntry]) -> str:
-        """Return the format of the last step with a snapshot, otherwise that of the model's provider."""
+        """Return the format of the last step with a snapshot, or else the format of the model's provider."""
         snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
         return format_of(next(filter(None, snapshots), None), entries, options)
 
@@ -190,14 +190,14 @@ class RecordedRequests(ABC):
         return source_of(self._boxes, "profile", box_id)
 
     def _own(self, step: Step, snapshot: StepSnapshot | None) -> frozenset[str]:
-        """Return the ids of the cards that the turn or chat wrote, if its output box exists."""
+        """Return the ids of the cards that the turn or chat wrote. The set is empty without an output box."""
         output_id = self._box_ids_of(step)[2] or ""
         written = self._boxes.id_lists([output_id]).get(output_id, [])
         start = self._output_start() if snapshot is None else snapshot.output_start
         return frozenset(written[start:])
 
     def _rules(self, step: Step) -> dict[str, str | None]:
-        """Return the rule that brought each card of a step's request, as far as its boxes exist."""
+        """Return the recipe rule that selected each card of a step's request, for boxes that still exist."""
         _, context, output = self._box_ids_of(step)
         context_id, output_id = context or "", output or ""
         lists = self._boxes.id_lists([context_id, output_id])
@@ -209,7 +209,7 @@ class RecordedRequests(ABC):
 
 
 def format_of(snapshot: StepSnapshot | None, entries: Sequence[RequestEntry], options: ComposeOptions) -> str:
-    """Return the format of a snapshot; without one, that of the model's provider."""
+    """Return the format of a snapshot, or the format of the model's provider if there is no snapshot."""
     return provider_for(entries, options.model) if snapshot is None else snapshot.format
 
 
@@ -235,7 +235,7 @@ def find_step(steps: Sequence[Step], at: str, whose: str, shows: str) -> Step:
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
-    """Return the active turn of an agent, otherwise its oldest queued one or its last. Raises NotFound."""
+    """Return the active turn of an agent, else its oldest queued turn, else its last. Raises NotFound."""
     head = HeadStore(turns.database, turns.project_id).get(agent_id)
     if head is not None and head.active_agent_turn_id is not None:
         return turns.get(head.active_agent_turn_id)
@@ -247,7 +247,7 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
 
 
 def no_turn_error(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
-    """Return the error for an agent without a turn (`when`: at that time), or for an unknown agent."""
+    """Return the error for an unknown agent, or an agent without a turn. `when` ends the latter message."""
     roster = AgentStore(turns.database, turns.project_id)
     if roster.is_absent(agent_id):
         return roster.not_found(agent_id)
@@ -258,7 +258,7 @@ def no_turn_error(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
 
 
 class TurnRequests(RecordedRequests):
-    """The requests of one turn: those of its steps, and the next one with the reported results."""
+    """The requests of one turn: the requests of its steps, and the next request with the reported results."""
 
     noun = "turn"
 
@@ -276,7 +276,7 @@ class TurnRequests(RecordedRequests):
         return [self.turn.context_box_id or ""]
 
     def boxes_of(self, step: Step) -> TurnBoxes:
-        """Return the boxes of a step; the turn's box for those that the step does not name."""
+        """Return the boxes of a step. If the step does not name a box, return the turn's box instead."""
         return self._context(step, self.turn).boxes
 
     def _context(self, *pointers: TurnRow | Step) -> TurnContext:

@@ -35,18 +35,18 @@ READ_POINTERS = (PROFILE_BOX, CONTEXT)
 # The error code of a turn whose context or profile is incomplete.
 INCOMPLETE = "context_incomplete"
 
-# The state of a lost card, in a message.
+# The words of a message for each state of a lost card.
 LOSSES: dict[LossKind, str] = {
     "dangling": "does not exist",
     "deleted": "was deleted",
     "expired": "has expired",
 }
-# Missing things that a message lists.
+# The number of missing cards and boxes that a message lists.
 _MAX_LISTED = 5
 
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a turn should read and cannot: a card, the box (`missing`), or its profile."""
+    """A card, box (`missing`) or profile that a turn should read and cannot."""
 
     kind: LossKind | Literal["missing", "no-profile"]
     pointer: str
@@ -64,7 +64,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_lacks(boxes: Iterable[BoxFacts]) -> list[Lack]:
-    """Return what the boxes that a turn reads lack, in their order."""
+    """Return the lacks of the boxes that a turn reads, in the order of the boxes."""
     return [lack for box in boxes if box.pointer in READ_POINTERS for lack in _box_lacks(box)]
 
 
@@ -97,7 +97,7 @@ def _facts(pointer: str, box: BoxSource) -> BoxFacts:
 
 
 def incomplete_message(lacking: Sequence[Lack]) -> str:
-    """Return the message of a turn that is not run because something is missing."""
+    """Return the message for a turn that cannot run because cards or boxes are missing."""
     listed = "; ".join(lack.clause for lack in lacking[:_MAX_LISTED])
     more = f"; and {len(lacking) - _MAX_LISTED} more" if len(lacking) > _MAX_LISTED else ""
     return f"its context is incomplete, so the model was not called: {listed}{more}"
@@ -112,8 +112,8 @@ def lint_turn(
 ) -> list[LintFinding]:
     """Return the lint findings of the turn's next request.
 
-    The model is that of `runtime_config`, otherwise the profile's. Reads the project's tools and settings,
-    and the sources of the profile's layers.
+    The model is the one in `runtime_config`, or else the profile's model. Reads the project's tools and
+    settings, and the sources of the profile's layers.
     """
     model_name = runtime_config.get("model")
     model = model_name if isinstance(model_name, str) else None
@@ -137,8 +137,8 @@ def lint_new_turn(
 ) -> list[LintFinding]:
     """Return the lint findings of the first request of a turn that is not written yet.
 
-    `boxes` are its `profile`, `context` and `output` boxes, as far as they exist; `planned` is a context that
-    is not written yet.
+    `boxes` are the ids of its `profile`, `context` and `output` box, or None for a box that does not exist.
+    `planned` is a context that is not written yet.
     """
     stored = runtime.contexts.read("", boxes=boxes)
     profile, context, output = (
@@ -156,7 +156,7 @@ def lint_new_turn(
 
 
 def _output_start(runtime: Runtime, head: Head | None, output_box_id: str) -> int | None:
-    """Return the length of the output box before the turn that writes it now; None if no turn does."""
+    """Return the length of the output box before the turn that now writes to it, or None without a turn."""
     if head is None or head.active_agent_turn_id is None or head.output_box_id != output_box_id:
         return None
     record = runtime.turns.record(head.active_agent_turn_id)

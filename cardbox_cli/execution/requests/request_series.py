@@ -1,8 +1,8 @@
 """The sent requests of all steps of a turn or chat, read and composed incrementally.
 
-Each step stores its request as its own box, which mostly repeats the box of the step before. This module
-reads the id lists and each card once, and composes only what is new in a request. It never writes, and reads
-in the caller's snapshot.
+Each step stores its request as its own box, which mostly repeats the box of the previous step. This module
+reads the id lists and each card once, and composes only the new messages of a request. It never writes, and
+reads in the caller's snapshot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,9 +32,9 @@ _BATCH_SIZE = 50
 
 
 class _StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored request of a step: its ids as JSON, its profile, snapshot and format.
+    """The stored request of a step: its card ids as JSON, its profile, snapshot and format.
 
-    `added` are the ids that follow those of the request before; None if it does not continue that.
+    `added` are the ids after those of the previous request, or None if this request does not continue it.
     """
 
     step: Step
@@ -67,7 +67,7 @@ def read_step_requests(
 
 
 class _SeriesReader:
-    """A reader of the requests of steps; it reuses what it has read for the next step."""
+    """A reader of the requests of steps. It reuses the cards and messages of earlier steps."""
 
     def __init__(
         self, database: Database, project_id: str, steps: Sequence[Step], homes: Sequence[str]
@@ -95,7 +95,7 @@ class _SeriesReader:
             )
 
     def _find_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return the first of these boxes that has each card, and the position in it."""
+        """Return, for each card id, the first of these boxes that has the card, and its position there."""
         lists = self._boxes.id_lists(homes)
         places: dict[str, tuple[str, int]] = {}
         for box_id in homes:
@@ -162,7 +162,7 @@ class _SeriesReader:
     def _continue_request(
         self, stored: _StoredRequest, before: _StoredRequest, request: Request
     ) -> Request | None:
-        """Return the request before plus the new messages of the history; None if it must be restored."""
+        """Return the request `before` plus the new messages. Return None if the request must be restored."""
         _, end = history_of(request.messages)
         if not end or stored.added is None or not _is_alike(stored, before):
             return None
@@ -197,9 +197,9 @@ class _SeriesReader:
 
 
 def _added_ids(before: str, ids: str) -> list[str] | None:
-    """Return the ids that a JSON list adds to the end of the list before; None if it does not continue that.
+    """Return the ids that the list `ids` adds at the end of `before`, or None if it does not continue it.
 
-    Postgres prints equal lists in the same way, so the texts can be compared without decoding.
+    Both are JSON. Postgres prints equal lists in the same way, so the texts are compared without decoding.
     """
     if len(before) > 2 and ids.startswith(f"{before[:-1]}, "):
         return decode_ids(f"[{ids[len(before) + 1 :]}")
@@ -216,7 +216,7 @@ def _is_alike(one: _StoredRequest, other: _StoredRequest) -> bool:
 
 
 def _is_plain(card: Card) -> bool:
-    """Return whether a card can add nothing but a message of the history to a request."""
+    """Return whether a card can only add a message of the history to a request."""
     known = card_type(card.type)
     is_apart = known.is_snapshot or known.layer is not None or card.type == PROFILE
     return not is_apart and not isinstance(card.content, ToolContent)

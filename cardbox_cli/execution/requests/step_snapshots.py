@@ -1,8 +1,8 @@
-"""Restore the request of a step from its request box, and verify that the cards still produce it. Pure.
+"""Restore the request of a step from its request box, and verify that the cards still produce it.
 
-A request box has the rendered system prompt first, then the tools, the stored layers and the history in
-order. Other systems write it in the same way. cbx also stores hashes in the step's metadata. Layers that
-existed only for the call are known only by their hashes.
+This module is pure. A request box has the rendered system prompt first, then the tools, the stored layers and
+the history in order. Other systems write it in the same way. cbx also stores hashes in the step's metadata.
+It stores only the hashes of layers that existed only for the call.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ SNAPSHOT_KEY = "request"
 
 # The reason why a layer cannot be shown or compared.
 LOST_REASON = "it existed only for the call, and only the hash of its text is stored"
-# The limit of a comparison if the step has no hash of the request without its layers.
+# The note about a comparison if the step has no hash of the request without its layers.
 UNPROVED = (
     "the history, the tools, the model and its parameters were compared with their present state: the step "
     "has no hash of them, so later changes of them do not show"
@@ -45,8 +45,8 @@ _DIFFERENT_TEXT = "the text passed for it is not the one that was sent"
 class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The snapshot of a request in a step's metadata. `layers` maps names to hashes of texts.
 
-    `sha256` is the hash of the sent body, `rest_sha256` of the body without its layers; an older cbx did not
-    store that. The output box had `output_cards` cards at the step and `output_start` at the promotion.
+    `sha256` is the hash of the sent body. `rest_sha256` is the hash of the body without its layers, or None.
+    The output box had `output_cards` cards at the step, and `output_start` cards at the promotion.
     """
 
     format: str
@@ -61,7 +61,7 @@ class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request restored from its box, with its entries, and the `lost` layers whose texts are unknown."""
+    """A request that was restored from its box, its entries, and the `lost` layers with unknown texts."""
 
     entries: list[RequestEntry]
     request: Request
@@ -71,9 +71,9 @@ class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a verification: whether the cards still produce the request of a step.
 
-    It is compared by the hash of the whole request, by the hash without its layers, or message by message.
-    The last proves nothing, because both sides come from the same cards. `lost` are layers that could not be
-    compared, `reasons` explain a difference.
+    The request is compared by the hash of the whole, by the hash without its layers, or message by message.
+    A comparison of messages proves nothing, because both sides come from the same cards. `lost` are layers
+    that could not be compared. `reasons` explain a difference.
     """
 
     equal: bool
@@ -99,7 +99,7 @@ def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) ->
 
 
 def read_snapshot(metadata: Any) -> StepSnapshot | None:
-    """Read the snapshot in a step's metadata; None for a step of another system or another version of cbx."""
+    """Return the snapshot in a step's metadata, or None for a step of another system or version of cbx."""
     try:
         snapshot = msgspec.convert(metadata[SNAPSHOT_KEY], StepSnapshot)
     except (KeyError, TypeError, msgspec.ValidationError):
@@ -119,7 +119,7 @@ def restore_request(
     """Restore the request of a request box, with the parameters of its profile.
 
     `options` may name another model, and may have texts of layers that are not stored. `rules` maps card ids
-    to recipe rules; `own` has the ids of cards that the turn has written.
+    to recipe rules. `own` has the ids of cards that the turn has written.
     """
     prompt, history = _split_prompt(box, rules or {})
     of_profile = [] if profile is None else profile.visible_entries
@@ -149,7 +149,7 @@ def restore_request(
 def _split_prompt(
     box: BoxSource, rules: Mapping[str, str | None]
 ) -> tuple[list[RequestEntry], list[RequestEntry]]:
-    """Return the rendered system prompt at the beginning of a request box, if any, and the other entries."""
+    """Split the entries of a request box into the rendered system prompt, if any, and the other entries."""
     entries = [RequestEntry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
     prompts = sum(card.type == RENDERED_PROMPT for card in present_cards(box.slots[:1]))
     return entries[:prompts], entries[prompts:]
@@ -162,7 +162,7 @@ def _prompt_message(entry: RequestEntry) -> Message:
 
 
 def _options(options: ComposeOptions, snapshot: StepSnapshot | None, box: BoxSource) -> ComposeOptions:
-    """Return the options that produce a step's request: its model, process, layout and available layers."""
+    """Return `options` with the model, process, layout and available layers of a step's request."""
     stored = {
         name: card_text(slot.card.content)
         for slot in box.slots
@@ -214,7 +214,7 @@ def verify(
 ) -> Verification:
     """Compose the request of a step again from the boxes of its turn, and compare it with the stored one.
 
-    Tools and layers are the stored ones. A step of another system has nothing but its request box.
+    The tools and layers are taken from the request box. A step of another system has no snapshot.
     """
     format = format if snapshot is None else snapshot.format
     then = boxes.truncate(*_output_of(box, boxes, snapshot))
@@ -250,7 +250,7 @@ def _drop_lost(request: Request) -> Request:
 def _comparison(
     snapshot: StepSnapshot | None, lost: Collection[str]
 ) -> Literal["sha256", "rest_sha256", "messages"]:
-    """Return how a request without its `lost` layers can be compared."""
+    """Return the best available comparison for a request without its `lost` layers."""
     if snapshot is None:
         return "messages"
     if not lost:
@@ -280,7 +280,7 @@ def _hash(body: bytes) -> str:
 def _output_of(box: BoxSource, boxes: TurnBoxes, snapshot: StepSnapshot | None) -> tuple[int, int]:
     """Return the lengths of the output box at the step and at the promotion of its turn.
 
-    Without a snapshot, the first is derived from the request box.
+    Without a snapshot, the length at the step is derived from the request box.
     """
     if snapshot is not None:
         return snapshot.output_cards, snapshot.output_start
@@ -298,7 +298,7 @@ def _reasons(
     *,
     is_same: bool,
 ) -> list[str]:
-    """Return what explains a difference; `is_same`: only the `changed` layers differ."""
+    """Return the reasons for a difference. If `is_same`, only the `changed` layers differ."""
     reasons = [
         f"the text passed for the layer {name} is not the one that was sent"
         if name in given

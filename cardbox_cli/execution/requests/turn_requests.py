@@ -1,9 +1,9 @@
 """Compose the request of a turn's next step from its boxes, its profile and the project's tools.
 
 The history is the content of the output box at the promotion, the context box, and the cards that the turn
-has written since. Tools come only from the project, as far as the profile allows; tools in earlier requests
-do not matter. Workers and commands that show or verify requests use the same functions. Nothing here writes;
-functions read in the caller's snapshot.
+has written since. The tools are the project's tools that the profile allows; earlier requests do not matter.
+Workers and the commands that show or verify requests use the same functions. This module never writes.
+Functions read in the caller's snapshot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class BoxSource(msgspec.Struct, frozen=True):
 
 
 def entries_of(slots: Iterable[Slot], box_id: str, provenance: Provenance | None) -> Iterator[RequestEntry]:
-    """Return the entries of a box, each with the rule that brought the card, if known."""
+    """Yield the entries of a box, each with the recipe rule that selected the card, if known."""
     rule_of = provenance.rule_of if provenance is not None else lambda _: None
     return (RequestEntry(slot=slot, box_id=box_id, rule=rule_of(slot.position)) for slot in slots)
 
@@ -83,7 +83,7 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def history(self) -> list[RequestEntry]:
-        """The entries that the turn sees, in order; a card id may appear twice."""
+        """The entries that the turn sees, in order. A card id may appear twice."""
         output = [msgspec.structs.replace(entry, rule=OUTPUT) for entry in self.output.visible_entries]
         before = [entry for entry in output if entry.slot.position < self.output_start]
         return [*before, *self.context.visible_entries, *output[len(before) :]]
@@ -104,7 +104,7 @@ class TurnBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step: all entries, those of the history, the composed request and the sent body."""
+    """The request of a step: all entries, the entries of the history, the composed request and its body."""
 
     entries: list[RequestEntry]
     history: list[RequestEntry]
@@ -133,7 +133,7 @@ def compose_with_tools(
     format: str,
     collector: ContextCollector = WITHOUT_PROVIDERS,
 ) -> TurnRequest:
-    """Compose the request with these tool definitions, for example those of an earlier request."""
+    """Compose the request with these tool definitions, for example the definitions of an earlier request."""
     own, entries = frozenset(card.card_id for card in boxes.own), boxes.entries
     composed = request_of(entries, options, encode=encoder_of(format), collector=collector, own=own)
     request = msgspec.structs.replace(composed, tools=tools)
@@ -153,10 +153,10 @@ def tool_definitions(profile: Iterable[Card], tools: Iterable[Tool]) -> list[dic
 
 
 def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Tool]:
-    """Return the tools that a profile allows: none if `allowed_tools` is missing, all if it is null.
+    """Return the tools that a profile allows: none if `allowed_tools` is missing, and all if it is null.
 
-    A handler is offered only if `allowed_internal_tools` names it; it hides a registered tool of the same
-    name. Rows that other programs register for the handlers are not offered.
+    A handler is offered only if `allowed_internal_tools` names it. It hides a registered tool of the same
+    name. Rows that other programs register for handlers are not offered.
     """
     known, allowed = list(tools), profile.get("allowed_tools", [])
     internal = allowed_handlers(profile)
@@ -175,8 +175,8 @@ def offered_tools(profile: Mapping[str, Any], tools: Iterable[Tool]) -> list[Too
 def function_tool(tool: Tool) -> dict[str, Any]:
     """Return the definition of a tool as a function.
 
-    The keys are in the order of jsonb, shorter ones first, so the stored request is byte for byte the sent
-    one.
+    The keys are in the order of jsonb (shorter keys first), so that the stored and the sent request have
+    equal bytes.
     """
     parameters = tool.parameters or {"type": "object", "properties": {}}
     described = {} if tool.description is None else {"description": tool.description}
@@ -188,7 +188,7 @@ def present_cards(slots: Iterable[Slot]) -> list[Card]:
     return [slot.card for slot in slots if slot.card is not None and slot.state == "present"]
 
 
-# A longer box is read by a cursor, which takes more round trips than a query.
+# The slots of a longer box are read with a cursor, which takes more round trips than a query.
 _MAX_QUERY_LENGTH = 1000
 
 
@@ -203,7 +203,7 @@ class TurnContext(msgspec.Struct, frozen=True, kw_only=True):
 def read_context(
     database: Database, project_id: str, agent_turn_id: str, *pointers: TurnRow | Step, handlers: Handlers
 ) -> TurnContext:
-    """Read the present context of a turn. For each box, the first of `pointers` that names it wins.
+    """Read the present context of a turn. Each box comes from the first of `pointers` that names it.
 
     Raises NotFound for a missing box, as `source_of` does.
     """
@@ -218,7 +218,7 @@ def read_context(
 def context_of(
     stored: StoredContext, project_id: str, named: Mapping[str, str | None], handlers: Handlers
 ) -> TurnContext:
-    """Return the context of a turn with these boxes, as it was read. Raises NotFound for a missing box."""
+    """Return the context of a turn with these boxes from `stored`. Raises NotFound for a missing box."""
 
     def source(name: str) -> BoxSource:
         box_id = named[name]
@@ -248,9 +248,9 @@ def known_tools(
     context: Iterable[Card],
     handlers: Handlers,
 ) -> list[Tool]:
-    """Return the project's tools and the handlers that a profile allows, for `offered_tools`.
+    """Return the project's tools and the handlers that a profile allows, as input of `offered_tools`.
 
-    The cards of `context` may request result fields.
+    Cards of `context` may request result fields, which handlers may need for their schema.
     """
     registered = ToolStore(database, project_id).all() if "resource.tools" in database.tables else []
     return _add_handlers(handlers, registered, profile, context)
@@ -259,7 +259,7 @@ def known_tools(
 def offered_definitions(
     database: Database, project_id: str, profile: Sequence[Card], context: Iterable[Card], handlers: Handlers
 ) -> list[dict[str, Any]]:
-    """Return the definitions of the tools that a worker would offer with the cards of a profile box."""
+    """Return the definitions of the tools that a worker would offer for these cards of a profile box."""
     tools = known_tools(database, project_id, profile_of(profile), context, handlers)
     return tool_definitions(profile, tools)
 
@@ -281,14 +281,14 @@ def read_entries(boxes: BoxStore, box_id: str) -> Iterator[RequestEntry]:
 
 
 def _slots(boxes: BoxStore, box_id: str) -> Iterable[Slot]:
-    """Read the slots of a box; those of a long box lazily, to save memory."""
+    """Read the slots of a box. The slots of a long box are read lazily, to save memory."""
     return boxes.stream(box_id) if boxes.length(box_id) > _MAX_QUERY_LENGTH else boxes.slots(box_id)
 
 
 def source_of(boxes: BoxStore, name: str, box_id: str | None) -> BoxSource:
-    """Read the box that is a turn's profile, context or output box, as `name` says.
+    """Read a box of a turn. `name` is its role, for example `context`.
 
-    Raises NotFound if the turn has no such box, or it is gone; the details have the name as `pointer`.
+    Raises NotFound if the turn has no such box, or the box is gone. The error's `pointer` detail is `name`.
     """
     if box_id is None or not boxes.filter_existing([box_id]):
         raise _missing_box(boxes.project_id, name, box_id)
@@ -309,7 +309,7 @@ _KNOWLEDGE = [name for name, known in CARD_TYPES.items() if known.is_knowledge]
 class StoredKnowledge:
     """The knowledge in the cards of a project, within its `knowledge_scope`.
 
-    The scope `boxes` has the boxes named for the search, and those from which the context boxes were packed.
+    The scope `boxes` has the boxes that a search names, and the boxes from which the context was packed.
     """
 
     def __init__(
@@ -351,7 +351,7 @@ def collector_for(
 ) -> ContextCollector:
     """Return a collector that searches the project on request, for requests with these context boxes.
 
-    `settings` are the project's, if the caller has read them.
+    `settings` are the project's settings, if the caller has read them.
     """
     known = settings or ProjectsStore(database).settings(project_id)
     knowledge = StoredKnowledge(database, project_id, known.knowledge_scope, context_box_ids=context_box_ids)
@@ -359,7 +359,7 @@ def collector_for(
 
 
 def apply_share_default(options: ComposeOptions, settings: ProjectSettings) -> ComposeOptions:
-    """Return the compose options, with the project's default for sharing if the caller sets none."""
+    """Return the compose options. If the caller does not set sharing, use the project's default."""
     if options.share is not None:
         return options
     return msgspec.structs.replace(options, share=settings.enable_share_context)

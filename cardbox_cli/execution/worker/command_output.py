@@ -21,7 +21,7 @@ from cardbox_cli.model.execution.turns import CommandLog, Fence, last_lines
 from cardbox_cli.store.execution.turn_store import LogStore
 
 REDACTED = "[redacted]"
-# In characters. Only private keys may be longer; they are found by either end.
+# In characters. Only private keys may be longer. They are recognized by either end.
 MAX_SECRET_LENGTH = 4096
 # Characters of a failure message.
 _MAX_MESSAGE_LENGTH = 10_000
@@ -78,7 +78,7 @@ _REST_OF_A_LINE = re.compile(rf"\A(?:[^\n]{{0,{MAX_SECRET_LENGTH}}}\n|\S{{0,{MAX
 def redact(text: str, *, cut: bool = False) -> str:
     """Return `text` with `[redacted]` instead of everything that looks like a secret.
 
-    If the beginning was `cut` off, the rest of the first line is removed, too: it may be part of a secret.
+    If the beginning was `cut` off, the first line is removed, too, because it may be part of a secret.
     """
     if cut:
         text = _REST_OF_A_LINE.sub("", text, count=1)
@@ -88,7 +88,7 @@ def redact(text: str, *, cut: bool = False) -> str:
 
 
 def redact_message(text: str) -> str:
-    """Return a failure message without secrets; a long text is shortened to its two ends."""
+    """Return a failure message without secrets. Only the beginning and the end of a long text remain."""
     if len(text) <= _MAX_MESSAGE_LENGTH:
         return redact(text)
     half = _MAX_MESSAGE_LENGTH // 2
@@ -109,7 +109,7 @@ _MAX_HEAD_LENGTH = 1000
 
 
 def failure_reason(ran: CommandOutcome, call: ToolCall | None, timeout: float) -> tuple[str, str]:
-    """Return the error code and message of a failed command, that of a tool call or the model's."""
+    """Return the error code and message of a failed command. `call` is None for the model's command."""
     what = "the command" if call is None else f"the tool {call.tool_name!r}"
     if ran.timed_out:
         return TIMED_OUT, f"{what} took longer than {timeout:g} seconds"
@@ -121,7 +121,7 @@ def failure_reason(ran: CommandOutcome, call: ToolCall | None, timeout: float) -
 
 
 def _signal_name(number: int) -> str:
-    """Return the name of a signal; most real-time signals have only a number."""
+    """Return the name of a signal, or its number: most real-time signals have no name."""
     try:
         return Signals(number).name
     except ValueError:
@@ -146,7 +146,7 @@ def failure_message(what: str, ran: CommandOutcome) -> str:
 
 
 def bytes_to_read(kept: int) -> int:
-    """Return how many bytes of stderr to read in order to store `kept` bytes and show a tail."""
+    """Return the number of bytes of stderr that must be read to store `kept` bytes and show a tail."""
     return max(kept, TAIL * 4) + MAX_SECRET_LENGTH
 
 
@@ -202,7 +202,7 @@ MAX_TROUBLE_LENGTH = 400
 
 
 def shorten_trouble(message: str | None) -> str | None:
-    """Return a message about a worker's trouble as one short, redacted line; None for no message."""
+    """Return a message about a worker's trouble as one short, redacted line. None remains None."""
     if not message:
         return None
     line = " ".join(redact(message).split()).replace("\x00", "")
@@ -210,7 +210,7 @@ def shorten_trouble(message: str | None) -> str | None:
 
 
 class DeduplicatedWarnings:
-    """A filter that passes each text on only once; any thread may call it."""
+    """A filter that passes each text on only once. Any thread may call it."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell

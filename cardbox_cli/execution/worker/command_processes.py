@@ -1,8 +1,8 @@
 """Commands as process groups that never outlive cbx, even if a signal kills it.
 
 A supervisor in the group reads from a pipe that only cbx can write to. When cbx is gone, the supervisor reads
-the end of the pipe and kills the group. It is a shell, because that starts in a millisecond. Processes that
-left the group are found by an environment variable when the command ends; if cbx dies first, they survive.
+the end of the pipe and kills the group. It is a shell, because a shell starts in a millisecond. When the
+command ends, cbx finds processes that left the group by an environment variable. They survive if cbx dies.
 """
 
 import os
@@ -26,8 +26,8 @@ from cardbox_cli.settings import COMMAND_ID, STDERR_KEPT
 # Processes may start others while they are being killed, so the search is repeated.
 _MAX_SEARCHES = 5
 
-# The supervisor ignores signals to its group. It is not a child of the command, which may wait for all its
-# children.
+# The supervisor ignores signals to its group. It is not a child of the command, because the command may wait
+# for all its children.
 _SUPERVISOR = """\
 ( trap '' HUP INT QUIT USR1 USR2 ALRM TERM
   { read -r over; kill -KILL 0; } < "/dev/fd/$2" > /dev/null 2>&1 & )
@@ -73,15 +73,15 @@ class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole group."""
-        # The number of a group with members is not reused, and a group without members holds no pipe. If all
-        # members have become other users, cbx cannot signal them.
+        # The id of a group with members is not reused. A group without members holds no pipe. cbx cannot
+        # signal a group if all its members run as other users.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
         self._is_dead = number == signal.SIGKILL
 
 
 def _kill_marked(mark: bytes) -> None:
-    """Kill processes that were started with the mark in their environment, if the system shows it."""
+    """Kill processes with `mark` in their environment, if the system shows environments."""
     for _ in range(_MAX_SEARCHES):
         processes = [path for path in Path("/proc").glob("[0-9]*") if mark in _environment(path)]
         if not processes:
@@ -100,7 +100,7 @@ def _environment(process: Path) -> list[bytes]:
 
 _CHUNK_SIZE = 65536
 
-# Gets each chunk of a command's output.
+# A function that gets each chunk of a command's output.
 OutputHandler = Callable[[bytes], object]
 
 
@@ -146,7 +146,7 @@ class Pipes:
         return any(not output.closed for output in self._outputs)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Queue `data` for the command's input; `is_last` closes the input after it."""
+        """Queue `data` for the command's input. `is_last` closes the input after it."""
         if self._input.closed:
             return
         if not self._unsent:
@@ -155,7 +155,7 @@ class Pipes:
         self._is_last = is_last
 
     def take_line(self) -> bytes | None:
-        """Remove and return the first line of standard output; None if there is none."""
+        """Remove and return the first line of standard output, or return None if no line is complete."""
         end = self.stdout.find(b"\n", self._searched)
         if end < 0:
             self._searched = len(self.stdout)
@@ -166,7 +166,7 @@ class Pipes:
         return line
 
     def take_rest(self) -> bytes | None:
-        """Remove and return the rest of standard output, which has no line break; None if it is empty."""
+        """Remove and return the output after the last line break, or return None if it is empty."""
         rest = bytes(self.stdout)
         self.stdout.clear()
         self._searched = 0
@@ -212,21 +212,21 @@ class Pipes:
             self._on_output(chunk)
 
 
-# In bytes; a command that prints more is stopped.
+# In bytes. A command that prints more is stopped.
 MAX_OUTPUT = COMMAND_OUTPUT.value << 20
 
 _POLL_INTERVAL = 0.1
 # Seconds between SIGTERM and SIGKILL.
 _TERMINATION_TIMEOUT_SECONDS = 5.0
-# Seconds for which processes that a command left running may hold its pipes open.
+# When a command has ended, processes that it left running may hold its pipes open for this many seconds.
 _PIPES_TIMEOUT_SECONDS = 1.0
 
 
 class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a command. `exit_code` is negative for a signal; `duration` is in seconds.
 
-    `stderr` is the end of its stderr, `stderr_bytes` the size of all of it. If one of `timed_out`, `stopped`
-    and `too_long` (too much output) is set, the command was killed, and its output is incomplete.
+    `stderr` is the end of its stderr, and `stderr_bytes` is the size of its whole stderr. If `timed_out`,
+    `stopped` or `too_long` (too much output) is set, the command was killed, and its output is incomplete.
     """
 
     exit_code: int
@@ -264,9 +264,9 @@ def run_command(
 ) -> CommandOutcome:
     """Run `command` by `sh -c` with `stdin`, in exactly `environment`, for at most `timeout` seconds.
 
-    When `stop` is set, the time is over, or the output exceeds `max_output` bytes, its process group gets
-    SIGTERM, and SIGKILL after `grace` seconds. Processes that it leaves running get SIGKILL, too. The last
-    `keep_stderr` bytes of its stderr are returned. `heard` gets each chunk of its output.
+    If `stop` is set, the time is over, or the output exceeds `max_output` bytes, its process group gets
+    SIGTERM, and SIGKILL after `grace` seconds. Processes that it leaves running get SIGKILL, too. The outcome
+    has the last `keep_stderr` bytes of its stderr. `heard` gets each chunk of its output.
     """
     began = time.monotonic()
     with (
@@ -290,7 +290,7 @@ def run_command(
 def outcome_of(
     pipes: Pipes, exit_code: int, stdout: bytes, why: str | None, *, duration: float
 ) -> CommandOutcome:
-    """Return the outcome of a command with its stderr; `why` names the field that says why it was killed."""
+    """Return the outcome of a command. `why` names the outcome's field to set if the command was killed."""
     return CommandOutcome(
         exit_code=exit_code,
         stdout=stdout,
@@ -307,7 +307,7 @@ def outcome_of(
 def _serve_until_end(
     process: subprocess.Popen[bytes], pipes: Pipes, stop: Event, deadline: float
 ) -> str | None:
-    """Serve the pipes until the command ends; return the reason if it must be stopped."""
+    """Serve the pipes until the command ends or must be stopped. In the latter case, return the reason."""
     while process.poll() is None:
         if stop.is_set():
             return "stopped"
@@ -327,7 +327,7 @@ def _wait_for_end(process: subprocess.Popen[bytes], pipes: Pipes, seconds: float
 
 
 def _serve(process: subprocess.Popen[bytes], pipes: Pipes) -> None:
-    """Serve the pipes for one poll interval; if they are closed, wait for the end of the command."""
+    """Serve the pipes for one poll interval. If they are closed, wait for the end of the command instead."""
     if pipes.open:
         pipes.serve(_POLL_INTERVAL)
         return

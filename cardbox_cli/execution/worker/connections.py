@@ -1,6 +1,6 @@
-"""The connections of a worker's threads: one per thread, opened again when it breaks.
+"""The connections of a worker's threads. Each thread has one, which is opened again when it breaks.
 
-Waits for a database that is unavailable or refuses to work, and announces that once for all threads.
+The connections wait for a database that is unavailable or refuses to work, and announce that only once.
 """
 
 import time
@@ -17,15 +17,15 @@ from cardbox_cli.store.connection.driver_errors import is_refusal
 
 _T = TypeVar("_T")
 
-# Makes the runtime of a project on a database.
+# A function that makes the runtime of a project on a database.
 MakeRuntime = Callable[[Database, str], Runtime]
 
-# Seconds between two tries to reach a lost database: at first, and at most.
+# The first and the longest pause, in seconds, between two tries to reach a lost database.
 _MIN_PAUSE, _MAX_PAUSE = 0.2, 5.0
 
 
 class WorkerConnection:
-    """The connection of one thread, opened at its first use. `is_over` ends the tries to open it."""
+    """The connection of one thread, opened at its first use. Tries to open it end once `is_over` is true."""
 
     def __init__(self, made_by: "WorkerConnectionPool", is_over: Callable[[], bool]) -> None:
         self._pool = made_by
@@ -42,7 +42,7 @@ class WorkerConnection:
     def retry(self, action: Callable[[Database], _T], *, insist: bool = True) -> _T:
         """Return the result of `action`, repeated while the database is unavailable, until `is_over`.
 
-        Without `insist`, an action that an available database refuses is not repeated.
+        Without `insist`, an action is not repeated if the database is available and refuses it.
         """
         pause = 0.0
         while True:
@@ -81,7 +81,7 @@ class WorkerConnection:
         return self._runtimes[project_id]
 
     def close(self) -> None:
-        """Close the connection; the next use opens another."""
+        """Close the connection. The next use opens another one."""
         self._runtimes.clear()
         if self._database is not None:
             self._database.close()
@@ -91,8 +91,8 @@ class WorkerConnection:
 class WorkerConnectionPool:
     """A pool of connections. `announce` gets a message when the database is lost and when it is back.
 
-    `longest_pause` limits idle transactions: a suspended worker process must not block other workers from the
-    turn that it loses.
+    `longest_pause` limits idle transactions. Without this limit, a suspended worker process could block the
+    worker that takes over its turn.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class WorkerConnectionPool:
 
     @property
     def refusal(self) -> str | None:
-        """The message with which the available database refuses to work for a thread, or None."""
+        """The message of the available database that refuses to work for a thread, or None."""
         with self._lock:
             refusals = [exc.message for exc in self._down.values() if is_refusal(exc)]
         return refusals[0] if refusals else None

@@ -1,7 +1,7 @@
 """The interface between the loop of a run and the tables of a turn or a chat.
 
-The loop knows no tables and no fence; a ledger knows no commands. Each method is a transaction that may be
-repeated. It raises StaleEpoch once the run has lost its turn or chat.
+The loop does not use tables or fences, and a ledger does not run commands. Each method is a transaction that
+may be repeated. It raises StaleEpoch once the run has lost its turn or chat.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ from cardbox_cli.model.identity import Tool
 
 
 class RunState(TurnContext, frozen=True, kw_only=True):
-    """The state before the next step. `steps` is the number of answered steps, `step_id` the last of them."""
+    """The state before the next step. `steps` is the number of answered steps, `step_id` is the last step."""
 
     steps: int
     step_id: str | None
@@ -45,7 +45,7 @@ class RunState(TurnContext, frozen=True, kw_only=True):
 
 
 class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that has begun, and its request. `written` is the number of cards that the run had written."""
+    """A step that has begun, and its request. `written` counts the cards that the run had written by then."""
 
     step_id: str
     asked: TurnRequest
@@ -53,14 +53,14 @@ class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallIdTaken(Exception):
-    """Another run has taken a call id of an answer since the answer was read; read it again."""
+    """The refusal of an answer, because another run has just taken one of its call ids. Read it again."""
 
 
 def lock_call_ids(runtime: Runtime, cards: Sequence[CardDraft], stored: Collection[str]) -> None:
     """Lock the ids of the calls of these cards until the end of the caller's transaction.
 
     A result finds its call by the id, so ids are unique. Raises CallIdTaken if the project already has one.
-    Cards whose ids are in `stored` are skipped: this is a repeated attempt.
+    Cards with an id in `stored` are skipped, because an earlier attempt has stored them.
     """
     ids = [call.tool_call_id for card in cards for call in calls_of(card) if card.card_id not in stored]
     if ids and runtime.turns.lock_tool_call_ids(ids):
@@ -85,7 +85,7 @@ class Ledger(Protocol[_State]):
         """Read the state. Raises NotFound for a missing box."""
 
     def enter(self, runtime: Runtime, state: _State) -> None:
-        """Mark a run as running that continues with calls an earlier worker left without results."""
+        """Mark the run as running. It continues with calls that an earlier worker left without results."""
 
     def begin_step(
         self, runtime: Runtime, state: _State, *, format: str, options: ComposeOptions
@@ -104,7 +104,7 @@ class Ledger(Protocol[_State]):
     def store_answer(
         self, runtime: Runtime, state: _State, step: BegunStep, answer: StepAnswer
     ) -> TurnEnd | None:
-        """Store the answer of a step; return the end if no call waits for a result.
+        """Store the answer of a step. Return the end of the run if no call waits for a result.
 
         Raises CardConflict if the id of a card is taken, CallIdTaken if the id of a call is.
         """
@@ -113,20 +113,20 @@ class Ledger(Protocol[_State]):
         """Return whether cbx itself answers a call."""
 
     def answer(self, runtime: Runtime, state: _State, call: ToolCall) -> CardDraft:
-        """Execute a call that cbx itself answers; return its result."""
+        """Execute a call that cbx itself answers, and return the card of its result."""
 
     def add_result(self, runtime: Runtime, state: _State, draft: CardDraft) -> None:
         """Store the result of a call."""
 
     def complete_step(self, runtime: Runtime, state: _State) -> TurnEnd | None:
-        """Complete the last step, whose calls have their results; return the end if they end the run."""
+        """Complete the last step once its calls have results. Return the end if the results end the run."""
 
     def answer_handlers(
         self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
     ) -> list[ToolCall]:
-        """Answer `calls` by internal handlers; return the calls that now wait, including `others`.
+        """Answer `calls` by internal handlers. Return all calls that now wait, including `others`.
 
-        If any waits, the turn is suspended.
+        If a call waits, the turn is suspended.
         """
 
     def suspend(self, runtime: Runtime, state: _State, calls: Sequence[ToolCall]) -> None:
@@ -169,7 +169,7 @@ class TurnState(RunState, frozen=True, kw_only=True):
 
 def read_turn(runtime: Runtime, fence: Fence) -> TurnState:
     """Read the turn at `fence`. Raises StaleEpoch if it has moved on, NotFound for a missing box."""
-    # A step counts against the limit once the model has answered.
+    # A step counts toward the step limit once the model has answered.
     stored = runtime.contexts.read(fence.agent_turn_id, agent_id=fence.agent_id, answered=STEP_ANSWERED)
     head = stored.head
     if head is None or head.fence != fence:

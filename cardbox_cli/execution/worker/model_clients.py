@@ -4,9 +4,9 @@ A client prints `{"ready": true}`. Then it reads a line `{"id": n, "request": â€
 `{"id": n, "answer": â€¦}` or `{"id": n, "error": "why"}`, repeatedly until its input ends. The id matches an
 answer with its request, however late it comes; a client without ids must answer in order.
 
-A line `{"cancel": true}` says that the worker no longer waits. A client that is working must print any answer
-or error at once, or it is killed; an idle client ignores the line. The worker starts a client per concurrent
-call. `command_processes.py` makes sure that no client outlives the worker.
+A line `{"cancel": true}` means that the worker no longer waits. A busy client must then print an answer or
+error at once, or it is killed. An idle client ignores the line. The worker starts one client for each
+concurrent call. `command_processes.py` makes sure that no client outlives the worker.
 """
 
 import signal
@@ -28,9 +28,9 @@ from cardbox_cli.execution.worker.command_processes import (
 from cardbox_cli.settings import STDERR_KEPT
 
 _POLL_INTERVAL = 0.1
-# Seconds for a client to acknowledge a cancellation, and to end.
+# Seconds in which a client must acknowledge a cancellation, and in which it must end.
 _CLIENT_TIMEOUT_SECONDS = 2.0
-# Characters of an unexpected line that a message shows.
+# The number of characters of an unexpected line that a message shows.
 _MAX_QUOTE_LENGTH = 200
 
 
@@ -39,7 +39,7 @@ class _Ready(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    """A line of a client: a string, a message or response in the provider's format, or null as the answer."""
+    """A line of a client. The answer is a string, null, or a message or response in the provider's format."""
 
     id: int | None = None
     answer: msgspec.Raw = msgspec.Raw()
@@ -50,7 +50,7 @@ _Line = TypeVar("_Line", _Ready, _Reply)
 
 
 class _NoReply(Exception):
-    """The end of waiting for a line, with the reason."""
+    """The reason why the worker stopped waiting for a line."""
 
 
 class ModelClients:
@@ -131,7 +131,7 @@ class _Client:
 
     @property
     def is_silent(self) -> bool:
-        """True if it printed nothing since its last answer: another turn would take that as its answer."""
+        """True if it has printed nothing since its last answer. Another turn must not read such output."""
         self._pipes.serve(0)
         return not self._pipes.stdout
 
@@ -192,7 +192,7 @@ class _Client:
             if self._pipes.too_long:
                 raise _NoReply("too_long")
             if not self._pipes.open or not self.is_running:
-                # It may have answered just before it ended.
+                # The client may have answered just before it ended.
                 self._wait(time.monotonic() + _CLIENT_TIMEOUT_SECONDS)
                 last_line = self._pipes.take_line()
                 if last_line is None and self._process.poll() == 0:
@@ -205,7 +205,7 @@ class _Client:
         return line
 
     def _give_up(self, why: str) -> CommandOutcome:
-        """Return the outcome of a request without an answer; kill a client that confirms no cancellation."""
+        """Return the outcome of an unanswered request. Kill the client unless it confirms a cancellation."""
         if why in ("stopped", "timed_out") and self._is_ready and self._confirms_cancellation():
             self.answered += 1
         else:
@@ -256,7 +256,7 @@ def _decode(line: bytes, kind: type[_Line]) -> _Line | None:
 
 
 def _answer_bytes(answer: bytes) -> bytes:
-    """Return what a command would print: a string as text, other values as JSON, nothing for null."""
+    """Return the output of a command with this answer: text for a string, nothing for null, else JSON."""
     if answer == b"null":
         return b""
     return msgspec.json.decode(answer, type=str).encode() if answer.startswith(b'"') else answer

@@ -1,8 +1,8 @@
 """The loop that runs a turn or a chat until it ends, is suspended, or another worker has it.
 
-If calls have no result, cbx or the commands of their tools answer them; otherwise the model's command runs
-the next step. Each round reads the state from the ledger, so a run continues where an earlier worker left it.
-The loop knows no tables and no threads; a cancellation token stops it.
+If calls have no result, cbx or the commands of their tools answer them. Otherwise the model's command runs
+the next step. Each round reads the state from the ledger, so a run continues where an earlier worker stopped.
+The loop uses no tables and no threads. A cancellation token stops it.
 """
 
 import time
@@ -45,14 +45,14 @@ _T = TypeVar("_T")
 _State = TypeVar("_State", bound=RunState)
 
 NO_BOX = "box_not_found"
-# Characters of an unknown tool's name that a message shows.
+# The number of characters of an unknown tool's name that a message shows.
 _MAX_QUOTE_LENGTH = 1000
 
 Kind = Literal["ended", "suspended", "lost", "handed_back"]
 
 
 class Attempt(Protocol):
-    """A call of an action that is safe to repeat, on a new connection if one breaks."""
+    """A function that calls a repeatable action, again on a new connection if the connection breaks."""
 
     def __call__(self, action: Callable[[Runtime], _T]) -> _T: ...
 
@@ -65,7 +65,7 @@ class CancellationToken:
         self.lost = False
 
     def cancel(self, *, lost: bool = False) -> None:
-        """Stop the run. It is returned to the inbox, or if `lost`, nothing of it may be stored."""
+        """Stop the run, which then returns to the inbox. A `lost` run may not store anything."""
         self.lost = self.lost or lost
         self.cancelled.set()
 
@@ -111,7 +111,7 @@ class _OutOfTime(_RunFailed):
 class Run(Generic[_State]):
     """One run of a ledger's turn or chat. `attempt` provides a database.
 
-    `tell` gets lines about failed commands. `warn` gets warnings about requests that may fail.
+    `tell` gets log lines about failed commands. `warn` gets warnings about requests that may fail.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Run(Generic[_State]):
         try:
             return self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
         except CallIdTaken:
-            # Another run has just stored a call with the same id: read the answer again for a new id.
+            # Another run has just stored a call with the same id. Reading the answer again makes a new id.
             return self._store_answer(turn, step, ran)
         except (CardConflict, InvalidInput) as exc:
             raise _RunFailed(
@@ -225,7 +225,7 @@ class Run(Generic[_State]):
     # --- its tools
 
     def _answer_calls(self, turn: _State, calls: list[ToolCall]) -> RunOutcome | None:
-        """Run the commands of tools, then the handlers; suspend the turn for calls that reports answer."""
+        """Run the commands of tools, then the handlers. Suspend the turn if reports must answer any calls."""
         self._attempt(lambda runtime: self._ledger.enter(runtime, turn))
         ending = ending_call_with_others(turn)
         if ending is not None:
@@ -269,7 +269,7 @@ class Run(Generic[_State]):
         return result_of(call, author, tool, ran, timeout)
 
     def _needs_report(self, turn: _State, call: ToolCall) -> bool:
-        """Return whether a report must answer a call: its tool is offered, but has no command here."""
+        """Return whether a report must answer a call, because its tool is offered but has no command here."""
         if self._ledger.answers(call):
             return False
         tool = turn.tool(call.tool_name)

@@ -1,9 +1,9 @@
-"""Read the output of a step's or a tool's command as cards. Pure.
+"""Read the output of a step's or a tool's command as cards. This module is pure.
 
-A model's message, alone or in a provider's response, becomes a thought, with a card for each tool call, or
-with the deliverable if it calls no tool. Any other output is text, and the deliverable. Lines of cards are
-read as cards only in the mode `cards`. Such a card has one of the agent's own types; cbx sets its role,
-author, id, turn and step. Output that cannot be read is refused with an error code.
+A model's message, alone or in a provider's response, becomes a thought. Each tool call becomes a card; a
+message without tool calls becomes the deliverable, too. Other output is the text of a deliverable. Lines of
+cards are read as cards only in the mode `cards`. Such a card has one of the agent's own types; cbx sets its
+role, author, id, turn and step. Output that cannot be read is refused with an error code.
 """
 
 import re
@@ -47,7 +47,7 @@ from cardbox_cli.settings import MAX_TOOL_CALLS
 
 OWN_TYPES = (THOUGHT, PLAN, DELIVERABLE)
 
-# Metadata that only cbx sets: a card's owner, message or layer, the cards that it replaces, the turn's end.
+# Metadata that only cbx sets: a card's owner, message or layer, the cards it replaces, and the turn's end.
 _RESERVED_METADATA = IGNORED_METADATA | {
     *("tool_call_id", "function_name", "layer", "signature", "semantic_type"),
     *("edited_from", "covers", "partial", "stop_reason", "terminal_reason"),
@@ -65,7 +65,7 @@ def resembles_card(value: Any) -> bool:
 
 
 def read_cards(text: str, author: Author) -> list[CardDraft]:
-    """Return the cards of a text's lines, with the call ids as printed. Raises RefusedCard."""
+    """Return the cards in the lines of a text, with the call ids of the text. Raises RefusedCard."""
     lines = [line for line in text.split("\n") if line.strip()]
     return [_card(line, author, number) for number, line in enumerate(lines, 1)]
 
@@ -132,7 +132,7 @@ def assign_call_ids(drafts: Sequence[CardDraft], held: FindHeldIds) -> list[Card
 EMPTY, INVALID, PROVIDER = "empty_answer", "invalid_answer", "provider_error"
 CUT_OFF, TOO_MANY, TOO_MANY_PARTS = "answer_cut_off", "too_many_calls", "too_many_parts"
 
-# `auto` reads output as a response if it is one, and otherwise as text.
+# `auto` reads output as a response if it has the form of one, and otherwise as text.
 AnswerMode = Literal["auto", "response", "text", "cards"]
 
 # The beginning of a JSON object or a list of objects, and of an event stream.
@@ -154,7 +154,7 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def responses(self) -> list[AnswerReader]:
-        """The readers of whole responses: of the format's provider, or of all for another format."""
+        """The readers of whole responses. A format without a provider has the readers of all providers."""
         known = [provider_named(self.format)] if self.is_provider_format else providers()
         return [each.answers for each in known if each.answers is not None]
 
@@ -163,9 +163,9 @@ AUTO_RULES = AnswerRules()
 
 
 class StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a step: cards in order, and their calls, which have no result yet.
+    """The answer of a step: its cards in order, and their calls, which have no results yet.
 
-    `usage` are the provider's token counts, under its own names.
+    `usage` has the provider's token counts, under the provider's names.
     """
 
     cards: list[CardDraft]
@@ -187,7 +187,7 @@ class _Refused(Exception):
 def read_answer(
     stdout: bytes, author: Author, held: FindHeldIds, rules: AnswerRules = AUTO_RULES
 ) -> StepAnswer | InvalidAnswer:
-    """Read `stdout` as cards of `author`; tool call ids that the project already has are replaced."""
+    """Read `stdout` as cards of `author`. Tool call ids that the project already has are replaced."""
     try:
         answer = _answer(_decoded(stdout), author, held, rules)
         _check_count(len(answer.calls), rules)
@@ -249,7 +249,7 @@ def _check_names(calls: Sequence[ToolCall]) -> None:
 
 
 def _check_parts(parts: int) -> None:
-    """Refuse an answer with too many parts before making cards of them: an output may have a million."""
+    """Refuse an answer with too many parts before cards are made of them. An output may have a million."""
     if parts > ANSWER_PARTS.value:
         what = f"the answer has {parts} parts (cards or content blocks)"
         raise _Refused(TOO_MANY_PARTS, f"{what}; the limit is {ANSWER_PARTS.value}")
@@ -259,7 +259,7 @@ def _check_parts(parts: int) -> None:
 
 
 def _json(text: str, rules: AnswerRules) -> dict[str, Any] | None:
-    """Return the object of a JSON text; None for other text. Refuses text that only begins as JSON."""
+    """Return the object of a JSON text, or None for other text. Refuses text that only begins like JSON."""
     if _STREAM.match(text):
         what = "the output is an event stream: request a whole response, for example with `stream: false`"
         raise _Refused(INVALID, f"{what}; {_TEXT_HINT}")
@@ -307,7 +307,7 @@ class _ModelMessage(msgspec.Struct, frozen=True):
 
 
 def _find_message(value: dict[str, Any], rules: AnswerRules) -> _ModelMessage | None:
-    """Return the model's message that `value` is or contains; None if there is none."""
+    """Return the model's message that `value` is or contains, or None if there is no message."""
     _refuse_error(value, rules)
     for answers in rules.responses:
         if answers.is_response(value):
@@ -327,14 +327,14 @@ def _response_message(response: dict[str, Any], answers: AnswerReader) -> _Model
 
 
 def _format_of(message: dict[str, Any]) -> AnswerReader:
-    """Return the reader of the format that a message shows signs of; otherwise that of the default format."""
+    """Return the reader of the format that a message resembles, or else the reader of the default format."""
     others = (each for each in providers() if each.name != DEFAULT)
     formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
     return next(each for each in formats if each.is_own(message))
 
 
 def _refuse_error(value: dict[str, Any], rules: AnswerRules) -> None:
-    """Raise the provider's error: curl exits with 0 although the response is an error."""
+    """Raise the provider's error, if `value` is one. curl exits with 0 even if the response is an error."""
     error = value.get("error")
     message = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
     if not isinstance(message, str) or not message:
@@ -344,7 +344,7 @@ def _refuse_error(value: dict[str, Any], rules: AnswerRules) -> None:
 
 
 def _own_errors(value: dict[str, Any], rules: AnswerRules) -> Iterator[str | None]:
-    """Yield the error in a value, as the format's provider writes it, or any provider for a response."""
+    """Yield the error in a value in the form of the format's provider, or of any provider for a response."""
     for answers in rules.responses:
         if rules.is_provider_format or answers.is_response(value):
             yield answers.error(value)
@@ -359,7 +359,7 @@ def _refuse_cut_off(value: dict[str, Any], answers: AnswerReader) -> None:
 
 
 def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
-    """Refuse a response in another format than the request's: it is certainly not meant as text."""
+    """Refuse a response in another format than the request's, because it cannot be meant as text."""
     for each in providers():
         if each.name != rules.format and each.answers is not None and each.answers.is_response(value):
             what = f"the output is a response of {each.name}, but the request has the format {rules.format}"
@@ -397,7 +397,7 @@ def _card_lines_answer(text: str, author: Author, held: FindHeldIds, rules: Answ
 
 
 def _add_origin(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
-    """Return the cards of one message with ids and `author`; several cards get a common group."""
+    """Return the cards of one message with ids and `author`. Several cards get a common group."""
     group = {"source_group": new_card_id()} if len(drafts) > 1 else {}
     own = {**author.metadata, "author_id": author.agent_id, **group}
     return [
@@ -409,7 +409,7 @@ def _add_origin(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
 def _complete_answer(
     thoughts: Sequence[CardDraft], author: Author, usage: dict[str, Any] | None
 ) -> StepAnswer:
-    """Return the answer of a message: its thoughts with their calls, or with its text as the deliverable."""
+    """Return the answer of a message: its thoughts and their calls, or without calls, a deliverable."""
     calls = [call for thought in thoughts for call in calls_of(thought)]
     if calls:
         cards = [*thoughts, *(call_card(call, author) for call in calls)]
@@ -422,7 +422,7 @@ def _complete_answer(
 
 
 def result_of(call: ToolCall, author: Author, tool: Tool, ran: CommandOutcome, timeout: float) -> CardDraft:
-    """Return the result card of a call whose command has run: its output, or its failure."""
+    """Return the result card of a call after its command has run, with its output or its failure."""
     answer = partial(result_card, call, author, after_execution=tool.after_execution)
     if not ran.succeeded:
         code, message = failure_reason(ran, call, timeout)

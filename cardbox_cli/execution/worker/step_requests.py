@@ -1,7 +1,7 @@
-"""The request of a run's next step, and its request box; the beginning of a step of a turn.
+"""The request of a run's next step, its request box, and the beginning of a step of a turn.
 
 A step cannot begin if a card or box is missing, if its layers are invalid, or if no offered tool could end
-the turn. One statement writes all rows of a beginning step if the turn is still at its fence.
+the turn. One statement writes all rows of a new step if the turn is still at its fence.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class InvalidLayers(Exception):
 def compose_step(
     runtime: Runtime, state: RunState, *, format: str, options: ComposeOptions
 ) -> tuple[TurnRequest, ProjectSettings]:
-    """Compose the request of the next step; return it with the project's settings.
+    """Compose the request of the next step, and return it with the project's settings.
 
     Raises what `begin_step` raises.
     """
@@ -78,7 +78,7 @@ def copy_with_new_id(card: CardDraft) -> CardDraft:
 
 
 def _store_card(runtime: Runtime, draft: CardDraft) -> CardDraft:
-    """Store a card; if the card of its shared id was deleted, store it with a new id."""
+    """Store a card. If its id is shared and the stored card was deleted, store the card with a new id."""
     try:
         runtime.cards.add(draft)
     except CardConflict:
@@ -95,7 +95,7 @@ class CannotEnd(Exception):
 
 
 def enter(runtime: Runtime, turn: TurnState) -> None:
-    """Mark a turn as running that continues with calls without results. Raises StaleEpoch."""
+    """Mark a turn as running. It continues with calls that have no results. Raises StaleEpoch."""
     if turn.head.status != DISPATCHED:
         return
     with runtime.statement():
@@ -139,7 +139,7 @@ def _write_beginning(
     step_id: str,
     format: str,
 ) -> None:
-    """Write the rows of a step; a card whose shared id was deleted gets a new id."""
+    """Write the rows of a step. A card gets a new id if the stored card with its shared id was deleted."""
     cards = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
     metadata = {SNAPSHOT_KEY: snapshot_of(asked.request, asked.body, turn.boxes, format)}
     # Only the second try sees cards that another transaction has just written.

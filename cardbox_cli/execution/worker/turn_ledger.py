@@ -1,7 +1,7 @@
-"""The ledger of a claimed turn: stores answers and results, answers internal handlers, suspends and ends.
+"""The ledger of a claimed turn: store answers and results, call internal handlers, suspend and end the turn.
 
-Each transaction locks the head first, so nothing is written once the turn is at another epoch. Calls of
-internal handlers are answered in one transaction with their results and a suspension, so that each call is
+Each transaction locks the head first, so nothing is written once the turn is at another epoch. One
+transaction calls the internal handlers, stores their results and suspends the turn, so that each call is
 answered once despite crashes. A handler's failure becomes a result for the model and never ends the turn.
 """
 
@@ -88,7 +88,7 @@ from cardbox_cli.store.execution.step_store import AnsweredStep
 def read_step_answer(
     runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO_RULES
 ) -> StepAnswer | InvalidAnswer:
-    """Return the cards that the command of a step printed; none if it appended cards to the box itself."""
+    """Return the cards that a step's command printed, or no cards if it appended them to the box itself."""
     answer = read_answer(
         stdout, step_author(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules
     )
@@ -98,7 +98,7 @@ def read_step_answer(
 
 
 def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: StepAnswer) -> TurnEnd | None:
-    """Store the answer of a step; return the end of the turn if no call waits for a result.
+    """Store the answer of a step. Return the end of the turn if no call waits for a result.
 
     If the answer may not end the turn, it is stored as thoughts with a reminder for the model. Raises
     StaleEpoch, CardConflict if the id of a card is taken, and CallIdTaken if the id of a call is.
@@ -113,7 +113,7 @@ def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: Ste
         if continues:
             reminder = rule.reminder(runtime.project_id, step_author(head, step.step_id))
             cards = [*turn_ends.drop_deliverable(cards), reminder]
-        # An earlier attempt may have stored some.
+        # An earlier attempt may have stored some of these cards.
         new = [card for card in cards if card.card_id not in stored]
         calls = pending_calls([*own, *new])
         answered = AnsweredStep(
@@ -135,7 +135,7 @@ def add_result(runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> TurnEnd | None:
-    """Complete the last step, whose calls have their results; return the end if they end the turn.
+    """Complete the last step once its calls have results. Return the end if the results end the turn.
 
     Raises StaleEpoch.
     """
@@ -155,7 +155,7 @@ def complete_step(runtime: Runtime, turn: TurnState) -> TurnEnd | None:
 
 
 def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
-    """Lock and return the head and the cards that the turn and its commands have written.
+    """Lock and return the head, and return the cards that the turn and its commands have written.
 
     Raises StaleEpoch, and NotFound for a missing output box.
     """
@@ -172,7 +172,7 @@ def _hold_own(runtime: Runtime, turn: TurnState) -> tuple[Head, list[Card]]:
 def _append(
     runtime: Runtime, turn: TurnState, cards: Sequence[CardDraft], answered: AnsweredStep | None = None
 ) -> None:
-    """Write and append those cards that the turn does not have yet, and move the step.
+    """Write and append the cards that the turn does not have yet, and update the step.
 
     Raises StaleEpoch, NotFound for a missing output box, and CardConflict.
     """
@@ -184,13 +184,13 @@ def _append(
             return
         runtime.boxes.get(turn.boxes.output.box_id)
         for card in cards:
-            # If another transaction has just written the card, the next try sees it.
+            # Another transaction may have just written the card; then the next try sees it.
             if card.card_id not in found.stored:
                 runtime.cards.add(card)
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls that a turn waits for (tool names by call id), and for how many seconds."""
+    """The calls that a turn waits for, as tool names by call id, and the longest wait in seconds."""
 
     calls: Mapping[str, str]
     seconds: float
@@ -201,7 +201,7 @@ def plan_suspension(
 ) -> Suspension:
     """Decide how long a turn with these tools waits for calls: the longest timeout of the called tools.
 
-    A tool without a timeout, or one that is not offered, counts as `tool_wait` seconds.
+    A tool that has no timeout or is not offered counts as `tool_wait` seconds.
     """
     given = {tool.tool_name: tool.timeout_seconds for tool in tools}
     times = [given.get(call.tool_name) or tool_wait for call in calls]
@@ -213,9 +213,9 @@ def plan_suspension(
 def suspend(
     runtime: Runtime, turn: TurnState, row: InboxRow, calls: Sequence[ToolCall], *, at_least: float = 0
 ) -> None:
-    """Suspend the turn until `calls` have results, for `at_least` seconds or longer; consume its claimed row.
+    """Suspend the turn until `calls` have results, and consume its claimed row. Raises StaleEpoch.
 
-    Raises StaleEpoch.
+    The deadline of the wait is at least `at_least` seconds from now.
     """
     plan = plan_suspension(turn.tools, calls, tool_wait=runtime.settings.tool_wait, at_least=at_least)
     with runtime.transaction(savepoint=False):
@@ -241,7 +241,7 @@ def suspend(
 
 
 def run_handler(handler: Handler, runtime: Runtime, caller: Caller, arguments: dict[str, Any]) -> Any:
-    """Call a handler; return a JSON value that can be stored, Awaiting, or Ending.
+    """Call a handler, and return a JSON value that can be stored, Awaiting, or Ending.
 
     Raises the handler's own CbxError, and HandlerFailed for other exceptions and invalid return values.
     """
@@ -281,7 +281,7 @@ def _check_answer(handler: Handler, answer: Any) -> None:
 
 
 def ending_call_with_others(turn: RunState) -> ToolCall | None:
-    """Return the call that ends the turn although the same answer made other calls; None otherwise."""
+    """Return a call that would end the turn, if the same answer made other calls, and None otherwise."""
     calls = last_calls(turn.boxes.own)
     tools = ((call, turn.tool(call.tool_name)) for call in calls)
     ending = (call for call, tool in tools if isinstance(tool, HandlerTool) and tool.ends_turn)
@@ -297,7 +297,7 @@ def not_alone_result(call: ToolCall, author: Author, ending: ToolCall) -> CardDr
 def _answer(
     runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
 ) -> Sequence[CardDraft] | Awaiting:
-    """Return the cards of a handler's result; on failure, roll back its writes and return the failure."""
+    """Return the cards of a handler's result. If it fails, roll back its writes and return its failure."""
     fault = size_problem(call) or argument_problem(call)
     if fault is not None:
         return [_failure(call, turn, "invalid_arguments", fault)]
@@ -314,7 +314,7 @@ def _answer(
                 return _ending_cards(call, turn, answer)
             return [result_card(call, last_step_author(turn), result=answer)]
     except (SchemaMissing, MissingRight) as exc:
-        # The database is available but lacks a table or a right: another try would not help.
+        # The database is available but lacks a table or a right, so another try would fail, too.
         return [_failure(call, turn, exc.code.replace("-", "_"), exc.message)]
     except (DatabaseUnavailable, StaleEpoch, LeaseLost):
         raise
@@ -331,7 +331,7 @@ def _answer(
 
 
 def _ending_cards(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
-    """Return the result that ends the turn, then the deliverable: a result must follow its call directly."""
+    """Return the result that ends the turn, then the deliverable. A result must directly follow its call."""
     author = last_step_author(turn)
     deliverable = draft_card(
         DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata
@@ -368,11 +368,11 @@ class TurnLedger:
         return read_turn(runtime, self._fence)
 
     def answers(self, call: ToolCall) -> bool:
-        """Return False: a turn has no such calls."""
+        """Return False, because a turn has no calls that cbx itself answers."""
         return False
 
     def answer(self, runtime: Runtime, state: TurnState, call: ToolCall) -> CardDraft:
-        """Raise AssertionError: `answers` is always False."""
+        """Raise AssertionError, because `answers` always returns False."""
         raise AssertionError(f"a turn does not answer calls itself: {call.tool_name}")
 
     def answer_handlers(
@@ -380,8 +380,8 @@ class TurnLedger:
     ) -> list[ToolCall]:
         """Answer `calls` by their handlers, in one transaction with the results.
 
-        If any call waits, the turn is suspended and its claimed row consumed. Raises StaleEpoch; then, as
-        when the database fails, the writes of all handlers are rolled back.
+        If a call waits, the turn is suspended and its claimed row is consumed. Raises StaleEpoch. Any error
+        rolls back the writes of all handlers.
         """
         with runtime.transaction():
             runtime.heads.hold(state.fence)
@@ -405,7 +405,7 @@ class TurnLedger:
     def suspend(
         self, runtime: Runtime, state: TurnState, calls: Sequence[ToolCall], *, at_least: float = 0
     ) -> None:
-        """Suspend the turn for `at_least` seconds or longer, and consume its claimed row."""
+        """Suspend the turn with a deadline in `at_least` seconds or later, and consume its claimed row."""
         suspend(runtime, state, self._work.row, calls, at_least=at_least)
 
     def fail(

@@ -1,8 +1,8 @@
 """A worker: it claims due rows for its target, runs their turns in threads, and extends its leases.
 
 One thread claims and reaps, one sends heartbeats, and each running turn has its own thread and connection. A
-notification only ends a wait; the worker finds due rows by polling. It writes events to a `Journal` and
-knows no command line or terminal.
+notification only ends a wait; the worker finds due rows by polling. It writes events to a `WorkerJournal` and
+does not depend on a command line or terminal.
 """
 
 import os
@@ -63,7 +63,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Running(msgspec.Struct, eq=False):
-    """A claimed row whose work is running. Once the row has resumed its turn, it has the turn's new epoch."""
+    """A claimed row and its running work. If a report resumed the turn, the row has the turn's new epoch."""
 
     row: InboxRow
     cancellation: CancellationToken
@@ -74,7 +74,7 @@ class _Running(msgspec.Struct, eq=False):
 
 
 class Worker:
-    """One worker process. `connect` opens a connection, `make_runtime` adds its notifiers."""
+    """One worker process. `connect` opens a connection, and `make_runtime` makes a runtime on it."""
 
     def __init__(
         self,
@@ -101,21 +101,21 @@ class Worker:
         self._leaves_now = False
         self._stopped = Event()
         self._reap_at = 0.0
-        # The last error of each action that fails now, and the error that is stored with the worker's entry.
+        # The last error of each failing action, and the error that is stored with the worker's entry.
         self._failing: dict[str, str] = {}
         self._stored_error: str | None = None
 
     def leave(self) -> None:
-        """Stop claiming, and end once the running work is done. A second call, or the grace, returns it.
+        """Stop claiming, and end once the running work is done. Safe in a signal handler.
 
-        Safe in a signal handler.
+        After a second call or the grace, running work is canceled and returned to the inbox.
         """
         self._leaves_now = self._leaving
         self._leaving = True
         self._listener.wake()
 
     def run(self) -> None:
-        """Work until the plan is done or `leave` is called. Raises what the first connection raises."""
+        """Work until the plan is done or `leave` is called. Raises the errors of the first connection."""
         with closing(self._connections), self._connections.open_own(lambda: self._leaving) as connection:
             connection.database().require_worker()
             self._serve(connection)
@@ -172,7 +172,7 @@ class Worker:
     def _reap_all(self, connection: WorkerConnection) -> None:
         for each in self._projects(connection, worker_store.unsettled_projects):
             reaped = self._try(f"reap {each}", partial(connection.attempt, each, reap)) or ReapOutcome()
-            # If there is more work than workers, each pass notifies again; the log leaves that out.
+            # If there is more work than workers, each pass notifies again, so the log omits notifications.
             facts = [
                 f"{name.replace('_', ' ')} {', '.join(ids)}"
                 for name, ids in msgspec.structs.asdict(reaped).items()
@@ -195,7 +195,7 @@ class Worker:
         return count
 
     def _try(self, what: str, action: Callable[[], _T]) -> _T | None:
-        """Return the result of `action`; None if it failed although the database is available."""
+        """Return the result of `action`, or None if it failed although the database is available."""
         try:
             result = action()
         except DatabaseUnavailable:
@@ -217,7 +217,7 @@ class Worker:
         target, headless = self._plan.target, []
         for project_id in self._projects(connection, worker_store.unsettled_projects):
             left = connection.attempt(project_id, lambda runtime: runtime.inbox.unfinished(target))
-            # Rows that other workers have claimed count, too: they may come back.
+            # Rows that other workers have claimed count, too, because they may become due again.
             if left.rows:
                 return False
             headless += left.headless
@@ -281,7 +281,7 @@ class Worker:
         self._journal.write_outcome(project_id, run.run())
 
     def _defer(self, connection: WorkerConnection, row: InboxRow, reason: str) -> None:
-        """Defer a row that failed for a reason outside its turn; the backoff decides when it is due again."""
+        """Defer a row that failed for a reason outside its turn. The backoff decides when it is due again."""
         self._journal.line(f"warning: {row.message_type} {row.inbox_id} failed: {reason}")
         self._return_row(connection, row, partial(defer, reason=reason))
 
@@ -294,7 +294,7 @@ class Worker:
     # --- leaving
 
     def _wait_for_running(self) -> None:
-        """Wait for running work; when leaving, cancel it after the grace."""
+        """Wait for running work. If the worker leaves, cancel the work after the grace."""
         deadline = None
         while self._running:
             if self._leaving and deadline is None:
@@ -313,7 +313,7 @@ class Worker:
     def _beat_until_over(self) -> None:
         with self._connections.open_own(self._stopped.is_set) as connection:
             while not self._stopped.is_set():
-                # Separate actions: a worker that may not announce itself must still extend its leases.
+                # These are separate, because a worker that may not announce itself must still extend leases.
                 self._beat("announce", partial(self._announce, connection))
                 self._beat("extend leases", partial(self._extend_leases, connection))
                 self._stopped.wait(self._settings.heartbeat)
@@ -341,7 +341,7 @@ class Worker:
         connection.retry(self._note_trouble, insist=False)
 
     def _note_trouble(self, database: Database) -> None:
-        """Store with the worker's entry why it cannot work, or that it can again."""
+        """Store in the worker's entry why the worker cannot work, or that it can work again."""
         failing = next(iter(list(self._failing.values())), None)
         trouble = shorten_trouble(self._connections.refusal or failing)
         if trouble != self._stored_error:

@@ -1,8 +1,8 @@
 """The program of a worker: the commands of the model and the tools, their environment and their limits.
 
 Commands get a short list of the worker's environment variables. They get the address of the database or a
-provider's key only if the operator names the variable. Stored commands of tools are rows that others can
-write, so they are run only if the operator trusts them.
+provider's key only if the operator names the variable. Other programs can write the rows with stored commands
+of tools, so the worker runs such commands only if the operator trusts them.
 """
 
 import os
@@ -30,15 +30,15 @@ INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 def command_environment(
     names: Collection[str] = (), environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return the variables that commands get, if set: those of the list and those of `names`."""
+    """Return the variables that commands get: the usual ones and the ones in `names`, if they are set."""
     return {name: environ[name] for name in (*INHERITED_VARIABLES, *names) if name in environ}
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True):
     """The command of a tool, its time limit in seconds, and its additional environment variables.
 
-    `timeout` None means the limit of the tool or the worker. `checks_arguments`: arguments must match the
-    tool's stored schema before the command runs.
+    If `timeout` is None, the limit of the tool or the worker applies. With `checks_arguments`, the command
+    runs only if the arguments match the tool's stored schema.
     """
 
     command: str
@@ -54,7 +54,7 @@ class ToolCommands(msgspec.Struct, frozen=True):
     trusts_stored: bool = False
 
     def find(self, tool: Tool) -> ToolCommand | None:
-        """Return the command that answers calls of the tool; None if a report must answer them."""
+        """Return the command that answers calls of the tool, or None if a report must answer them."""
         own = self.own.get(tool.tool_name)
         if own is not None or not self.trusts_stored or tool.command is None:
             return own
@@ -62,7 +62,7 @@ class ToolCommands(msgspec.Struct, frozen=True):
 
 
 def schema_mismatch(value: Any, schema: Any, path: str = "the arguments") -> str | None:
-    """Return why a JSON value does not match a schema, or None; an invalid schema matches everything.
+    """Return why a JSON value does not match a schema, or None. An invalid schema matches every value.
 
     Checks types, enums, required and additional properties. The tool must check other JSON Schema keywords.
     """
@@ -116,13 +116,12 @@ def _is_whole(value: float | Decimal) -> bool:
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """The model's command with its request format, compose options and limits.
 
-    `timeout` is the limit in seconds of each run of the command, `turn_time` of a turn. `format_named` is
-    False for a default format.
-
-    `answers` is how its output is read, `max_tool_calls` the limit of calls in one answer, `tools` the tools'
-    commands. `environment` is the whole environment of its commands, without the variables of the turn.
-    `stderr_kept` is the number of stderr bytes to store per command. For each run of the command, `listen`
-    returns a function that gets the output as it comes. If there are `clients`, they replace the command.
+    `timeout` limits each run of the command, and `turn_time` limits a turn; both are in seconds.
+    `format_named` is False for a default format. `answers` is the mode for reading the output.
+    `max_tool_calls` limits the calls in one answer. `tools` has the commands of tools. `environment` is the
+    whole environment of all commands, without the variables of the turn. `stderr_kept` is the number of
+    stderr bytes to store per command. For each run of the command, `listen` returns a function that gets the
+    output as it arrives. If there are `clients`, they replace the command.
     """
 
     command: str
@@ -161,14 +160,14 @@ class _Config(msgspec.Struct):
     max_steps: Annotated[int, msgspec.Meta(ge=MAX_STEPS.lower, le=MAX_STEPS.upper)] | None = None
 
 
-# Operators of a command line that fails if its first program is missing.
+# A command line with only these operators fails if its first program is missing.
 _SAFE_OPERATORS = frozenset({"|", "&&", "<", ">", ">>", ">&", "<&", "<<"})
-# A literal word: the shell expands and assigns nothing in it, and it is not the number of a redirection.
+# A literal word: the shell expands and assigns nothing in it, and it is not a redirection's number.
 _LITERAL_WORD = re.compile(r"(?!\d+$)[\w./+@%,:-][\w./+@%,: -]*")
 
 
 def missing_program(command: str, environment: Mapping[str, str]) -> str | None:
-    """Return the first word of a command line if `sh` will certainly not find such a program; otherwise None.
+    """Return the first word of a command line if `sh` certainly cannot find that program, or None.
 
     `environment` is its whole environment. Lists of commands, functions, and words that the shell would
     expand are not checked.

@@ -1,7 +1,7 @@
 """Responses of the API, and their description in the OpenAPI document.
 
-JSON is as stored, exact to the digit, with an ETag. A list is an array as `-o json` prints it, and its `Link`
-header names the next page. The document is generated from the types of the responses.
+JSON responses have the exact stored numbers and an ETag. A list is an array, as `-o json` prints it, and its
+`Link` header names the next page. The document is generated from the types of the responses.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def json_response(
 ) -> Response:
     """Return a response with a value as JSON, or 304 if the client has it already.
 
-    Raises InvalidInput with the advice `narrower` if it is too long. `of_one`: a single card of any length.
+    Raises InvalidInput with the advice `narrower` if it is too long. `of_one` allows a card of any length.
     """
     data = exact_json.encode(value)
     if not of_one:
@@ -92,7 +92,7 @@ def limited_ids(ids: Iterable[str], name: str) -> list[str]:
     return distinct_ids
 
 
-# The states to filter by, as in the commands. Foreign rows may have others, which no filter accepts.
+# The states to filter by, as in the commands. Foreign rows may have other states, which no filter accepts.
 if TYPE_CHECKING:
     TurnState: TypeAlias = str
     InboxState: TypeAlias = str
@@ -166,7 +166,7 @@ ResponseDocs = dict[int | str, dict[str, Any]]
 
 
 def value_docs(kind: Any, *, tagged: bool = True) -> ResponseDocs:
-    """Describe responses with a value of this type, or an error. `tagged`: or 304."""
+    """Describe responses with a value of this type, an error, or if `tagged`, the status 304."""
     _known.append(kind)
     same: ResponseDocs = {304: {"description": "The client's copy is current."}} if tagged else {}
     return {

@@ -60,7 +60,7 @@ class RequestRejected(Exception):
 
 
 class ResponseBroken(Exception):
-    """A response that has begun cannot continue. The cause was logged; the client gets no final chunk."""
+    """The failure of a response that has begun. The cause was logged. The client gets no final chunk."""
 
 
 class OutageLog:
@@ -92,7 +92,7 @@ def error_response(
 def error_parts(exc: Exception) -> tuple[int, str, str]:
     """Return the status, the code and the message for an error.
 
-    An unexpected error does not reveal its message, an outage not its cause.
+    The message does not reveal the text of an unexpected error or the cause of an outage.
     """
     if isinstance(exc, RequestRejected):
         return exc.status, _code(exc.status), exc.message
@@ -109,7 +109,7 @@ def headers_for(exc: Exception) -> Mapping[str, str] | None:
 
 
 def log_error(scope: Scope, exc: Exception) -> None:
-    """Log an error that the operator must know: an unexpected one each time, an outage once."""
+    """Log an error for the operator. Unexpected errors are logged each time, and each outage once."""
     if isinstance(exc, CbxError) and _is_outage(exc):
         outages: OutageLog = scope["app"].state.outages
         outages.log(exc)

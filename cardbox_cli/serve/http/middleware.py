@@ -14,7 +14,7 @@ from cardbox_cli.serve.http.errors import ResponseBroken, error_parts, error_res
 MAX_BODY = 1 << 20
 """The maximum number of bytes of a request's body."""
 BODY_SECONDS = 30.0
-"""The maximum number of seconds in which it must arrive."""
+"""The number of seconds within which a request's body must arrive."""
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),

@@ -41,7 +41,7 @@ class ProjectRequest:
 
     @contextmanager
     def open_autocommit(self) -> Iterator[ProjectView]:
-        """Open the project for one statement; for more, open a snapshot of its database.
+        """Open the project for one statement. For several statements, open a snapshot of its database.
 
         Raises RequestRejected if the request may not read it, NotFound for an invalid name.
         """

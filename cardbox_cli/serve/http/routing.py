@@ -73,7 +73,7 @@ def _open_snapshot(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _parse_body(request: Request, body: bytes, kind: type[BaseModel]) -> BaseModel:
-    """Raises RequestRejected for invalid JSON, RequestValidationError for invalid values."""
+    """Parse a body. Raises RequestRejected for invalid JSON, RequestValidationError for invalid values."""
     if not _is_json(request.headers.get("content-type", "")):
         raise RequestRejected(422, "body: Content-Type must be application/json")
     try:

@@ -50,7 +50,7 @@ class ShownSlot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_row(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: None) -> ShownSlot:
-    """Make a row of a box. `rule_of` returns the rule of the recipe that brought a position's card."""
+    """Make a row of a box. `rule_of` returns the recipe rule that selected the card at a position."""
     text = slot.beginning if slot.card is None else full_text(slot.card)
     return convert(
         ShownSlot,
@@ -145,7 +145,7 @@ def readable_text(card: Card) -> str:
     """Return the text of a card. JSON of moderate size and depth is indented."""
     text = card_text(card.content)
     content = card.content.result if isinstance(card.content, ToolResultContent) else card.content
-    # Any other content is JSON, which cbx made a text of.
+    # Any other content is JSON that cbx has formatted as text.
     return text if isinstance(content, str | TextContent | None) else indented(text)
 
 
@@ -218,7 +218,7 @@ def find(read: PageRead, id: str) -> Response:
 
 
 def find_by_id(read: ProjectView, id_part: str) -> Iterator[Place]:
-    """Yield the objects that match an id or a part of one: type, id, address."""
+    """Yield the objects that match an id or a part of an id, each with its type, id and address."""
     links = read.links
 
     def resolve_box(part: str) -> str:

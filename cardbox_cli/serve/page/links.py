@@ -127,14 +127,14 @@ Word = TypeVar("Word", bound=str)
 
 
 def require_parameter(given: str | None, what: str) -> str:
-    """Return a required parameter. Raises UsageError if it is missing."""
+    """Return a required parameter. Raises UsageError if it is None or empty."""
     if not given:
         raise UsageError(required_message(f"a {what}"), hint="go back, and follow a link")
     return given
 
 
 def check_choice(given: str | None, choices: Sequence[Word], what: str) -> Word | None:
-    """Return the value if it is one of `choices`, None if it is None. Raises InvalidInput for others."""
+    """Return the value if it is None or one of `choices`. Raises InvalidInput for any other value."""
     if given is None:
         return None
     for choice in choices:

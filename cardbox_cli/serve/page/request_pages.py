@@ -41,12 +41,12 @@ from cardbox_cli.text.escaping import excerpt
 
 routes = APIRouter(route_class=PageRoute)
 
-# The messages of a window, and the maximum numbers of listed and of drawn steps: the last ones.
+# The number of messages in a window, and the maximum numbers of the last steps that are listed and drawn.
 _WINDOW, _STEPS, _DRAWN = 100, 30, 40
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """A message as a row; `findings` are those about its card."""
+    """A message as a row. `findings` are the lint findings about its card."""
 
     number: int
     line: MessageLine

@@ -63,7 +63,7 @@ def _login_form(request: Request, next: str, *, trouble: str | None = None, stat
 
 
 def _local(address: str) -> str | None:
-    """Return an address on this server; None for an address on another one."""
+    """Return the address if it is on this server, or None otherwise."""
     is_path = address.startswith("/") and not address.startswith(("//", "/\\"))
     return address if is_path and address.isprintable() else None
 

@@ -104,7 +104,7 @@ def clock(moment: datetime, first: datetime) -> str:
 
 
 def took(step: Step) -> str:
-    """Format the duration of a step; "–" if it is still running."""
+    """Format the duration of a step, or return "–" if it is still running."""
     if step.started_at is None or step.ended_at is None:
         return "–"
     passed = (step.ended_at - step.started_at).total_seconds()
@@ -112,7 +112,7 @@ def took(step: Step) -> str:
 
 
 def shortish(text: str) -> str:
-    """Shorten a long id; return any other text unchanged."""
+    """Shorten a long id. Return any other text unchanged."""
     return short_id(text) if len(text) >= _LONG_ID and " " not in text else text
 
 
@@ -140,7 +140,7 @@ def capital(text: str) -> str:
 
 
 def cut(text: str, most: int) -> tuple[str, bool]:
-    """Return the beginning of a text, and True if it was cut."""
+    """Return the first `most` characters of a text, and whether it was cut."""
     return text[:most], len(text) > most
 
 
@@ -246,7 +246,7 @@ def plain_page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> HTMLResponse:
-    """Render a page without a project, or about one that cannot be read."""
+    """Render a page without a project, or about a project that cannot be read."""
     project_id = request.path_params.get("project")
     links = None if project_id is None else Links(project_id)
     return _response(template, {"links": links, **values}, code, headers)

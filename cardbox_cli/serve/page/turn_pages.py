@@ -125,7 +125,7 @@ def _turns(read: ProjectView, where: TurnFilter) -> tuple[list[TurnSummary], str
     return [summary(turn) for turn in rows[:PAGE_SIZE]], next_position(rows, "inbox_id")
 
 
-# The number of cards shown of each box of a turn: the last ones.
+# The number of last cards shown of each box of a turn.
 _SLOTS = 15
 _DELIVERABLE = 2_000
 
