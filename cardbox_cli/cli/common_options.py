@@ -1,7 +1,6 @@
 """The options that every command takes: project, database, output format, colours, debugging.
 
-They are valid before and after the subcommand. If one is repeated, the last value wins. The session stores
-their values.
+They are valid before and after the subcommand. The last value wins, and the session stores it.
 """
 
 from typing import Any, Literal, NamedTuple

@@ -20,7 +20,7 @@ from cardbox_cli.cli.common_options import WORDS, common_options
 
 HELP = {"help_option_names": ["--help", "-h"]}
 
-# Names from other programs. Each stands for the first of these verbs that a noun has.
+# Names from other programs. Each means the first of these verbs that a noun has.
 ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "get": ("show",)}
 
 

@@ -1,6 +1,6 @@
-"""Diagnosis of a turn, an agent or a project for `cbx why`: reads snapshots and judges them.
+"""Diagnosis of a turn, an agent or a project for `cbx why`: read snapshots and judge them.
 
-It reads locks outside the snapshot. The `…Answer` classes are the contract of `cbx why -o json`.
+Locks are read outside the snapshot. The `…Answer` classes are the contract of `cbx why -o json`.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ def find_causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole project at one moment: its problems, and how many turns are active, queued and examined."""
+    """A whole project at one moment: its problems, and the numbers of active, queued and examined turns."""
 
     problems: tuple[Diagnosis, ...]
     active: int
@@ -61,7 +61,7 @@ class Diagnoser:
         self.reader = SnapshotReader(self.store, settings, handlers)
 
     def turn(self, turn_id: str) -> Diagnosis:
-        """Return the verdict on a turn, given its id or a unique part of it. Raises NotFound."""
+        """Return the verdict on a turn. `turn_id` is its id or a unique part of the id. Raises NotFound."""
         judged = self._judge(lambda: self.reader.read_by_id([self.store.resolve(turn_id)]), turn_id)
         if not judged:
             what = f"no row of turn {turn_id!r} in project {self.store.project_id!r} names its agent"
@@ -126,7 +126,7 @@ def _deduplicate(problems: Sequence[Diagnosis]) -> list[Diagnosis]:
 
 
 class SeenAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that holds for a turn: its evidence, who must act next, and the command that helps."""
+    """A rule that holds for a turn: the rows that prove it, the next actor, and the command that helps."""
 
     rule: str | None
     severity: str
@@ -137,7 +137,7 @@ class SeenAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WhyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a turn, or on an agent without one. `also` lists the other rules that hold."""
+    """The verdict on a turn, or on an agent without a turn. `also` lists the other rules that hold."""
 
     turn: str | None
     agent: str

@@ -21,7 +21,7 @@ Command = tuple[str, ...]
 # The actor for everything that is overdue.
 REAPER = "`cbx reap`, or the next poll of any worker"
 
-# Tables of cbx that the role may be unable to read. `needs` names them.
+# Tables of cbx that the role may be unable to read. A rule's `needs` refers to them.
 LEASES, RECORDS, WORKERS = "cbx.leases", "cbx.turns", "cbx.workers"
 
 SUBJECTS = (
@@ -66,9 +66,9 @@ class DiagnosisRule(msgspec.Struct, frozen=True, kw_only=True):
     whose `aside` is true is only a warning. cbx skips rules that need unreadable tables (`needs`). Only rules
     with `after_end` apply to turns that have ended.
 
-    `proves` may contain settings in braces, for example {lease}, and `actor` the placeholders of
-    `verdict.fill_actor`. `due` returns when the state changes automatically, `root` the id of the turn that
-    is the cause.
+    `proves` may contain settings in braces, for example {lease}. `actor` may contain the placeholders of
+    `verdict.fill_actor`. `due` returns the time at which the state changes automatically, and `root` returns
+    the id of the turn that is the cause.
     """
 
     name: str
@@ -92,7 +92,7 @@ seen_rule = partial(DiagnosisRule, verdict="seen", severity="warning")
 
 @cache
 def rules() -> tuple[DiagnosisRule, ...]:
-    """Return all rules, the nearest to a cause first."""
+    """Return all rules. The rules nearest to a cause come first."""
     all_rules = [
         rule for subject in SUBJECTS for rule in import_module(f"{__package__}.rules.{subject}").RULES
     ]

@@ -1,7 +1,7 @@
-"""The facts of one turn at one moment, for the rules of a diagnosis. Pure: reads nothing, judges nothing.
+"""The facts of one turn at one moment, for the rules of a diagnosis. This module is pure and does not judge.
 
-`snapshot_reader` fills the record. Its properties are the conditions that several rules share, for example
-which row carries the turn.
+`snapshot_reader` fills a `Snapshot`. Its properties are the conditions that several rules share, for example
+the row that carries the turn.
 """
 
 from collections.abc import Iterator
@@ -63,11 +63,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     - `keeps_turns`: True if this database has leases, workers and records.
     - `turn`: the summary that lists and pages show. `freed_at`: when the agent's last turn ended.
-    - `rows`, `foreign_rows`: the turn's inbox rows of types that cbx knows, and that only other systems know.
+    - `rows`: the turn's inbox rows of types that cbx knows. `foreign_rows`: its rows of all other types.
     - `queue_length`: the number of turns that are queued for the agent.
     - `arguments`: the beginnings of the arguments of the calls in `waiting`, as JSON, by call id.
     - `batches`: the batches that answer its calls. `loads`: the number of live leases by worker.
-    - `refused`: errors of the lint in the next request, or in the last one before the turn failed.
+    - `refused`: errors of the lint in the next request, or in the last request before the turn failed.
     - `step_pace`, `call_paces` (by tool), `refused` and `locks` are empty or None if they were not read.
     - `incomplete_allowed`: the project runs turns that lack cards.
     - `stored_commands`: the tools that are stored with a command.
@@ -75,7 +75,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     - `closed`: the tables that `role`, the database role of cbx, cannot read.
     - `read_only_by`: the setting that makes transactions read-only by default.
     - `blocker`: the active turn of a queued turn's agent. `awaited`: the turns that answer its open calls.
-    - `closes`: the cycle that this turn closes. Each turn in it waits for the next, the last for the first.
+    - `closes`: the cycle that this turn closes. Each turn waits for the next one, and the last for the first.
     """
 
     agent_turn_id: str
@@ -209,7 +209,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def being_ended(self) -> bool:
-        """True if another system has just freed the agent, and has yet to record the turn's end."""
+        """True if another system has just freed the agent and has not recorded the turn's end yet."""
         row = self.turn_row
         if self.head_status is not None or row is None or row.status != PROCESSING or self.lease_of(row):
             return False
@@ -229,7 +229,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def carrier(self) -> InboxRow | None:
-        """The open row that carries the turn: its own, else the report that resumed it."""
+        """The open row that carries the turn: its own row, or else the report that resumed it."""
         return next(self._carriers(), None)
 
     def _carriers(self) -> Iterator[InboxRow]:
@@ -331,7 +331,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def lacking(self) -> tuple[Lack, ...]:
-        """The missing parts of its context and profile, because of which a worker would not run it."""
+        """The missing parts of its context and profile. A worker does not run a turn with such parts."""
         return tuple(find_lacks(self.boxes))
 
     @cached_property
@@ -366,7 +366,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def waits_for(self) -> tuple[TurnPlace, ...]:
         """The turns that this one waits for: its agent's active turn, or the turns that answer its calls."""
         if self.suspended:
-            # The newest turn answers the call; the turns of a batch answer it together.
+            # Only the newest turn answers a call. The turns of a batch answer it together.
             groups = [*(self.children_of(call)[-1:] for call in self.unanswered)]
             groups += (self.children_of(call, beside=True) for call in self.unanswered)
             children = (child for group in groups for child in group if child.end_status is None)
@@ -377,7 +377,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return ()
 
     def children_of(self, call: WaitingTool, *, beside: bool = False) -> tuple[ChildTurn, ...]:
-        """Return the turns that answer a call: alone, or (`beside`) as children of a batch."""
+        """Return the turns that each answer a call, or with `beside`, answer it as children of a batch."""
         children = (child for child in self.children if child.tool_call_id == call.tool_call_id)
         return tuple(child for child in children if child.beside == beside)
 

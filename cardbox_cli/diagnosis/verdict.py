@@ -1,4 +1,4 @@
-"""Judges a snapshot: the verdict is the rule nearest to the cause, with the other rules that hold. Pure."""
+"""Judges a snapshot. The verdict is the rule nearest to the cause, with the other rules that hold. Pure."""
 
 from datetime import datetime
 from functools import partial
@@ -29,9 +29,9 @@ NOT_WELL = ("stuck", "unknown")
 
 
 class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that holds for a turn, with its proof, who must act next, and the command that helps.
+    """A rule that holds for a turn, with its proof, the next actor, and the command that helps.
 
-    `due_at` is when the state changes automatically, and `fix` holds the arguments of a `cbx` command.
+    The state changes automatically at `due_at`. `fix` holds the arguments of a `cbx` command.
     """
 
     rule: str | None
@@ -46,8 +46,8 @@ class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
 class Diagnosis(RuleMatch, frozen=True, kw_only=True):
     """The verdict on one turn. If no rule holds, `rule` is None and the verdict is `unknown`.
 
-    `turn` is None if the agent has had no turn, or if its turn cannot be read. `root` is the id of the turn
-    that is the cause, if it is another one, and `waiting` the number of turns that wait for this one.
+    `turn` is None if the agent has had no turn, or its turn cannot be read. If another turn is the cause,
+    `root` is its id. `waiting` is the number of turns that wait for this turn.
     """
 
     turn: str | None
@@ -162,7 +162,7 @@ def idle_diagnosis(agent_id: str) -> Diagnosis:
 
 
 def fill_actor(s: Snapshot, text: str) -> str:
-    """Fill the placeholders of an actor: the names below. Only {after_failure} may be empty."""
+    """Fill the placeholders of an actor with the values below. Only {after_failure} may be empty."""
     lease = s.lease_of(s.carrier)
     claimed = s.carrier is not None and s.carrier.status == PROCESSING
     calls = " and ".join(_name_call(s, call) for call in s.open_calls)
@@ -187,7 +187,7 @@ def _name_call(s: Snapshot, call: WaitingTool) -> str:
 
 
 def _failure_actor(s: Snapshot) -> str:
-    """Return who must examine a failed or partial turn, and how; "" for any other turn."""
+    """Return who must examine a failed or partial turn, and how. Return "" for any other turn."""
     if not s.failed and (s.turn is None or s.turn.end_status != "partial"):
         return ""
     read = "logs" if s.failure_log is not None else "show"

@@ -1,7 +1,6 @@
 """The tool calls of a turn: in its thoughts, as `tool.call` cards, and with their `tool.result` cards.
 
-This module is pure. It makes call ids unique in a project, builds result cards, and decides which results end
-a turn.
+It makes call ids unique in a project, builds result cards, and decides which results end a turn. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

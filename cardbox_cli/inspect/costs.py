@@ -46,7 +46,7 @@ class CostedSeries(msgspec.Struct, frozen=True, kw_only=True):
         return account_of(self.series)
 
     def costs(self, account: Account, prices: Prices | None = None) -> Costs:
-        """Return the costs of the account; without prices, no money."""
+        """Return the costs of the account. Without prices, the costs have no amounts of money."""
         return costs_of(account, profile=self.profile, chat=self.chat, prices=prices)
 
     def answer(
@@ -62,8 +62,8 @@ class CostedSeries(msgspec.Struct, frozen=True, kw_only=True):
 class CostReader:
     """Reads series of requests of one project. It collects notes in the order in which they arise.
 
-    `options` may name another model to count by. A box is rendered for `profile`. `since` is a time as people
-    type it.
+    `options` may name another model for the token counts. A box is rendered for `profile`. `since` is a time
+    in the form of the command line.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CostReader:
     def read(self, kind: str, name: str) -> CostedSeries:
         """Return the requests of a `turn`, a `box`, a `source` that is one of both, an `agent` or a `chat`.
 
-        Raises NotFound, AmbiguousId, and UsageError for a profile or a time that does not fit.
+        Raises NotFound, AmbiguousId, and UsageError for a profile or time that cannot be used with `kind`.
         """
         if self._since is not None and kind not in ("agent", "chat"):
             raise UsageError("since requires an agent or a chat", hint="remove it")
@@ -173,7 +173,7 @@ class CostReader:
         return Requests(self._boxes, self._turns, options=self._options, profile=profile)
 
     def _sent_by(self, turn: TurnRow, requests: Requests) -> list[Sent]:
-        """Return the requests of a turn's steps; if there are none, its next one, composed."""
+        """Return the requests of a turn's steps. Without steps, compose and return its next request."""
         sent = self._recounted(read_turn_requests(self._boxes.database, self._boxes.project_id, turn))
         if sent:
             return sent
@@ -181,7 +181,7 @@ class CostReader:
         return [msgspec.structs.replace(each, agent_turn_id=turn.agent_turn_id) for each in composed]
 
     def _recounted(self, series: list[Sent]) -> list[Sent]:
-        """Return the same requests; if the options name a model, for that model."""
+        """Return the same requests. If the options name a model, count their tokens for that model."""
         model, replace = self._options.model, msgspec.structs.replace
         if model is None:
             return series
@@ -206,7 +206,7 @@ class CostReader:
 
 
 def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str]:
-    """Return a summary of the costs, a text for each fact. `format_tokens` gets a number and `exact`."""
+    """Return a summary of the costs, as a text for each fact. `format_tokens` takes a number and `exact`."""
     account, steps = costs.account, costs.account.steps
     facts = {
         "requests": str(len(steps)),

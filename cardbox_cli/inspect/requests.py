@@ -1,7 +1,7 @@
 """The requests of boxes, and of the steps of a turn, of an agent's turn or of a chat, for every surface.
 
-A surface passes the stores that resolve its ids, and shows the notes. Never writes; reads within the
-caller's snapshot.
+A surface passes the stores that resolve its ids, and shows the notes. This module never writes. It reads
+within the caller's snapshot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,15 +45,15 @@ from cardbox_cli.store.views.turn_views import TurnViews
 from cardbox_cli.text.error_messages import unknown_message
 
 _STEP, _TURN = "step_", "turn_"
-# The prefix of names, for example `@last`, that only the surface's stores resolve.
+# The prefix of names that only the surface's stores resolve, for example `@last`.
 _RECALLED = "@"
 
 
 class InspectedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request in some format: its name, its entries, and notes about it.
 
-    `awaited` are the calls that wait for their results. `idle` are the options that cannot change it because
-    it was `sent` before. `unknown` are notes on parts that a comparison cannot compare.
+    `awaited` are the calls without results. `idle` are the options that cannot change the request, because it
+    was already `sent`. `unknown` are notes on parts that cannot be compared.
     """
 
     name: str
@@ -75,7 +75,7 @@ class InspectedRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A request: its body as it is sent, the origin of each message, and the findings of the lint."""
+    """A request: its body in the sent form, the origin of each message, and the findings of the lint."""
 
     name: str
     format: str
@@ -87,7 +87,7 @@ class RenderAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentStep(NamedTuple):
-    """A step of a turn or a run that has sent its request: its number from 1, its id, its explanation."""
+    """A step of a turn or run that has sent its request: its number from 1, its id and its explanation."""
 
     number: int
     step_id: str
@@ -141,9 +141,9 @@ class Requests:
         return self._inspected_boxes(box_ids, format, entries, request)
 
     def read_to_send(self, given: Sequence[str]) -> InspectedRequest:
-        """Return a request only to send it: of its entries, it has only those without a card.
+        """Return a request for sending only. Its entries that have cards are omitted.
 
-        Boxes may be too long for memory, so this streams them.
+        The boxes are streamed, because they may be too long for memory.
         """
         format = self.format or DEFAULT
         check_words(self._typed)
@@ -187,7 +187,7 @@ class Requests:
         )
 
     def _notes_on_model(self, request: Request, format: str) -> Iterator[str]:
-        """Yield a note if the model is another provider's, and no format was given."""
+        """Yield a note if no format was given, and the model belongs to another provider."""
         if self.format is None and (note := other_provider_note(request.model, format)) is not None:
             yield note
 
@@ -203,7 +203,7 @@ class Requests:
     def recorded(
         self, *, turn: str | None = None, agent: str | None = None, chat: str | None = None
     ) -> RecordedRequests | None:
-        """Return the steps of a turn, an agent's turn or a chat; None if all are None.
+        """Return the steps of a turn, an agent's turn or a chat, or None if all arguments are None.
 
         A note names the turn of an agent. Raises NotFound, AmbiguousId.
         """
@@ -229,7 +229,7 @@ class Requests:
         return view
 
     def verified(self, steps: RecordedRequests, at: str | None) -> tuple[Step, Verification]:
-        """Return a step, and if its cards still make its request. Raises UsageError as `read_step` does."""
+        """Verify whether a step's cards still produce its request. Raises UsageError as `read_step` does."""
         step, verified = steps.verify(at, self._options, self.format)
         _refuse(_idle(self._typed, step))
         return step, verified
@@ -363,7 +363,7 @@ def one_of(hint: str | None = None, /, **given: str | None) -> tuple[str, str]:
 
 
 def check_query(query: str | None) -> None:
-    """Raise UsageError for a query with a turn: its boxes contain the prompt."""
+    """Raise UsageError for a query together with a turn, because the turn's boxes contain the prompt."""
     if query is not None:
         raise UsageError(
             "--query requires --box: a turn's prompt is in its context box", hint="remove --query"
@@ -378,7 +378,7 @@ def check_words(options: ComposeOptions) -> None:
 
 
 def _idle(options: ComposeOptions, step: Step) -> list[str]:
-    """Return the options that cannot change a sent request; texts of the layers that it has can."""
+    """Return the options that cannot change a sent request. Only the texts of its layers can change it."""
     snapshot = read_snapshot(step.metadata)
     sent = {} if snapshot is None else snapshot.layers
     asked = options.asked

@@ -29,9 +29,9 @@ FORK_JOIN_NAME = "fork_join"
 
 
 class BatchCreation(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch; `created` is False if it existed before.
+    """A batch. `created` is False if it existed before.
 
-    `notes`, by task, warn a person about tasks that the policy would refuse to a model.
+    `notes` lists warnings by task, for a person, about tasks that the policy would refuse to a model.
     """
 
     batch: Batch
@@ -40,10 +40,10 @@ class BatchCreation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCreation:
-    """Create a batch on behalf of `caller`; the end of the batch answers the caller's tool call, if any.
+    """Create a batch on behalf of `caller`. The end of the batch answers the caller's tool call, if any.
 
-    A call that is repeated gets the same batch. Joins the caller's transaction; the children are dispatched
-    after the commit. Raises BadRequest for an invalid batch, what `prepare` raises for its tasks, and
+    A repeated call gets the same batch. Joins the caller's transaction, and dispatches the children after the
+    commit. Raises BadRequest for an invalid batch, and the errors of `prepare` for its tasks. Raises
     CorrelationConflict if the call has created a different batch.
     """
     runtime.database.require_execution()
@@ -100,7 +100,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
 
 
 def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
-    """Raise BadRequest for too many tasks, and for an agent that would have to do several at once."""
+    """Raise BadRequest for too many tasks, and for an agent that would get several tasks at once."""
     refuse_too_many(len(tasks), limit)
     reused: dict[str, int] = {}
     for index, task in enumerate(tasks):
@@ -140,7 +140,7 @@ def _require_same(known: Batch, digest: str) -> Batch:
 
 
 def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
-    """Return the depth and trace of the batch, which are its parent's.
+    """Return the depth and trace of the batch, which equal the depth and trace of its parent.
 
     Raises BadRequest if its children would exceed the depth limit.
     """

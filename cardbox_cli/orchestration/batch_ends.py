@@ -167,8 +167,7 @@ def end_batch(
 def report(runtime: Runtime, batch: Batch) -> None:
     """Report the end of a locked batch to the parent's tool call.
 
-    If the parent has not suspended yet, it gets the report at its suspension. A parent that no longer waits
-    gets no report.
+    A parent that has not suspended yet gets the report at its suspension. If no call waits, none is sent.
     """
     turn_id, call_id = batch.parent_turn_id, batch.parent_tool_call_id
     if batch.is_running or turn_id is None or call_id is None:

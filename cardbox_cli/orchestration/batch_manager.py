@@ -1,9 +1,9 @@
-"""The progress of batches without a daemon: dispatch children, apply their ends, end and stop what is due.
+"""The progress of batches without a daemon: dispatch children, apply their ends, and end overdue batches.
 
 The end of a turn is applied to its batch at once. Workers, `reap` and commands that wait for a batch do the
-remaining work. Each action is one transaction that may be repeated. A dispatch that is refused for a while is
-tried again with a backoff; a dispatch that is refused permanently fails the child. Children that another
-process has locked are skipped.
+remaining work. Each action is one transaction that may be repeated. After a temporary refusal, a dispatch is
+tried again with a backoff. A permanent refusal fails the child. Children that another process has locked are
+skipped.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ from cardbox_cli.orchestration.batch_ends import (
 
 
 def apply_end(runtime: Runtime, ended: TurnEndEvent) -> str | None:
-    """Apply the end of a turn to its batch; return the batch's id if this ended the batch.
+    """Apply the end of a turn to its batch. Return the batch's id if this ended the batch.
 
-    Runs in the caller's transaction, which has locked the head of the turn's agent. A turn without a batch,
-    or whose end is already applied, changes nothing.
+    Runs in the caller's transaction, which has locked the head of the turn's agent. Does nothing if the turn
+    has no batch, or its end is already applied.
     """
     store = runtime.batches
     batch = store.lock_of_child(ended.agent_turn_id)
@@ -55,7 +55,7 @@ def apply_end(runtime: Runtime, ended: TurnEndEvent) -> str | None:
 
 
 def apply_missed_end(runtime: Runtime, task: BatchTask) -> str | None:
-    """Apply the end of a child that another program ended; return the batch's id if this ended the batch."""
+    """Apply the end of a child that another program ended. Return the batch's id if this ended the batch."""
     with runtime.transaction():
         head = runtime.heads.try_lock(task.agent_id)
         if head is None and runtime.heads.get(task.agent_id) is not None:
@@ -67,7 +67,7 @@ def apply_missed_end(runtime: Runtime, task: BatchTask) -> str | None:
 
 
 def stop_child(runtime: Runtime, task: BatchTask) -> bool:
-    """Stop the turn of a child whose batch has ended, incrementing its epoch, so that its writes are refused.
+    """Stop the turn of a child of an ended batch. Increment its epoch, so that its writes are refused.
 
     Return False if another process is stopping it, or it had already ended.
     """
@@ -96,7 +96,7 @@ def stop_child(runtime: Runtime, task: BatchTask) -> bool:
 
 
 class _Overtaken(Exception):
-    """The task is no longer pending; the exception rolls back its dispatch."""
+    """The end of a dispatch because the task is no longer pending. The exception rolls the dispatch back."""
 
 
 class _DispatchFailed(Exception):
@@ -104,7 +104,7 @@ class _DispatchFailed(Exception):
 
 
 def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | None:
-    """Dispatch the turn of a due task; return its id, or None if it was not dispatched."""
+    """Dispatch the turn of a due task. Return the turn's id, or None if it was not dispatched."""
     try:
         with runtime.transaction():
             now = runtime.batches.lock_due(task)
@@ -125,7 +125,7 @@ def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | Non
 
 
 def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchOutcome:
-    """Dispatch the child's turn; a refused dispatch writes nothing."""
+    """Dispatch the child's turn. A refused dispatch writes nothing."""
     parent = None
     if batch.parent_turn_id is not None:
         parent = Parent(agent_turn_id=batch.parent_turn_id, step_id=batch.parent_step_id)
@@ -179,7 +179,7 @@ class BatchManager:
     """The follower of turns that manages batches."""
 
     def turn_ended(self, runtime: Runtime, ended: TurnEndEvent) -> None:
-        """Apply the end of a child to its batch; cancel the batches of a parent that did not succeed."""
+        """Apply the end of a child to its batch. Cancel the batches of a parent that did not succeed."""
         if not runtime.database.keeps_batches:
             return
         batch_id = apply_end(runtime, ended)
@@ -189,7 +189,7 @@ class BatchManager:
             _defer_quietly(runtime, _cancel_deserted, ended.agent_turn_id)
 
     def turn_suspended(self, runtime: Runtime, fence: Fence) -> None:
-        """Extend the parent's deadline to those of its batches; report batches that have already ended."""
+        """Extend the parent's deadline to the deadlines of its batches. Report batches that have ended."""
         store = runtime.batches
         if not runtime.database.keeps_batches:
             return
@@ -236,9 +236,9 @@ def catch_up(runtime: Runtime, batch_id: str | None = None) -> CatchUpOutcome:
 
 
 def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = None) -> bool:
-    """End a batch as failed for this reason, and stop its children; return False if it had already ended.
+    """End a batch as failed for this reason, and stop its children. Return False if it had already ended.
 
-    If a person cancels it, the audit names the `actor`.
+    `actor` is the person who cancels it, for the audit.
     """
     with runtime.transaction():
         ended = _end_early(runtime, batch_id, "failed", code=CANCELED, why=reason)
@@ -250,7 +250,7 @@ def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = 
 
 
 def defer_dispatches(runtime: Runtime, batch_id: str) -> None:
-    """Dispatch the children of a new batch after the commit; the next pass repeats what fails."""
+    """Dispatch the children of a new batch after the commit. The next pass repeats failed dispatches."""
     _defer_quietly(runtime, _dispatch_children, batch_id)
 
 

@@ -1,8 +1,8 @@
 """Delegations: check tasks, create their agents, pack their contexts, and dispatch them.
 
-`prepare` and `dispatch_delegation` run in the caller's transaction: a single task does both at once, a batch
-dispatches later. Nothing is written before all tasks are known to be valid. `delegate` is idempotent by the
-turn's id; launching a principal and asking an expert are delegations, too.
+`prepare` and `dispatch_delegation` run in the caller's transaction. A single task runs both at once, and a
+batch dispatches later. Nothing is written before all tasks are known to be valid. `delegate` is idempotent by
+the turn's id. Launching a principal and asking an expert are delegations, too.
 """
 
 import hashlib
@@ -35,16 +35,16 @@ _RECIPE = "delegate"
 
 @cache
 def _recipe() -> "Recipe":
-    # Always the recipe of the package, never one of the working directory: a model's call packs a fixed
-    # context.
+    # Read the recipe of the package, never one of the working directory, so that a model's call always packs
+    # the same context.
     return read_recipe(_RECIPE, folders=()).recipe
 
 
 def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> list[str]:
-    """Return the canonical ids of these boxes in order, without duplicates; in the caller's transaction.
+    """Return the canonical ids of these boxes in order, without duplicates, in the caller's transaction.
 
-    A box id is an address, not a permission: a model may only pass on boxes that it sees. Raises NotAllowed
-    for any other id, whether or not the box exists, and NotFound for a missing box.
+    A box id is an address and not a permission, so a model may only pass on boxes that it sees. Raises
+    NotAllowed for any other id, whether or not the box exists, and NotFound for a missing box.
     """
     canonical_ids = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
     if caller.is_model:
@@ -63,9 +63,9 @@ def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> li
 
 
 def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collection[str]) -> str | None:
-    """Return why an agent of `profile` may not delegate to the profile `name`; None if it may.
+    """Return why an agent of `profile` may not delegate to the profile `name`, or None if it may.
 
-    A profile without a policy, or with an invalid one of another program, allows nothing.
+    A profile without a valid policy allows nothing. Other programs may write invalid policies.
     """
     policy = (profile or {}).get("delegation_policy")
     if not isinstance(policy, dict):
@@ -79,10 +79,10 @@ def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collectio
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that is ready to dispatch: its agent is on the roster, its context is packed.
+    """A task that is ready to dispatch: its agent is on the roster, and its context is packed.
 
-    `output_box_id` is the box that the agent continues to write (None: a new one). `notes` warn a person
-    about what the caller's policy would refuse to a model.
+    `output_box_id` is the box that the agent continues to write, or None for a new box. `notes` warn a person
+    about requests that the caller's policy would refuse to a model.
     """
 
     target_strategy: Strategy
@@ -126,8 +126,8 @@ def dispatch_delegation(
     """Dispatch the turn of a delegation on behalf of `caller`, below its turn and on its channel.
 
     `options` are further fields of DispatchRequest, for example `correlation_id`. Joins the caller's
-    transaction, which must end if this raises: NotAccepted with the error code of a refusal, NotFound for an
-    unknown agent, or CorrelationConflict if an id is taken.
+    transaction, which must end if this raises. Raises NotAccepted with the error code of a refusal, NotFound
+    for an unknown agent, and CorrelationConflict if an id is taken.
     """
     request = DispatchRequest(
         **{
@@ -148,7 +148,7 @@ def dispatch_delegation(
 
 
 def digest_of(caller: Caller, parts: Any) -> str:
-    """Return a SHA-256 that equal requests of a caller share; `parts` is JSON."""
+    """Return a SHA-256 that equal requests of a caller share. `parts` is a JSON value."""
     turn = caller.parent.agent_turn_id if caller.parent else None
     return hashlib.sha256(exact_json.encode([caller.agent_id, turn, caller.channel_id, parts])).hexdigest()
 
@@ -173,7 +173,7 @@ def _check_all(
 def _problems(
     runtime: Runtime, caller: Caller, targets: DelegationTargets, task: Task, checked: list[_Checked]
 ) -> Iterator[tuple[str, CbxError]]:
-    """Yield the problems of a task with their keys; add a valid task to `checked`."""
+    """Yield the problems of a task with their keys. Add a valid task to `checked`."""
     given = [task.context_box_id] if task.context_box_id else []
     target, refused = None, None
     box_ids: list[str] = []
@@ -198,7 +198,7 @@ def _problems(
 
 
 def _raise_other_errors(error: CbxError) -> None:
-    """Raise an error that the task did not cause, such as an unavailable database."""
+    """Raise the error if the task did not cause it, for example if the database is unavailable."""
     if error.exit_code not in (3, 4):
         raise error
 
@@ -272,9 +272,9 @@ def delegate(
 ) -> DelegationOutcome:
     """Delegate a task to another agent: create its agent, context and turn in one transaction.
 
-    `agent_turn_id` is the id of the new turn. The same request with this id returns the existing turn; a
-    different one raises CorrelationConflict. With `waits`, the end of the turn answers the caller's tool
-    call. Raises what `prepare` and `dispatch_delegation` raise. Joins the caller's transaction.
+    `agent_turn_id` is the id of the new turn. The same request with this id returns the existing turn. A
+    different request raises CorrelationConflict. With `waits`, the end of the turn answers the caller's tool
+    call. Joins the caller's transaction. Raises the errors of `prepare` and `dispatch_delegation`.
     """
     runtime.database.require_execution()
     asking = caller if waits else _not_waiting(caller)
@@ -310,7 +310,7 @@ def ask_expert(
     include_history: bool = False,
     **more: Any,
 ) -> DelegationOutcome:
-    """Ask a new agent of a profile one question; with history, it also reads the caller's output box.
+    """Ask a new agent of a profile one question. With history, the agent also reads the caller's output box.
 
     Raises BadRequest if the caller has no history. `more` are options of `delegate`.
     """

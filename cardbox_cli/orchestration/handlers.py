@@ -1,6 +1,6 @@
 """The internal handlers of cbx, with the arguments of each as a schema for models.
 
-`handler_registry.py` lists them with those that packages add by entry points.
+`handler_registry.py` lists these handlers and the handlers of installed packages.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ A = TypeVar("A", bound="Arguments")
 
 
 class Arguments(Section):
-    """The arguments of a handler. Models write null for optional arguments that they leave out."""
+    """The arguments of a handler. Models may write null for an optional argument that they omit."""
 
     @classmethod
     def parameters(cls) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str
     )
     if not asked.awaits:
         return handler_result(expert.result)
-    # The expert's own time limit normally ends the wait; this limit applies if its turn can never end.
+    # The expert's own time limit normally ends the wait. This limit applies if its turn can never end.
     return Awaiting(max(runtime.settings.tool_wait, runtime.settings.turn_time))
 
 
@@ -148,7 +148,7 @@ def _handle_fork_join(runtime: "Runtime", caller: "Caller", arguments: dict[str,
     asked = read_arguments(_ForkJoinHandlerArguments, FORK_JOIN_NAME, arguments)
     _require_waiting_call(caller, f"{FORK_JOIN_NAME}: no call waits for the results")
     create_batch(runtime, caller, asked)
-    # The suspension extends the turn's deadline to that of the batch.
+    # The suspension extends the turn's deadline to the batch's deadline.
     return Awaiting(0)
 
 

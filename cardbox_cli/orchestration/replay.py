@@ -1,4 +1,4 @@
-"""Replay a turn, from its beginning or from a step, with a new agent; and compare the outcomes of turns.
+"""Replay a turn with a new agent, from its beginning or from a step, and compare the outcomes of turns.
 
 The old turn, its boxes and its agent do not change. The new turns see the old context box and a copy of the
 old output box. Tools are called again. A comparison uses the tokens that providers reported, and estimates
@@ -37,7 +37,7 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a replay: how many `times`, and another profile or worker target.
+    """The options of a replay: the number of new turns (`times`), and another profile or worker target.
 
     A replay from the step `at` begins with the cards that the turn had written by then, plus `instruction`.
     """
@@ -57,10 +57,10 @@ class _ReplayStart(msgspec.Struct, frozen=True):
 
 
 def dispatch_replays(runtime: Runtime, agent_turn_id: str, again: ReplayOptions) -> list[DispatchOutcome]:
-    """Dispatch a turn again, in one transaction, until the first refusal; return all outcomes.
+    """Dispatch a turn again, as often as requested or until the first refusal, and return all outcomes.
 
-    Raises NotFound if the turn has no inbox row, or if its boxes or the step are missing. Raises InvalidInput
-    for a step without a snapshot and for a blank instruction.
+    Runs in one transaction. Raises NotFound if the turn has no inbox row, or its boxes or the step are
+    missing. Raises InvalidInput for a step without a snapshot and for a blank instruction.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -83,7 +83,7 @@ def dispatch_replays(runtime: Runtime, agent_turn_id: str, again: ReplayOptions)
 def _dispatch_replay(
     runtime: Runtime, row: InboxRow, agent: Agent, card_ids: Sequence[str], output_start: int
 ) -> DispatchOutcome:
-    """Dispatch one more turn, whose output box begins with these cards."""
+    """Dispatch one more turn. Its new output box begins with these cards."""
     output = runtime.boxes.create(card_ids, title=f"replay of {row.turn_id}", allow_dangling=True)
     request = DispatchRequest(
         target_agent_id=agent.agent_id,
@@ -139,7 +139,7 @@ def _add_instruction(runtime: Runtime, text: str | None) -> list[str]:
 
 
 def _make_agent(runtime: Runtime, turn: TurnRow, again: ReplayOptions) -> Agent:
-    """Create an agent for the new turns only, so that the old agent neither runs nor remembers them."""
+    """Create an agent for the new turns, so that the old agent does not run them or get their output."""
     profile = _profile(runtime, turn, again.profile_name)
     known = runtime.roster.find(turn.agent_id)
     target = known.worker_target if known and again.profile_name is None else None
@@ -194,7 +194,7 @@ class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome compared with that of the first turn, with the numbers of added and removed words."""
+    """An outcome in comparison with the first turn's, with the numbers of added and removed words."""
 
     outcome: TurnOutcome
     same_end: bool
@@ -227,7 +227,7 @@ def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
 
 
 def compare(first: TurnOutcome, others: Sequence[TurnOutcome]) -> list[OutcomeComparison]:
-    """Compare each of the others with the first."""
+    """Compare each outcome in `others` with the first."""
     return [_compare_with(first, each) for each in others]
 
 
@@ -248,7 +248,7 @@ def _count_words(pieces: Sequence[TextPart], kind: str) -> int:
 
 
 def _own_cards(turns: TurnViews, box_id: str | None, start: int, agent_turn_id: str) -> list[Card]:
-    """Return the cards that the turn itself wrote; a replay from a step begins with the old turn's cards."""
+    """Return the cards that the turn itself wrote. A replay from a step begins with the old turn's cards."""
     boxes = BoxStore(turns.database, turns.project_id)
     slots = boxes.slots(box_id) if box_id is not None and boxes.filter_existing([box_id]) else []
     own = present_cards(slots[start:])
@@ -264,7 +264,7 @@ def _outcome_text(own: Sequence[Card], deliverable: str | None) -> str:
 
 
 def _sum_counts(steps: Sequence[Step], names: Sequence[str]) -> int | None:
-    """Return the sum of the provider's counts in all steps; None if there are none."""
+    """Return the sum of the provider's counts in all steps, or None if no step has a count."""
     usages = [step.metadata.get("llm_usage") for step in steps if isinstance(step.metadata, dict)]
     counts = [usage.get(name) for usage in usages if isinstance(usage, dict) for name in names]
     known = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]

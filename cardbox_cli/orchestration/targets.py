@@ -19,7 +19,7 @@ from cardbox_cli.store.profiles import ProfileEntry, ProfileStore
 from cardbox_cli.store.roster import AgentBoxes
 
 _INVALID_CHARACTERS = re.compile(r"[^\w-]+", re.ASCII)
-# Characters of the profile's name in the id of a new agent.
+# The maximum number of characters of the profile's name in the id of a new agent.
 _MAX_NAME_LENGTH = 100
 
 
@@ -50,8 +50,8 @@ class DelegationTargets:
     def find(self, task: Task) -> DelegationTarget:
         """Return the target of a task.
 
-        Raises NotFound if it does not exist or has no box to clone, and BadRequest for an agent that waits
-        for the end of this task.
+        Raises NotFound if the agent or profile does not exist, or has no box to clone. Raises BadRequest for
+        an agent that waits for the end of this task.
         """
         match task.target_strategy:
             case "new":
@@ -68,7 +68,7 @@ class DelegationTargets:
         profile = self._named[name]
         caller_id = self._caller.agent_id
         agent = new_agent(profile, owner=caller_id, metadata={"spawned_by": caller_id})
-        # A profile of another program may have a worker target that is invalid in a NATS subject.
+        # Another program may have written a worker target that is invalid in a NATS subject.
         check_worker_target(agent.worker_target)
         return DelegationTarget(strategy="new", agent=agent, profile=profile, is_new=True)
 
@@ -147,7 +147,7 @@ def new_agent(
     worker_target: str | None = None,
     tags: list[str] | None = None,
 ) -> Agent:
-    """Return a new agent of a profile, with a unique id; the defaults are the profile's."""
+    """Return a new agent with a unique id. Arguments that are None are taken from the profile."""
     return Agent(
         agent_id=new_agent_id(profile),
         profile_box_id=profile.profile_box_id,
@@ -162,6 +162,6 @@ def new_agent(
 
 
 def new_agent_id(profile: ProfileEntry) -> str:
-    """Return a unique agent id: the valid characters of the profile's name, and a UUIDv7."""
+    """Return a unique agent id, made of the valid characters of the profile's name and a UUIDv7."""
     prefix = _INVALID_CHARACTERS.sub("-", profile.name).strip("-_")[:_MAX_NAME_LENGTH] or "agent"
     return f"{prefix}_{uuid6.uuid7().hex}"

@@ -44,10 +44,10 @@ _Values = Mapping[str, _Value]
 
 
 def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool = False) -> ForkJoin:
-    """Read the tasks of a file and expand its matrix; with `lines`, the file is JSON lines.
+    """Read the tasks of a file and expand its matrix. With `lines`, the file is JSON lines.
 
-    Glob patterns are relative to `folder`. Raises InvalidInput with all problems and their positions, and for
-    tasks that exceed INPUT_SIZE together. Raises BadRequest for more tasks than `limit`.
+    Glob patterns are relative to `folder`. Raises InvalidInput with all problems and their positions, or if
+    the tasks together exceed INPUT_SIZE. Raises BadRequest for more tasks than `limit`.
     """
     document = _read_lines(text, source) if lines else read_yaml(text, source)
     asked = fit(TasksFile, document, refuse_with=InvalidInput, hint=_HINT)
@@ -90,13 +90,13 @@ class _Matrix:
         self._left = INPUT_SIZE.value << 20
 
     def tasks(self) -> list[Task]:
-        """Return each task for each combination, in file order; the last variable changes first."""
+        """Return each task for each combination, in file order. The last variable changes fastest."""
         if not self._asked.matrix:
             refuse_too_many(len(self._asked.tasks), self._limit)
             return self._asked.tasks
         values = {name: self._values(name, given) for name, given in self._asked.matrix.items()}
         self._check()
-        # Count first: a short file may define more tasks than fit into memory.
+        # Count first, because a short file may define more tasks than fit into memory.
         count = math.prod(len(each) for each in values.values())
         refuse_too_many(len(self._asked.tasks) * count, self._limit)
         combinations = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]

@@ -1,7 +1,7 @@
-"""Streams of changes: reads each followed project when it may have changed, once for all its followers.
+"""Streams of changes. A followed project is read when it may have changed, once for all its followers.
 
-A project may have changed when Postgres sends a notification. If no connection can listen, and for changes
-without a notification, the project is also read after a pause. Belongs to one event loop.
+A project may have changed when Postgres sends a notification. It is also read after a pause, because some
+changes send no notification and not every connection can listen. A feed belongs to one event loop.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _LOG = logging.getLogger("cbx.serve")
 
 MAX_WAIT_SECONDS = 15.0
 """The maximum number of seconds of one wait."""
-# Seconds from a notification to the read: many notifications arrive together.
+# Seconds from a notification to the read. The pause combines notifications that arrive together.
 _DEBOUNCE_SECONDS = 0.1
 
 
@@ -50,7 +50,7 @@ class ChangeFeed:
 
     @asynccontextmanager
     async def follow(self, access: ProjectRequest) -> AsyncIterator["ProjectFollower"]:
-        """Return a follower of a project, which must leave the context when it stops following."""
+        """Yield a follower of a project. Leave the context to stop following."""
         self._listen()
         followed = self._projects.setdefault(access.project_id, _FollowedProject())
         followed.followers += 1
@@ -129,7 +129,7 @@ class ProjectFollower:
             return followed.state
 
     async def wait_for_change(self) -> bool:
-        """Wait for a change since the last read; return False after `MAX_WAIT_SECONDS`."""
+        """Wait for a change since the last read. Return False after `MAX_WAIT_SECONDS`."""
         return await self._feed.wait_for_change(self._seen) != self._seen
 
     def _read(self) -> ProjectState:

@@ -1,7 +1,6 @@
 """Read-only tools for coding agents, over the Model Context Protocol.
 
-The tools return results of the read API, cut to a length that fits into a model's context. They accept short
-ids.
+The results are those of the read API, cut to fit into a model's context. The tools accept short ids.
 """
 
 import logging
