@@ -214,9 +214,9 @@ def _blocks(lines: Iterator[tuple[int, str]] | list[tuple[int, str]]) -> Iterato
 
 
 def docs() -> Iterator[Text]:
-    """The prose of the README and of docs/: paragraphs, list items and headings, without code and tables."""
+    """The prose of pages that people write: paragraphs, list items and headings, without code and tables."""
     for path in tracked("*.md"):
-        if path.startswith("tests/") or Path(path).name == "CHANGELOG.md":
+        if path.startswith("tests/") or Path(path).name in ("CHANGELOG.md", "RESULTS.md"):
             continue
         prose = re.sub(r"^```.*?^```", "", (REPOSITORY / path).read_text(), flags=re.DOTALL | re.MULTILINE)
         section = ""
