@@ -1,5 +1,5 @@
-"""The fields of requests, as the provider's own package defines them: committed tables, and their
-check.
+"""Tables of the fields of requests, made from the providers' own packages, and the check of a request by
+them.
 
 `make schemas` writes a table, `request_schema.json`, into the provider's package. It has the package with its
 version (`sdk`), the type of a whole request (`request`), and all `types` by name, with a value per key. A key
@@ -33,7 +33,7 @@ from cardbox_cli.text.error_messages import json_type
 Sort: TypeAlias = Literal[
     "parameter-unknown", "key-unknown", "key-missing", "value-invalid", "value-unknown", "value-out-of-range"
 ]
-# The mistakes that a newer version of the package may allow.
+# The types of mistakes that a newer version of the provider's package may allow.
 UNKNOWN = ("parameter-unknown", "key-unknown", "value-unknown")
 Place: TypeAlias = tuple[str | int, ...]
 _Type: TypeAlias = Any
@@ -54,7 +54,7 @@ _TAGS = ("type", "role")
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """A value that does not match the table: its place, and a description of it in words."""
+    """A value that does not match the table: its place, and a description of the mistake."""
 
     place: Place
     sort: Sort
@@ -90,7 +90,7 @@ class Schema:
         }
 
     def misfits(self, request: Mapping[str, Any]) -> Iterator[Misfit]:
-        """Yield the misfits of a whole request: first missing keys, then those of its keys."""
+        """Yield the misfits of a whole request: first missing keys, then the misfits of the present keys."""
         for found in self._check_object(request, self._request, ()):
             is_own = found.sort == "key-unknown" and len(found.place) == 1
             yield Misfit(found.place, "parameter-unknown", found.what) if is_own else found

@@ -62,7 +62,7 @@ def keep(card: CardDraft, source_format: str, **source: Any) -> CardDraft:
 
 
 def mark_failed(card: CardDraft) -> CardDraft:
-    """Return `card` as the result of a failed tool, for a text that does not say so."""
+    """Return `card` marked as the result of a failed tool, because its text does not show the failure."""
     return msgspec.structs.replace(card, metadata={**card.metadata, FAILED: True})
 
 
@@ -75,7 +75,7 @@ def envelope(card: Card | CardDraft, source_format: str, key: str) -> dict[str, 
 
 
 def group(card: Card | CardDraft) -> str | None:
-    """Return the mark of the message that this card is a part of; None for a card that is a whole one."""
+    """Return the id of the message that this card is a part of, or None if the card is a whole message."""
     mark = card.metadata.get(GROUP)
     return mark if isinstance(mark, str) else None
 
@@ -93,5 +93,5 @@ def originals(card: Card) -> list[str]:
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Return whether two storable values are the same JSON; Python's `==` takes True for 1."""
+    """Return whether two storable values are the same JSON. Unlike with `==`, True differs from 1."""
     return exact_json.are_equal(one, other)

@@ -16,7 +16,7 @@ import msgspec
 
 from cardbox_cli.limits import NUMBER_GROWTH
 
-# Maximum of a number's digits in JSONB, which prints it without an exponent. Three times what a float needs.
+# The maximum digits of a number, which JSONB prints without an exponent. A float needs a third of this.
 # Postgres stores up to 147,455, which cbx can read.
 MAX_DIGITS = 1000
 
@@ -45,7 +45,7 @@ def parse_integer(text: str) -> int | Decimal:
 
 _TOO_MANY_DIGITS = f"is a number of more than {MAX_DIGITS} digits, written out without an exponent"
 
-# Levels of lists and objects: far more than people write, far fewer than any reader's stack allows.
+# The maximum levels of lists and objects: far more than people write, far fewer than a parser's stack allows.
 MAX_DEPTH = 400
 
 
@@ -114,8 +114,8 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-# Path to a part of a value, from its end: keys and positions. Formatted only for an error, because a key may
-# be as long as the rest of the value.
+# The path to a part of a value, last key or position first. It is formatted only for an error, because a key
+# may be as long as the rest of the value.
 _ReversedPath = tuple["_ReversedPath | None", str | int]
 
 _MAX_KEY_CHARACTERS = 200
@@ -280,8 +280,8 @@ def canonical_text(value: Any) -> str:
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Return whether two storable values have one canonical form. Unlike for `==`, True, 1 and 1.0 differ."""
-    # Most compared values have equal JSON, which settles it.
+    """Return whether two storable values have one canonical form. Unlike with `==`, True and 1 differ."""
+    # Most compared values have equal JSON and need no canonical form.
     if _sorted_encoder.encode(one) == _sorted_encoder.encode(other):
         return True
     return _are_same(one, other)

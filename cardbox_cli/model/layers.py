@@ -24,7 +24,7 @@ COMPRESSION = "compression__context"
 CHECKPOINT = "checkpoint_messages"
 QUERY = "query"
 
-# Text layers, in their order; any other name with the suffix follows them, sorted.
+# Text layers, in their order. Layers with any other name follow them, sorted by name.
 CONTEXT_LAYERS = (FRAMEWORK, PERSONA, MEMORY, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 # Layers that turning sharing off does not remove: the framework's, and a chat's persona and memory.
@@ -46,7 +46,7 @@ PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
 KnowledgeScope = Literal["project", "boxes", "none"]
 KNOWLEDGE_SCOPES: tuple[KnowledgeScope, ...] = get_args(KnowledgeScope)
 
-# Layers that cbx can collect; the caller supplies the others.
+# Layers that cbx can collect. The caller supplies all other layers.
 COLLECTIBLE_LAYERS = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 Layout = Literal["default", "cache"]
@@ -54,9 +54,9 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A type of process. `shares` is the default of sharing.
+    """A type of process. `shares` is its default for the sharing of layers.
 
-    `on_request` are the layers that it can have in addition to the framework's; None for any.
+    `on_request` has the layers that it can have in addition to the framework's layer. None means any layer.
     """
 
     name: ProcessName
@@ -76,7 +76,7 @@ _MAPREDUCE = {
 
 
 def find_process(named: Any) -> Process:
-    """Return the process with this name; `react` for an unknown one."""
+    """Return the process with this name, or `react` if the name is unknown."""
     name: ProcessName = named if named in PROCESS_NAMES else "react"
     if name not in _MAPREDUCE:
         return Process(name)
@@ -109,7 +109,7 @@ def check_layer(name: str) -> None:
 
 
 def check_stored_layer(name: str) -> None:
-    """Raise InvalidInput for a name that no layer can have, and for a layer that is never stored."""
+    """Raise InvalidInput if no layer can have this name, or if the layer is never stored."""
     check_layer(name)
     if name == FRAMEWORK:
         raise InvalidInput(

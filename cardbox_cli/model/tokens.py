@@ -27,7 +27,7 @@ _MAX_KEY_CHARACTERS = 1_000
 
 
 class Tokenizer(msgspec.Struct, frozen=True):
-    """A counter of the tokens of a text: 0 only for "". `exact` if it counts as the provider does."""
+    """A counter of the tokens of a text. Only "" has 0 tokens. If `exact`, it counts as the provider does."""
 
     name: str
     exact: bool
@@ -68,7 +68,7 @@ def encoding_tokenizer(encoding: str) -> Tokenizer:
         from splintr import Tokenizer as Vocabulary
     except ImportError:
         return ESTIMATING_TOKENIZER
-    # Ordinary: special tokens in a text are plain text, as they are for the API.
+    # `encode_ordinary` treats special tokens in a text as plain text, as the API does.
     return Tokenizer(encoding, True, _cache_counts(Vocabulary.from_pretrained(encoding).encode_ordinary))
 
 
@@ -88,5 +88,5 @@ def _cache_counts(encode: Callable[[str], list[int]]) -> Callable[[str], int]:
 
 
 def _utf8(text: str) -> bytes:
-    """Encode the text as it can be sent: a lone surrogate, which UTF-8 lacks, becomes a question mark."""
+    """Encode the text in UTF-8. A lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     return text.encode("utf-8", "replace")

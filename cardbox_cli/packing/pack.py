@@ -43,7 +43,7 @@ Fit: TypeAlias = Callable[["list[RequestEntry]"], "FittedRequest"]
 
 
 class PackResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A packed context box; `context_box_id` is None after a dry run, `fitted` None without a token limit."""
+    """A packed context box. `context_box_id` is None after a dry run, `fitted` without a token limit."""
 
     context_box_id: str | None
     profile_box_id: str
@@ -189,7 +189,7 @@ class Packing(msgspec.Struct, frozen=True):
         return planning.apply_limits(inherited, candidates, limits)
 
     def _digest(self, plan: PackPlan, look: Look) -> str:
-        """Return the digest of the new box; reads few inherited cards at a time."""
+        """Return the digest of the new box. Reads only a few inherited cards at a time."""
         total = Digest()
         for places in _split_places(plan.cards):
             inherited = [place.card_id for place in places if place.draft is None]

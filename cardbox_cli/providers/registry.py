@@ -22,12 +22,12 @@ PROVIDERS = {
 }
 # Hosts that take a provider's format and have rules of their own, for checks alone: the format, the class.
 HOSTS = {"openai-compatible": ("openai", "cardbox_cli.providers.openai.request:OpenAICompatible")}
-# The format if nothing says which.
+# The format if neither the caller nor the model determines it.
 DEFAULT = "openai"
 
 
 class _Registered:
-    """The functions of this module, as a provider receives them."""
+    """The functions of this module as the `Registry` object that each provider receives."""
 
     def providers(self) -> Iterator["Provider"]:
         return providers()

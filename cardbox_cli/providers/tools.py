@@ -18,7 +18,7 @@ _KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"
 
 
 class Function(NamedTuple):
-    """A tool as a model sees it; `schema` is that of its arguments, `others` the rest of the definition."""
+    """A tool as a model sees it. `schema` describes its arguments. `others` has the other keys."""
 
     name: str
     description: str | None
@@ -28,7 +28,7 @@ class Function(NamedTuple):
 
 
 def function_of(tool: Mapping[str, Any]) -> Function | None:
-    """Return the function that a tool is; None for a tool of another type."""
+    """Return the function that a tool defines, or None for a tool of another type."""
     inner = tool.get("function")
     is_wrapped = isinstance(inner, dict)
     value = inner if is_wrapped and isinstance(inner, dict) else tool
@@ -43,12 +43,12 @@ def function_of(tool: Mapping[str, Any]) -> Function | None:
 
 
 def is_custom(tool: Mapping[str, Any]) -> bool:
-    """Return whether it is a tool that takes any text, which only OpenAI's formats have."""
+    """Return whether a tool is a custom tool, which takes any text. Only OpenAI's formats have such tools."""
     return tool.get("type") == "custom" and isinstance(tool.get("custom"), dict)
 
 
 def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
-    """Return the definition of a custom tool, the grammar of its format in an object if `nested`."""
+    """Return the definition of a custom tool. If `nested`, the grammar of its format is in an object."""
     custom: dict[str, Any] = tool["custom"]
     format = custom.get("format")
     if not isinstance(format, dict) or kind(format) != "grammar":
@@ -60,7 +60,7 @@ def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
 
 
 def chat_tool(function: Function) -> dict[str, Any]:
-    """Return the definition for OpenAI's chat completions; flat, if it says more than these can."""
+    """Return the definition for OpenAI's chat completions. It is flat if it has keys that these lack."""
     schema, strict = function.schema, function.strict
     inner = compact(name=function.name, description=function.description, parameters=schema, strict=strict)
     if function.others:
@@ -76,19 +76,19 @@ def compact(**values: Any) -> dict[str, Any]:
 def token_limit(
     config: Mapping[str, Any], names: Sequence[str] = ("max_tokens", "max_completion_tokens")
 ) -> Any:
-    """Return the maximum of tokens of an answer, by the first of these names; None if it is not set."""
+    """Return the maximum tokens of an answer under the first of `names` that is set, or None."""
     return next((config[name] for name in names if config.get(name)), None)
 
 
 def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
-    """Return the texts that end an answer; None for none, or for more than `most` of `stop_sequences`."""
+    """Return the texts that end an answer, or None for no text or more than `most` `stop_sequences`."""
     stops = config.get("stop_sequences")
     are_too_many = most is not None and isinstance(stops, list) and len(stops) > most
     return config.get("stop") or (None if are_too_many else stops) or None
 
 
 def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the `tool_choice` of a request that sends these tools; None if it can choose none of them."""
+    """Return the `tool_choice` of a request that sends `tools`, or None if its tool is not among them."""
     choice = request.config.get("tool_choice")
     if not tools:
         return None
@@ -97,7 +97,7 @@ def choice_for(request: Request, tools: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:
-    """Return the name of a tool, or of the choice of one; its type if it has no name."""
+    """Return the name of a tool or of a tool choice, or its type if it has no name."""
     return tool_name(tool) or kind(tool)
 
 

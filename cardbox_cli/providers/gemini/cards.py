@@ -69,7 +69,7 @@ def get_either_case(value: Any, key: str) -> Any:
 
 
 def kind_of(part: Any) -> str:
-    """Return which of KINDS a part is; "" for none."""
+    """Return the type of a part, one of KINDS, or "" if it has none of them."""
     if type(part) is dict and len(part) == 1:
         [(key, value)] = part.items()
         return _KINDS.get(key, "") if value is not None else ""
@@ -77,7 +77,7 @@ def kind_of(part: Any) -> str:
 
 
 def named_part(part: Part, names: dict[str, str]) -> Part:
-    """Return a part, a result with the name of its call. `names` has those of the calls so far."""
+    """Return a part. A result gets the name of its call. `names` maps ids to names of the calls so far."""
     if type(part) is dict and len(part) == 1 and "text" in part:
         return part
     call = get_either_case(part, "functionCall")
@@ -99,12 +99,12 @@ def is_content(value: Any) -> bool:
 
 
 def _parts(parts: Any) -> list[Part]:
-    """Return the parts of a content; one may replace the list, as in Google's own examples."""
+    """Return the parts of a content. One part may replace the list, as in Google's own examples."""
     return parts if isinstance(parts, list) else [parts] if isinstance(parts, dict) else []
 
 
 def _alone(message: Any) -> Any:
-    """Return the content that replaces the list of all; None for one of a list."""
+    """Return the single content that replaces the list of contents, or None for an item of a list."""
     return message.get(_KEY) if isinstance(message, dict) and len(message) == 1 else None
 
 
@@ -172,7 +172,7 @@ class GeminiFiles(PartsFiles):
 
 
 def _name_results(messages: Iterable[Body]) -> Iterator[Body]:
-    """Yield the contents, each result with the name of its call."""
+    """Yield the contents. Each result gets the name of its call."""
     names: dict[str, str] = {}
     for message in messages:
         if isinstance(parts := message.get("parts"), list):
@@ -188,7 +188,7 @@ def _generation(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choice(value: Any) -> Any:
-    """Return the choice of a tool in the chat form; None if that cannot express it."""
+    """Return the choice of a tool in the chat form, or None if the chat form cannot express it."""
     if not isinstance(value, dict):
         return None
     calling = get_either_case(value, "functionCallingConfig")
@@ -201,7 +201,7 @@ def _choice(value: Any) -> Any:
 
 
 def _tools(tool: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the functions that a tool declares, and what else it holds."""
+    """Yield the functions that a tool declares, then its other keys as a tool of their own."""
     for key in _DECLARATIONS:
         yield from (chat_tool(_function(each)) for each in list_at(tool, key) if text_at(each, "name"))
     rest = {key: value for key, value in tool.items() if key not in _DECLARATIONS}
