@@ -69,7 +69,7 @@ def programs() -> Iterator[Path]:
 @pytest.mark.parametrize(
     "document", [document for document in DOCUMENTS if commands(document)], ids=lambda path: path.name
 )
-def test_what_the_document_shows_is_what_happens(
+def test_the_commands_in_the_documents_print_the_shown_output(
     document: Path, target: Target, tmp_path: Path, programs: Path
 ) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")

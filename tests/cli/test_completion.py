@@ -24,15 +24,15 @@ NOWHERE = "host=127.0.0.1 port=1"
 
 
 class TestWhatIsOffered:
-    def test_commands_with_their_help(self, offered: Offered) -> None:
+    def test_commands_are_offered_with_their_help(self, offered: Offered) -> None:
         assert offered("cbx bo") == {"box": "Create, show, diff, edit and repair boxes."}
         assert list(offered("cbx ")) == list(root().entries)
 
-    def test_verbs(self, offered: Offered) -> None:
+    def test_verbs_of_a_noun_are_offered(self, offered: Offered) -> None:
         assert list(offered("cbx box re")) == ["replace", "repair"]
         assert "verify" in offered("cbx -p other box ")
 
-    def test_options(self, offered: Offered) -> None:
+    def test_options_are_offered_with_their_help(self, offered: Offered) -> None:
         assert offered("cbx box list --l") == {"--limit": "Show at most N items; 0 shows all."}
         assert {"--project", "--database-url", "--output", "--debug"} <= set(offered("cbx pack --"))
 
@@ -56,15 +56,17 @@ class TestWhatIsOffered:
             ("HERE=1 cbx -o y", ["yaml"]),
         ],
     )
-    def test_values(self, offered: Offered, line: str, values: list[str]) -> None:
+    def test_values_of_options_and_arguments_are_offered(
+        self, offered: Offered, line: str, values: list[str]
+    ) -> None:
         assert list(offered(line)) == values
 
-    def test_a_value_behind_an_equals_sign(self, offered: Offered) -> None:
+    def test_a_value_after_an_equals_sign_is_offered(self, offered: Offered) -> None:
         assert list(offered("cbx box list --output=j", "zsh")) == ["--output=json", "--output=jsonl"]
         assert list(offered("cbx box list --output=j", "fish")) == ["--output=json", "--output=jsonl"]
         assert list(offered("cbx box list --output=j", "bash")) == ["json", "jsonl"]
 
-    def test_boxes_by_short_id_with_their_title_the_last_changed_first(
+    def test_boxes_are_offered_by_short_id_last_changed_first(
         self, offered: Offered, box_of: Callable[..., str]
     ) -> None:
         one, two = box_of(title="the first\tone\x1b[1m"), box_of()
@@ -75,7 +77,9 @@ class TestWhatIsOffered:
         assert list(offered(f"cbx box show {one[-8:-4]}")) == [one[-8:]]
         assert set(offered(f"cbx render --box {one[:6]}")) == {one, two}
 
-    def test_cards_by_short_id_with_their_text(self, offered: Offered, add: Callable[..., str]) -> None:
+    def test_cards_are_offered_by_short_id_with_their_text(
+        self, offered: Offered, add: Callable[..., str]
+    ) -> None:
         card = add("Find the cause")
         add("odd", "--id", "an odd id")
         assert offered("cbx card show ") == {
@@ -83,7 +87,7 @@ class TestWhatIsOffered:
             "n odd id": "task.instruction odd",
         }
 
-    def test_nothing_that_cannot_be_typed_as_it_is(
+    def test_ids_that_cannot_be_typed_are_not_offered(
         self,
         offered: Offered,
         database: Database,
@@ -107,13 +111,13 @@ class TestWhatIsOffered:
             )
         assert list(offered("cbx card show ")) == [card[-8:]]
 
-    def test_profiles(self, offered: Offered, cbx: Cbx, tmp_path: Path) -> None:
+    def test_profiles_are_offered_by_name(self, offered: Offered, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "a.yaml").write_text("name: the writer\nworker_target: w1\n")
         succeed(cbx("profile", "import", str(tmp_path / "a.yaml")))
         assert offered("cbx profile show the") == {"the writer": "w1"}
         assert list(offered("cbx profile show the", "bash")) == ["the\\ writer"]
 
-    def test_turns_and_inbox_rows_with_their_states(
+    def test_turns_and_inbox_rows_are_offered_with_their_states(
         self, offered: Offered, cbx: Cbx, box_of: Callable[..., str], tmp_path: Path
     ) -> None:
         (tmp_path / "a.yaml").write_text("name: clerk\n")
@@ -125,7 +129,7 @@ class TestWhatIsOffered:
         assert offered("cbx turn list --agent cl") == {"clerk-1": "worker_generic"}
         assert list(offered("cbx inbox list --type t")) == ["turn", "tool_result", "timeout"]
 
-    def test_recipes_of_the_folder(
+    def test_recipes_in_the_folder_are_offered(
         self, offered: Offered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "handovers").mkdir()
@@ -133,7 +137,7 @@ class TestWhatIsOffered:
         monkeypatch.chdir(tmp_path)
         assert offered("cbx pack -H m") == {"mine": "handovers/mine.yaml", "": ""}
 
-    def test_project_and_database_of_the_line_are_asked(
+    def test_candidates_come_from_the_project_and_database_of_the_line(
         self, offered: Offered, box_of: Callable[..., str]
     ) -> None:
         box = box_of(title="theirs", project="other")
@@ -142,7 +146,7 @@ class TestWhatIsOffered:
             assert offered(line) == {box[-8:]: "theirs"}
         assert offered(f"cbx -p other --database-url '{NOWHERE}' box show ") == {}
 
-    def test_every_kind_of_value_is_known(self) -> None:
+    def test_every_type_of_value_has_a_completion_or_an_exemption(self) -> None:
         """A new kind of value has a type that completes it, or is put here among those that nobody can guess."""
         free = {
             *("N", "ID", "HASH", "TIME", "DURATION", "TEXT", "KEY", "URL", "ADDRESS", "ROLE", "MODEL"),
@@ -175,12 +179,14 @@ class TestWhatItCosts:
         ).strip()
 
     @pytest.mark.parametrize("name", SHELLS)
-    def test_the_script_needs_no_library_but_the_command_lines(self, shell: Shell, name: str) -> None:
+    def test_printing_the_script_imports_only_the_command_line_library(self, shell: Shell, name: str) -> None:
         code = f"from cardbox_cli.entry import main; main(['completion', '{name}']); out.flush()"
         assert self.imported(shell, code) == "True"
 
     @pytest.mark.parametrize("line", ["cbx ", "cbx b", "cbx -p x ", "cbx --out", "cbx completion "])
-    def test_nor_do_the_names_of_commands(self, shell: Shell, line: str) -> None:
+    def test_completing_command_names_imports_only_the_command_line_library(
+        self, shell: Shell, line: str
+    ) -> None:
         code = f"os.environ['_CBX_LINE'] = {line!r}; from cardbox_cli.cli.completion_candidates import answer; answer('zsh')"
         assert self.imported(shell, code) == "True"
 
@@ -217,12 +223,12 @@ class TestADatabaseThatIsNotThere:
         result = shell.run(_CBX_COMPLETE="bash", _CBX_LINE=self.LINE, **variables)
         return result, time.monotonic() - began - base
 
-    def test_nobody_listens(self, shell: Shell) -> None:
+    def test_an_unreachable_server_gives_no_candidates_and_no_error(self, shell: Shell) -> None:
         result, waited = self.ask(shell, CBX_DATABASE_URL=NOWHERE)
         assert (result.out, result.err) == ("", "")
         assert waited < 60
 
-    def test_nobody_answers(self, shell: Shell) -> None:
+    def test_an_unresponsive_server_gives_no_candidates_and_no_error(self, shell: Shell) -> None:
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
@@ -231,25 +237,27 @@ class TestADatabaseThatIsNotThere:
         assert (result.out, result.err) == ("", "")
         assert waited < 60
 
-    def test_the_embedded_server_is_neither_made_nor_started(self, shell: Shell, tmp_path: Path) -> None:
+    def test_completion_neither_creates_nor_starts_the_embedded_server(
+        self, shell: Shell, tmp_path: Path
+    ) -> None:
         home = tmp_path / "home"
         result, _ = self.ask(shell, CBX_DATABASE_URL="", CBX_HOME=str(home))
         assert (result.out, result.err) == ("", "")
         assert not home.exists()
 
-    def test_a_locked_table_is_not_waited_for(self, shell: Shell, database: object) -> None:
+    def test_completion_does_not_wait_for_a_locked_table(self, shell: Shell, database: object) -> None:
         with database.transaction():
             database.connection.execute("LOCK card_boxes")
             result, waited = self.ask(shell)
         assert (result.out, result.err) == ("", "")
         assert waited < 60
 
-    def test_a_malformed_address(self, shell: Shell) -> None:
+    def test_a_malformed_address_prints_no_error(self, shell: Shell) -> None:
         assert self.ask(shell, CBX_DATABASE_URL="postgresql://[")[0].err == ""
 
 
 class TestTheScripts:
-    def test_an_unknown_shell(self, offline: Cbx) -> None:
+    def test_an_unknown_shell_is_refused(self, offline: Cbx) -> None:
         result = offline("completion", "tcsh")
         assert (result.code, result.out) == (2, "")
         assert result.err == "error: unknown shell 'tcsh'\nhint: shells are bash, zsh, fish\n"
@@ -284,7 +292,9 @@ class TestTheScripts:
             typist.see("ready")
             yield typist
 
-    def test_bash(self, bash: Typist, boxes: list[str], shell: Shell) -> None:
+    def test_bash_completes_commands_ids_and_files(
+        self, bash: Typist, boxes: list[str], shell: Shell
+    ) -> None:
         one, two = (box[-8:] for box in boxes)
         self.until(bash, "cbx com\t", r"completion $")
         bash.type("\x15")
@@ -317,7 +327,7 @@ class TestTheScripts:
         return names
 
     @pytest.mark.parametrize("name", ["bash", "zsh"])
-    def test_names_of_others_are_typed_as_they_are(
+    def test_hostile_ids_are_quoted_and_never_executed(
         self, name: str, hostile: list[str], shell: Shell, request: pytest.FixtureRequest
     ) -> None:
         typist: Typist = request.getfixturevalue(name)
@@ -338,7 +348,7 @@ class TestTheScripts:
             typist.see("ready")
             yield typist
 
-    def test_zsh(self, zsh: Typist, boxes: list[str], shell: Shell) -> None:
+    def test_zsh_completes_commands_ids_and_files(self, zsh: Typist, boxes: list[str], shell: Shell) -> None:
         one, two = (box[-8:] for box in boxes)
         self.until(zsh, "cbx com\t", r"completion $")
         zsh.type("\x15")
@@ -351,7 +361,7 @@ class TestTheScripts:
         (shell.folder / "a chat.json").touch()
         self.until(zsh, "cbx card import a\t", r"import a\\ chat\.json $")
 
-    def test_zsh_from_a_folder_of_functions(self, shell: Shell, boxes: list[str]) -> None:
+    def test_the_zsh_script_works_from_a_function_folder(self, shell: Shell, boxes: list[str]) -> None:
         (shell.folder / "_cbx").write_text(succeed(shell.run("completion", "zsh")))
         environment = {**shell.environment, "ZDOTDIR": str(shell.folder)}
         with Typist([program("zsh"), "-f", "-i"], environment, shell.folder) as typist:
@@ -373,7 +383,7 @@ class TestTheScripts:
                 break
         return dict([*row.split("\t"), ""][:2] for row in shown.splitlines())
 
-    def test_fish(self, shell: Shell, boxes: list[str]) -> None:
+    def test_fish_completes_commands_ids_and_files(self, shell: Shell, boxes: list[str]) -> None:
         one, two = (box[-8:] for box in boxes)
         (shell.folder / "a chat.json").touch()
         assert self.fish(shell, "cbx com") == {"completion": "Print the completion script for your shell."}

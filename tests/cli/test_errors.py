@@ -504,7 +504,7 @@ def filled(value: Any, names: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id or row.kind.__name__)
-def test_each_kind_says_just_this_as_text_and_as_json(row: Row, stage: Stage) -> None:
+def test_each_error_has_its_exact_text_and_json(row: Row, stage: Stage) -> None:
     names = row.setup(stage)
     command, message, hint = filled([row.command, row.message, row.hint], names)
 
@@ -521,7 +521,7 @@ def test_each_kind_says_just_this_as_text_and_as_json(row: Row, stage: Stage) ->
     assert as_text.code == as_json.code == row.exit_code == row.kind.exit_code
 
 
-def test_every_kind_of_error_is_in_the_table() -> None:
+def test_every_error_class_is_in_the_table() -> None:
     for module in pkgutil.walk_packages(cardbox_cli.__path__, "cardbox_cli."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
@@ -531,7 +531,7 @@ def test_every_kind_of_error_is_in_the_table() -> None:
     assert {CbxError, *subclasses(CbxError)} - never_printed == {row.kind for row in TABLE}
 
 
-def test_the_page_on_exit_codes_has_every_kind() -> None:
+def test_the_page_on_exit_codes_lists_every_error() -> None:
     page = (Path(__file__).parents[2] / "docs" / "output.md").read_text()
     lines = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
     told = {(cells[1].strip(), code) for cells in lines for code in re.findall(r"`([a-z-]+)`", cells[-2])}
@@ -543,7 +543,7 @@ def subclasses(kind: type[CbxError]) -> set[type[CbxError]]:
     return found | {deeper for one in found for deeper in subclasses(one)}
 
 
-def test_the_codes_are_distinct() -> None:
+def test_error_codes_are_distinct() -> None:
     kinds = {row.kind for row in TABLE}
     assert len({kind.code for kind in kinds}) == len(kinds)
 
@@ -570,14 +570,16 @@ class TestBeforeACommandIsKnown:
         ],
         ids=" ".join,
     )
-    def test_it_is_an_error_in_json(self, command: tuple[str, ...], message: str, offline: Cbx) -> None:
+    def test_a_parsing_error_is_printed_as_json(
+        self, command: tuple[str, ...], message: str, offline: Cbx
+    ) -> None:
         result = offline(*command)
         assert (result.code, result.out) == (2, "")
         error = json.loads(result.err)["error"]
         assert (error["code"], error["message"], error["details"]) == ("usage", message, {})
         assert re.fullmatch(r"`cbx( [a-z ]+)? --help` shows the options and examples", error["hint"])
 
-    def test_an_unknown_format_is_a_text(self, offline: Cbx) -> None:
+    def test_an_unknown_output_format_is_reported_as_text(self, offline: Cbx) -> None:
         result = offline("-o", "xml", "box", "list")
         assert (result.code, result.out) == (2, "")
         assert result.err == (
@@ -628,5 +630,5 @@ class TestDebug:
         assert result.err.startswith("Traceback")
         assert result.error["code"] == "database-unavailable"
 
-    def test_without_it_there_is_no_traceback(self, offline: Cbx) -> None:
+    def test_no_traceback_is_printed_without_debug(self, offline: Cbx) -> None:
         assert "Traceback" not in offline("card", "show", "none").err

@@ -44,7 +44,7 @@ def connection(target: Target) -> Iterator[Connection]:
 
 
 class TestReadingItAsItIs:
-    def test_its_cards_are_listed_shown_and_found(self, cbx: Cbx) -> None:
+    def test_foreign_cards_are_listed_shown_and_found(self, cbx: Cbx) -> None:
         listed = {card["card_id"]: card for card in cbx("card", "list", "-o", "json").json()}
         assert sorted(listed) == ["018f-bare", "018f-call", "018f-done", "018f-task"]
         done = listed["018f-done"]
@@ -61,7 +61,7 @@ class TestReadingItAsItIs:
         assert lines(cbx("card", "search", "refund", "-o", "id")) == ["018f-task", "018f-call"]
         assert len(lines(cbx("card", "list"))) == 1 + 4
 
-    def test_its_boxes_are_listed_shown_and_verified(self, cbx: Cbx) -> None:
+    def test_foreign_boxes_are_listed_shown_and_verified(self, cbx: Cbx) -> None:
         [listed] = cbx("box", "list", "-o", "json").json()
         assert (listed["box_id"], listed["title"], listed["parent_ids"]) == (BOX, None, [])
         shown = cbx("box", "show", "cafe", "--why", "-o", "json").json()
@@ -70,13 +70,13 @@ class TestReadingItAsItIs:
         [finding] = cbx("box", "verify", BOX, "-o", "json").json()["findings"]
         assert (finding["position"], finding["kind"]) == (4, "dangling")
 
-    def test_missing_facts_are_called_unknown(self, cbx: Cbx) -> None:
+    def test_missing_facts_are_shown_as_unknown(self, cbx: Cbx) -> None:
         assert "title    unknown" in lines(cbx("box", "show", BOX))
         assert lines(cbx("box", "list"))[1].endswith("  unknown")
         rows = lines(cbx("box", "show", BOX, "--why"))[-5:]
         assert [" unknown " in row for row in rows] == [True] * 5
 
-    def test_its_boxes_are_rendered(self, cbx: Cbx) -> None:
+    def test_foreign_boxes_are_rendered(self, cbx: Cbx) -> None:
         request = cbx("render", "--box", BOX, "--model", "m")
         assert [message["role"] for message in request.json()["messages"]] == [
             "user",
@@ -95,7 +95,9 @@ class TestReadingItAsItIs:
 
 
 class TestWritingIntoItAsItIs:
-    def test_cards_and_boxes_are_made_and_changed(self, cbx: Cbx, connection: Connection) -> None:
+    def test_cards_and_boxes_are_written_without_changing_the_schema(
+        self, cbx: Cbx, connection: Connection
+    ) -> None:
         before = definitions(connection)
         [card] = lines(cbx("card", "add", "--type", "task.instruction", "--text", "Go", "-o", "id"))
         assert cbx("card", "add", "--type", "task.instruction", "--text", "Go", "--id", card).err == (
@@ -116,7 +118,7 @@ class TestWritingIntoItAsItIs:
             "messages": conversation("a", "call_1")["messages"]
         }
 
-    def test_ids_are_taken_across_projects(self, cbx: Cbx) -> None:
+    def test_card_ids_are_unique_across_projects(self, cbx: Cbx) -> None:
         result = cbx("card", "add", "--type", "x", "--text", "x", "--id", "018f-theirs", "--repair")
         assert (result.code, result.err.splitlines()[0]) == (5, "error: the card id '018f-theirs' is taken")
         assert "119" in succeed(cbx("-p", "other", "card", "show", "018f-theirs"))
@@ -131,9 +133,7 @@ class TestWritingIntoItAsItIs:
         ],
         ids=" ".join,
     )
-    def test_commands_that_need_profiles_exit_with_7_and_name_the_remedy(
-        self, command: tuple[str, ...], cbx: Cbx
-    ) -> None:
+    def test_commands_that_need_profiles_exit_7_with_a_hint(self, command: tuple[str, ...], cbx: Cbx) -> None:
         result = cbx(*command)
         assert (result.code, result.out) == (7, "")
         assert result.err == (
@@ -180,7 +180,7 @@ class TestEditingInItAsItIs:
         assert (result.code, result.out) == (4, "")
         assert result.err.startswith("error: card '018f-bare' holds no content, which cbx cannot write\n")
 
-    def test_a_tool_result_has_no_second_one(self, cbx: Cbx) -> None:
+    def test_a_second_tool_result_is_refused(self, cbx: Cbx) -> None:
         result = cbx("card", "edit", "018f-done", "--text", "{}")
         assert (result.code, result.out) == (5, "")
         assert result.err == (
@@ -192,7 +192,7 @@ class TestEditingInItAsItIs:
 class TestOneResultPerToolCall:
     """Its unique index allows one tool result per tool-call id; real conversations repeat them."""
 
-    def test_a_repeated_id_is_refused_naming_both_cards(
+    def test_a_repeated_tool_call_id_is_refused_with_both_card_ids(
         self, cbx: Cbx, feed: Feed, row_counts: Callable[[], dict[str, int]]
     ) -> None:
         [first] = imported(cbx, feed, conversation("a", "call_1"))
@@ -207,11 +207,11 @@ class TestOneResultPerToolCall:
         assert hint == "hint: this database allows one result per tool-call id; import with --remap-tool-ids"
         assert row_counts() == before
 
-    def test_a_card_of_the_library_counts_too(self, cbx: Cbx, feed: Feed) -> None:
+    def test_a_result_card_of_the_library_is_also_a_conflict(self, cbx: Cbx, feed: Feed) -> None:
         result = importing(cbx, feed, conversation("a", "call_0"))
         assert "tool call 'call_0' already has a result: card '018f-done', not '" in result.err
 
-    def test_a_repetition_within_one_conversation_is_refused(self, cbx: Cbx, feed: Feed) -> None:
+    def test_a_tool_call_id_repeated_in_one_conversation_is_refused(self, cbx: Cbx, feed: Feed) -> None:
         repeated = conversation("a", "call_1", "call_1")
         refused = importing(cbx, feed, repeated)
         assert refused.code == 5
@@ -219,7 +219,7 @@ class TestOneResultPerToolCall:
         card_ids = cbx("box", "show", box, "-o", "json").json()["card_ids"]
         assert len(card_ids) == 5
 
-    def test_remapped_it_is_imported_once_sound_and_exported_exactly(self, cbx: Cbx, feed: Feed) -> None:
+    def test_remapped_ids_import_once_and_export_exactly(self, cbx: Cbx, feed: Feed) -> None:
         imported(cbx, feed, conversation("a", "call_1"))
         for given in (conversation("b", "call_1"), conversation("c", "call_1", "call_1", "call_0")):
             [box] = imported(cbx, feed, given, "--remap-tool-ids")
@@ -229,13 +229,13 @@ class TestOneResultPerToolCall:
             assert lines(again) == [box]
             assert again.err.endswith(" 0 new\n")
 
-    def test_other_projects_may_repeat_it(self, cbx: Cbx, feed: Feed) -> None:
+    def test_tool_call_ids_can_repeat_across_projects(self, cbx: Cbx, feed: Feed) -> None:
         imported(cbx, feed, conversation("a", "call_1"))
         imported(cbx, feed, conversation("a", "call_1"), "-p", "other")
 
 
 class TestInit:
-    def test_without_yes_it_prints_the_statements_and_alters_nothing(
+    def test_init_without_yes_prints_the_statements_and_changes_nothing(
         self, cbx: Cbx, connection: Connection
     ) -> None:
         before = definitions(connection)
@@ -249,9 +249,7 @@ class TestInit:
         assert (answer["missing"], answer["added"], answer["sql"] + "\n") == (OURS, [], table.out)
         assert definitions(connection) == before
 
-    def test_with_yes_it_adds_the_missing_tables_and_changes_no_other(
-        self, cbx: Cbx, connection: Connection
-    ) -> None:
+    def test_init_with_yes_adds_only_the_missing_tables(self, cbx: Cbx, connection: Connection) -> None:
         before = definitions(connection)
         assert succeed(cbx("db", "init", "--yes")) == f"added {', '.join(OURS)}\n"
         after = definitions(connection)
@@ -260,7 +258,7 @@ class TestInit:
         assert succeed(cbx("db", "init", "--yes")) == "nothing is missing\n"
         assert definitions(connection) == after
 
-    def test_it_executes_the_statements_that_it_prints(
+    def test_init_executes_the_statements_that_it_prints(
         self, cbx: Cbx, connection: Connection, databases: Databases
     ) -> None:
         by_hand = databases.make("template1")
@@ -272,7 +270,7 @@ class TestInit:
         succeed(cbx("db", "init", "--yes"))
         assert without_file_numbers(definitions(connection)) == done_by_hand
 
-    def test_then_everything_works_there(self, cbx: Cbx, feed: Feed) -> None:
+    def test_profiles_and_packs_work_after_init(self, cbx: Cbx, feed: Feed) -> None:
         succeed(cbx("db", "init", "--yes"))
         feed("name: clerk\nsystem_prompt: You are a clerk.\n")
         succeed(cbx("profile", "import", "-"))
@@ -286,9 +284,7 @@ class TestInit:
         status = cbx("db", "status", "-o", "json").json()
         assert (status["schema_version"], status["one_result_per_tool_call"]) == (newest(), True)
 
-    def test_existing_profiles_are_used_and_stay_unchanged(
-        self, cbx: Cbx, connection: Connection, feed: Feed
-    ) -> None:
+    def test_existing_profiles_are_used_unchanged(self, cbx: Cbx, connection: Connection, feed: Feed) -> None:
         connection.execute(
             "CREATE SCHEMA resource; CREATE TABLE resource.profiles (project_id text NOT NULL,"
             " profile_box_id text NOT NULL, name text NOT NULL, worker_target text NOT NULL,"

@@ -42,7 +42,7 @@ def forged(runtime: Runtime, ask: Asked, database: Database, cbx: Cbx) -> list[s
     return [turn for (turn,) in found]
 
 
-def test_no_answer_has_a_line_of_theirs(cbx: Cbx, forged: list[str]) -> None:
+def test_stored_text_cannot_forge_output_lines(cbx: Cbx, forged: list[str]) -> None:
     verbs = ["show", "logs", "trace", "wait --timeout 0", "retry", "nudge", "stop --reason x", "report"]
     lines = [
         *(["turn", *verb.split()[:1], turn, *verb.split()[1:]] for turn in forged for verb in verbs),
@@ -69,7 +69,7 @@ def test_no_answer_has_a_line_of_theirs(cbx: Cbx, forged: list[str]) -> None:
     assert seen > len(lines) // 2
 
 
-def test_an_error_of_many_lines_has_one_at_the_margin(cbx: Cbx, forged: list[str]) -> None:
+def test_only_the_first_line_of_an_error_is_not_indented(cbx: Cbx, forged: list[str]) -> None:
     answer = cbx("turn", "wait", forged[0], "--timeout", "0", "-o", "id")
     told = cbx("turn", "wait", forged[0], "--timeout", "0", "-o", "json")
     assert [line[:6] for line in answer.err.splitlines() if not line.startswith(" ")] in (

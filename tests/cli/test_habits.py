@@ -14,7 +14,9 @@ from tests.conftest import Cbx
 
 class TestHelp:
     @pytest.mark.parametrize("words", [(), ("box",), ("box", "list"), ("why",)], ids=" ".join)
-    def test_is_a_command_too(self, words: tuple[str, ...], offline: Cbx) -> None:
+    def test_the_help_command_prints_the_same_as_the_help_option(
+        self, words: tuple[str, ...], offline: Cbx
+    ) -> None:
         assert succeed(offline("help", *words)) == succeed(offline(*words, "--help"))
 
     def test_the_help_of_an_unknown_command_is_an_error(self, offline: Cbx) -> None:
@@ -78,13 +80,13 @@ class TestLists:
         refused = cbx("card", "list", "--sort", "size:down")
         assert (refused.code, refused.err.splitlines()[0]) == (2, "error: --sort: invalid order 'down'")
 
-    def test_the_places_of_a_box_are_sorted(self, cbx: Cbx, shelf: list[str]) -> None:
+    def test_the_cards_of_a_box_are_sorted(self, cbx: Cbx, shelf: list[str]) -> None:
         shown = ("box", "show", "@last", "--columns", "#,full-id")
         rows = [row.split() for row in lines(cbx(*shown, "--sort", "size:desc", "--no-header"))[-5:]]
         assert rows == [["1", shelf[1]], ["2", shelf[2]], ["3", shelf[3]], ["0", shelf[0]], ["4", "gone"]]
         assert cbx("box", "show", "@last", "--sort", "size", "-o", "json").code == 2
 
-    def test_the_first_and_the_last_places_of_a_box(self, cbx: Cbx, shelf: list[str]) -> None:
+    def test_head_and_tail_show_the_first_and_last_cards_of_a_box(self, cbx: Cbx, shelf: list[str]) -> None:
         for options, ids in (
             (("--head", "2"), shelf[:2]),
             (("--head", "0"), []),
@@ -97,7 +99,9 @@ class TestLists:
             assert len(lines(cbx("box", "show", "@last", *options, "-o", "jsonl"))) == len(ids)
         assert cbx("box", "show", "@last", "--head", "1", "--tail", "1").code == 2
 
-    def test_the_cards_of_a_box(self, cbx: Cbx, add: Callable[..., str], shelf: list[str]) -> None:
+    def test_the_box_option_lists_the_cards_of_a_box(
+        self, cbx: Cbx, add: Callable[..., str], shelf: list[str]
+    ) -> None:
         other = add("in no box")
         assert lines(cbx("card", "list", "--box", "@last", "-o", "id")) == shelf[::-1]
         assert lines(cbx("card", "list", "--box", "@last", "--type", "t.9", "-o", "id")) == [shelf[0]]
@@ -106,7 +110,9 @@ class TestLists:
         assert cbx("card", "list", "--box", "12345678").code == 3
 
     @pytest.mark.parametrize(("name", "delimiter"), [("csv", ","), ("tsv", "\t")])
-    def test_for_spreadsheets(self, name: str, delimiter: str, cbx: Cbx, shelf: list[str]) -> None:
+    def test_csv_and_tsv_have_a_row_for_each_item(
+        self, name: str, delimiter: str, cbx: Cbx, shelf: list[str]
+    ) -> None:
         def rows(*command: str) -> list[list[str]]:
             text = succeed(cbx(*command, "-o", name))
             return list(csv.reader(io.StringIO(text), delimiter=delimiter))
@@ -126,20 +132,20 @@ class TestLists:
         assert (refused.code, refused.out) == (2, "")
         assert refused.err.startswith(f"error: -o {name} works only for lists, such as `cbx card list`\n")
 
-    def test_all_columns_or_no_header(self, cbx: Cbx, shelf: list[str]) -> None:
+    def test_wide_shows_all_columns_and_no_header_omits_the_header(self, cbx: Cbx, shelf: list[str]) -> None:
         header, *rows = lines(cbx("card", "list", "-o", "wide"))
         assert "FULL ID" in header
         assert shelf[3] in rows[0]
         assert lines(cbx("card", "list", "--no-header")) == lines(cbx("card", "list"))[1:]
 
-    def test_colours_can_be_asked_for(self, cbx: Cbx) -> None:
+    def test_the_color_option_turns_colours_on_and_off(self, cbx: Cbx) -> None:
         assert "\x1b" not in succeed(cbx("card", "list"))
         assert lines(cbx("card", "list", "--color", "always"))[0].startswith("\x1b[1mID ")
         assert "\x1b" not in succeed(cbx("card", "list", "--color", "never"))
 
 
 class TestWhatASearchShows:
-    def test_the_words_and_the_box(
+    def test_a_search_shows_the_matching_text_and_its_box(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str]
     ) -> None:
         before = "this comes long before anything that matters, and it is not what is looked for; "
@@ -159,7 +165,7 @@ class TestWhatASearchShows:
 
 
 class TestKindsOfBoxes:
-    def test_boxes_that_cbx_makes_automatically_are_left_out_and_counted(
+    def test_automatically_created_boxes_are_omitted_and_counted(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], shell: Shell
     ) -> None:
         (shell.folder / "clerk.yaml").write_text(
@@ -216,7 +222,7 @@ class TestShownIds:
             assert cbx(*show, full[-8:][:3]).code == 3
             assert cbx(*show, full[-7:-2]).code == 3
 
-    def test_several_are_ambiguous(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_a_short_id_with_several_matches_is_ambiguous(self, cbx: Cbx, add: Callable[..., str]) -> None:
         for card_id in ("one-4711aaaa", "two-4711bbbb", "4711-three", "four-4711"):
             add("x", "--id", card_id)
         refused = cbx("card", "show", "4711", "-o", "json")
@@ -228,7 +234,7 @@ class TestShownIds:
 
 
 class TestWhatIsLeftOut:
-    def test_a_turn_is_the_last_one(
+    def test_an_omitted_turn_is_the_last_one(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], shell: Shell
     ) -> None:
         for command in (("why",), ("turn", "show")):
@@ -262,7 +268,7 @@ class TestNarrowTerminals:
         ("why", "--all"),
     )
 
-    def test_tables_fit_and_nothing_that_is_copied_is_cut(
+    def test_tables_fit_the_terminal_without_cutting_ids(
         self, cbx: Cbx, database: Database, add: Callable[..., str], box_of: Callable[..., str], shell: Shell
     ) -> None:
         (shell.folder / "clerk.yaml").write_text("name: clerk\nworker_target: a-target-of-some-length\n")

@@ -84,14 +84,14 @@ def fillers(command: click.Command, parameters: Iterable[click.Parameter] | None
 
 
 class TestTheRoot:
-    def test_it_lists_every_command(self, offline: Cbx) -> None:
+    def test_the_root_help_lists_every_command(self, offline: Cbx) -> None:
         text = succeed(offline("--help"))
         pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in text.splitlines() if "  " in line]
         listed = {pair[0]: pair[-1] for pair in pairs}
         assert listed.items() >= root().entries.items()
         assert sorted(name for names in GROUPS_OF_ROOT.values() for name in names.split()) == sorted(COMMANDS)
 
-    def test_it_fits_55_lines_of_80_columns(self, offline: Cbx) -> None:
+    def test_the_root_help_fits_55_lines_of_80_columns(self, offline: Cbx) -> None:
         lines = succeed(offline("--help")).splitlines()
         assert len(lines) <= 55
         assert max(map(len, lines)) <= 80
@@ -110,36 +110,36 @@ class TestTheRoot:
     def test_turn_help_has_the_table_of_fixes(self, offline: Cbx) -> None:
         assert "Which fix?" in succeed(offline("turn", "--help"))
 
-    def test_h_is_help(self, offline: Cbx) -> None:
+    def test_the_h_option_prints_the_help(self, offline: Cbx) -> None:
         assert succeed(offline("-h")) == succeed(offline("--help"))
 
-    def test_the_version(self, offline: Cbx) -> None:
+    def test_the_version_option_prints_the_version(self, offline: Cbx) -> None:
         assert re.fullmatch(r"cbx \d+\.\d+\.\d+\n", succeed(offline("--version")))
 
 
 class TestEveryCommand:
-    def test_the_walk_finds_them(self) -> None:
+    def test_the_walk_finds_all_commands(self) -> None:
         assert len(GROUPS) >= 5
         assert len(VERBS) >= 34
 
     @pytest.mark.parametrize("path", TREE, ids=" ".join)
-    def test_it_says_what_it_does_in_a_sentence(self, path: Path) -> None:
+    def test_the_help_of_a_command_begins_with_a_sentence(self, path: Path) -> None:
         text = TREE[path].help or ""
         assert re.match(r"[A-Z].+\.", text), f"`cbx {' '.join(path)}` says {text!r}"
 
     @each_verb
-    def test_each_of_its_own_options_says_what_it_is_for(self, path: Path) -> None:
+    def test_each_option_of_a_command_has_a_help_text(self, path: Path) -> None:
         for parameter in VERBS[path].params:
             assert getattr(parameter, "help", None), f"{parameter.name} of `cbx {' '.join(path)}`"
 
     @each_verb
-    def test_its_examples_are_command_lines_that_exist(self, path: Path) -> None:
+    def test_the_examples_of_a_command_can_be_parsed(self, path: Path) -> None:
         shown = list(examples(VERBS[path]))
         assert any(parse(words)[0] == path for words in shown), "no example shows the command itself"
         for words in shown:
             parse(words)
 
-    def test_the_examples_of_pack_give_the_recipes_what_they_take(self) -> None:
+    def test_the_examples_of_pack_match_the_arguments_of_their_recipes(self) -> None:
         for words in examples(VERBS[("pack",)]):
             _, given, _ = parse(words)
             recipe = read_recipe(given["handover"], folders=[]).recipe
@@ -155,12 +155,12 @@ class TestEveryCommand:
         assert all("--file" in names for names in short)
 
     @each_verb
-    def test_its_help_shows_no_internal_metavars_or_bounds(self, path: Path, offline: Cbx) -> None:
+    def test_help_shows_no_internal_metavars_or_bounds(self, path: Path, offline: Cbx) -> None:
         text = succeed(offline(*path, "--help"))
         assert not re.search(r"\bx *[<>]=?|INTEGER|FLOAT|RANGE", text)
 
     @each_verb
-    def test_the_columns_in_its_help_exist(self, path: Path, offline: Cbx) -> None:
+    def test_the_columns_in_the_help_exist(self, path: Path, offline: Cbx) -> None:
         texts = [getattr(each, "help", "") for each in VERBS[path].params if "--columns" in each.opts]
         for text in texts:
             named = re.search(r"for example (\S+)\.", text)
@@ -169,14 +169,14 @@ class TestEveryCommand:
             assert "no column" not in result.err
 
     @each_verb
-    def test_its_help_ends_with_the_examples(self, path: Path, offline: Cbx) -> None:
+    def test_help_ends_with_the_examples(self, path: Path, offline: Cbx) -> None:
         text = succeed(offline(*path, "--help"))
         assert text.startswith(f"Usage: cbx {' '.join(path)} ")
         _, shown = text.split("\n  Examples:\n")
         assert shown.lstrip().splitlines()[0] in (VERBS[path].epilog or "")
 
     @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
-    def test_a_noun_lists_its_verbs(self, path: Path, offline: Cbx) -> None:
+    def test_the_help_of_a_noun_lists_its_verbs(self, path: Path, offline: Cbx) -> None:
         listed = succeed(offline(*path, "--help")).split("Commands:\n")[1].split("\n\n")[0]
         pairs = [re.split(r"  +", line.strip(), maxsplit=1) for line in listed.splitlines()]
         assert [name for name, _ in pairs] == [verb for noun, verb in VERBS_OF_NOUNS if noun == path[0]]
@@ -220,7 +220,7 @@ class TestTheCommonOptions:
     SHORT = ("-p", "two", "-o", "id")
 
     @each_verb
-    def test_they_are_taken_before_and_after_and_the_later_one_wins(self, path: Path) -> None:
+    def test_common_options_work_before_and_after_the_command_and_the_last_wins(self, path: Path) -> None:
         needed = fillers(VERBS[path])
         settings = Session(project_id="one", database_url="url", output="yaml", debug=True)
         assert parse([*self.GIVEN, *path, *needed])[2] == settings
@@ -230,7 +230,7 @@ class TestTheCommonOptions:
         assert parse([*self.GIVEN, *path, *needed, *self.SHORT])[2] == later
 
     @pytest.mark.parametrize("path", VERBS_OF_NOUNS, ids=" ".join)
-    def test_they_are_taken_between_a_noun_and_its_verb(self, path: Path) -> None:
+    def test_common_options_work_between_a_noun_and_its_verb(self, path: Path) -> None:
         noun, verb = path
         settings = Session(project_id="one", database_url="url", output="yaml", debug=True)
         assert parse([noun, *self.GIVEN, verb, *fillers(VERBS[path])])[2] == settings
@@ -261,13 +261,13 @@ class TestWhatItCosts:
         return [(line, names) for _, line, names in told]
 
     @pytest.mark.parametrize("command", [("--help",), ("--version",)], ids=" ".join)
-    def test_help_and_version_import_no_library_but_the_command_lines(
+    def test_help_and_version_import_only_the_command_line_library(
         self, command: tuple[str, ...], shell: Shell
     ) -> None:
         assert self.imported(shell, *command) == set()
 
     @pytest.mark.parametrize("command", [("--version",), ("--help",), ("box", "--help")], ids=" ".join)
-    def test_lists_of_commands_load_no_command(self, command: tuple[str, ...], shell: Shell) -> None:
+    def test_lists_of_commands_import_no_command(self, command: tuple[str, ...], shell: Shell) -> None:
         code = (
             "import contextlib, io, sys\n"
             "from cardbox_cli.entry import main\n"
@@ -308,7 +308,7 @@ class TestHints:
             "cbx turn report X --error X",
         ],
     )
-    def test_a_line_that_cannot_be_typed_is_found(self, line: str) -> None:
+    def test_an_invalid_command_line_is_detected(self, line: str) -> None:
         assert not is_command(shlex.split(line)[1:])
 
 

@@ -24,7 +24,7 @@ READING = [
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_a_named_pipe_and_a_device_are_no_files(cbx: Cbx, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_named_pipes_and_devices_are_refused(cbx: Cbx, tmp_path: Path, command: tuple[str, ...]) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path, what in ((str(pipe), "a named pipe"), ("/dev/zero", "a device")):
@@ -34,13 +34,13 @@ def test_a_named_pipe_and_a_device_are_no_files(cbx: Cbx, tmp_path: Path, comman
         assert path in result.err
 
 
-def test_a_config_file_is_a_file(cbx: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_is_refused_as_the_config_file(cbx: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CBX_CONFIG", "/dev/zero")
     result = cbx("card", "list")
     assert (result.code, "it is a device" in result.err) == (2, True)
 
 
-def test_a_file_that_is_too_large_is_named_with_the_limit(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_refused_with_the_limit(cbx: Cbx, tmp_path: Path) -> None:
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate((INPUT_SIZE.value << 20) + 1)
@@ -48,7 +48,7 @@ def test_a_file_that_is_too_large_is_named_with_the_limit(cbx: Cbx, tmp_path: Pa
     assert (result.code, result.err.splitlines()[0]) == (4, f"error: {large} is larger than 64 MiB")
 
 
-def test_a_pipe_that_a_shell_opened_is_read(cbx: Cbx) -> None:
+def test_a_pipe_opened_by_the_shell_is_read(cbx: Cbx) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"from a pipe")
     os.close(writing)

@@ -19,7 +19,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
-def test_pieces_are_the_whole(shape: dict[str, Any]) -> None:
+def test_joined_chunks_equal_the_whole_json(shape: dict[str, Any]) -> None:
     def members() -> list[tuple[str, Any]]:
         return [(name, iter(value) if name == "list" else value) for name, value in shape.items()]
 
@@ -28,7 +28,7 @@ def test_pieces_are_the_whole(shape: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("pieces", [pretty_pieces, compact_pieces])
-def test_a_list_is_read_as_it_is_written(pieces: Any) -> None:
+def test_a_list_is_consumed_while_it_is_written(pieces: Any) -> None:
     """One without an end has a beginning."""
     written = "".join(islice(pieces([("list", ({"n": number} for number in count()))]), 3))
     assert '"n"' in written

@@ -34,11 +34,11 @@ def last_box(cbx: Cbx) -> str:
 
 
 class TestWhatMakesIt:
-    def test_a_card(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_an_added_card_is_the_last_card(self, cbx: Cbx, add: Callable[..., str]) -> None:
         for text in ("one", "two"):
             assert add(text) == last_card(cbx)
 
-    def test_the_last_of_several_cards_in_any_order_of_ids(
+    def test_the_last_of_several_cards_is_the_last_in_the_input(
         self, cbx: Cbx, feed: Callable[[str], None]
     ) -> None:
         cards = [
@@ -49,25 +49,27 @@ class TestWhatMakesIt:
         succeed(cbx("card", "add", "--card", "-"))
         assert last_card(cbx) == "a"
 
-    def test_a_card_that_already_exists(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_an_unchanged_card_is_also_the_last_card(self, cbx: Cbx, add: Callable[..., str]) -> None:
         add("one", "--id", "card-1")
         add("two", "--id", "card-2")
         add("one", "--id", "card-1")
         assert last_card(cbx) == "card-1"
 
-    def test_a_box_and_a_fork(self, cbx: Cbx) -> None:
+    def test_a_new_box_or_fork_is_the_last_box(self, cbx: Cbx) -> None:
         made = the_id(cbx, "box", "create")
         assert last_box(cbx) == made
         forked = the_id(cbx, "box", "fork", "@last")
         assert last_box(cbx) == forked != made
 
-    def test_an_import(self, cbx: Cbx, feed: Callable[[str], None]) -> None:
+    def test_the_last_box_and_card_of_an_import_are_remembered(
+        self, cbx: Cbx, feed: Callable[[str], None]
+    ) -> None:
         feed(json.dumps([{"messages": CHAT}, {"messages": CHAT[:1]}]))
         boxes = lines(cbx("card", "import", "-", "-o", "id"))
         assert last_box(cbx) == boxes[-1]
         assert [last_card(cbx)] == cbx("box", "show", boxes[-1], "-o", "json").json()["card_ids"]
 
-    def test_a_profile_and_a_pack(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_the_box_of_a_profile_or_pack_is_the_last_box(self, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "clerk.yaml").write_text("name: clerk\nsystem_prompt: You are a clerk.\n")
         (tmp_path / "ask.yaml").write_text(RECIPE)
         profile = the_id(cbx, "profile", "import", str(tmp_path / "clerk.yaml"))
@@ -80,7 +82,7 @@ class TestWhatMakesIt:
         succeed(cbx(*pack, "--dry-run"))
         assert last_box(cbx) == packed
 
-    def test_unwritten_items_do_not_count(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_unwritten_items_do_not_change_last(self, cbx: Cbx, add: Callable[..., str]) -> None:
         card = add("one", "--id", "card-1")
         box = the_id(cbx, "box", "create", card)
         assert cbx("card", "add", "--type", "x", "--text", "two", "--id", "card-1").code == 5
@@ -88,7 +90,7 @@ class TestWhatMakesIt:
         assert cbx("box", "create", "no-such-card").code == 3
         assert (last_card(cbx), last_box(cbx)) == (card, box)
 
-    def test_items_of_others_do_not_count(
+    def test_items_of_others_do_not_change_last(
         self, cbx: Cbx, cards: CardStore, boxes: BoxStore, add: Callable[..., str]
     ) -> None:
         card, box = add("one"), the_id(cbx, "box", "create")
@@ -108,7 +110,9 @@ class TestWhatIsWaitedFor:
         box = the_id(cbx, "box", "create", add("Find it", "--type", "task.instruction"))
         return ("dispatch", "--agent", "clerk", "-c", box, "--correlation-id", "once", "--wait")
 
-    def test_a_wait_that_takes_too_long_or_fails(self, cbx: Cbx, ask: tuple[str, ...]) -> None:
+    def test_a_turn_is_remembered_if_the_wait_times_out_or_fails(
+        self, cbx: Cbx, ask: tuple[str, ...]
+    ) -> None:
         waited = cbx(*ask, "--timeout", "0", "-o", "id")
         turn = the_id(cbx, "turn", "show", "@last")
         assert (waited.code, waited.out) == (124, "")
@@ -120,7 +124,9 @@ class TestWhatIsWaitedFor:
         assert failed.err.startswith(f"turn {turn}: ")
         assert the_id(cbx, "turn", "show", "@last") == turn
 
-    def test_a_wait_that_is_interrupted(self, cbx: Cbx, ask: tuple[str, ...], shell: Shell) -> None:
+    def test_a_turn_is_remembered_if_the_wait_is_interrupted(
+        self, cbx: Cbx, ask: tuple[str, ...], shell: Shell
+    ) -> None:
         with shell.started(*ask) as process:
             told = process.stderr.readline().decode()
             process.send_signal(signal.SIGINT)
@@ -130,7 +136,7 @@ class TestWhatIsWaitedFor:
 
 
 class TestWhereItStands:
-    def test_wherever_an_id_is_typed(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_last_is_accepted_wherever_an_id_is_accepted(self, cbx: Cbx, add: Callable[..., str]) -> None:
         card = add("Hello, box")
         box = the_id(cbx, "box", "create", "@last")
         assert the_id(cbx, "box", "append", "@last", "@last") == box
@@ -145,7 +151,7 @@ class TestWhereItStands:
         assert the_id(cbx, "box", "delete", "@last", "--yes") == child
         assert the_id(cbx, "card", "delete", "@last", "--yes") == card
 
-    def test_in_the_arguments_of_a_recipe_that_are_boxes(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_last_is_accepted_in_box_arguments_of_a_recipe(self, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "clerk.yaml").write_text("name: clerk\n")
         succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
         (tmp_path / "ask.yaml").write_text(
@@ -179,14 +185,16 @@ class TestNothingRemembered:
             f"hint: list the newest with `cbx {noun} list`\n",
         )
 
-    def test_each_project_has_its_own(self, cbx: Cbx) -> None:
+    def test_each_project_has_its_own_last(self, cbx: Cbx) -> None:
         mine = the_id(cbx, "box", "create")
         assert cbx("-p", "other", "box", "show", "@last").code == 3
         other = the_id(cbx, "-p", "other", "box", "create")
         assert last_box(cbx) == mine
         assert the_id(cbx, "-p", "other", "box", "show", "@last") == other
 
-    def test_each_database_has_its_own(self, cbx: Cbx, databases: "object", empty_target: Target) -> None:
+    def test_each_database_has_its_own_last(
+        self, cbx: Cbx, databases: "object", empty_target: Target
+    ) -> None:
         the_id(cbx, "box", "create")
         elsewhere = ("--database-url", empty_target.conninfo or "")
         succeed(cbx("db", "init", "--yes", *elsewhere))
@@ -204,7 +212,9 @@ class TestNothingRemembered:
 
 
 class TestTheFile:
-    def test_it_is_private_and_holds_no_secret(self, shell: Shell, target: Target, home: Path) -> None:
+    def test_the_file_is_private_and_contains_no_secret(
+        self, shell: Shell, target: Target, home: Path
+    ) -> None:
         url = f"{target.conninfo} password=hunter2"
         succeed(shell.run("box", "create", CBX_DATABASE_URL=url))
         assert "hunter2" not in (home / "last.json").read_text()
@@ -265,7 +275,7 @@ class TestTheFile:
         assert cbx("box", "create").err == ""
         assert cbx("box", "show", "@last").code == 3
 
-    def test_old_entries_make_room(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_oldest_entries_are_dropped(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from cardbox_cli.cli import last_ids as last
 
         monkeypatch.setenv("CBX_HOME", str(home))

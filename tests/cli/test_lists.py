@@ -25,7 +25,7 @@ def shift_clock(database: Database, offset: str) -> None:
 
 
 class TestRelativeTimes:
-    def test_they_go_by_the_clock_of_the_database(
+    def test_relative_times_use_the_clock_of_the_database(
         self, cbx: Cbx, database: Database, add: Callable[..., str], box_of: Callable[..., str]
     ) -> None:
         card, box = add("then"), box_of()
@@ -41,7 +41,7 @@ class TestRelativeTimes:
             assert lines(cbx(*listed, "--since", "1w")) == [now, then]
             assert lines(cbx(*listed, "--until", "1w")) == []
 
-    def test_boxes_take_times_of_the_calendar_too(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
+    def test_box_lists_accept_calendar_dates(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
         box = box_of()
         assert lines(cbx("box", "list", "-o", "id", "--since", "2020-01-01")) == [box]
         none = cbx("box", "list", "--until", "2020-01-01")
@@ -67,7 +67,7 @@ class TestRelativeTimes:
         ],
         ids=lambda text: str(text)[:20],
     )
-    def test_others_are_refused(
+    def test_invalid_times_are_refused(
         self, noun: str, typed: str, message: str | None, hint: str, offline: Cbx
     ) -> None:
         for option in ("--since", "--until"):
@@ -153,7 +153,7 @@ class TestColumns:
         metadata = '{"agent_turn_id": "turn-1", "step_id": "step-1", "trace_id": "trace-1"}'
         return add("some words", "--author", "ann", "--metadata", metadata, "--tool-call-id", "call-1")
 
-    def test_of_cards(self, card: str, cbx: Cbx) -> None:
+    def test_any_column_of_a_card_can_be_selected(self, card: str, cbx: Cbx) -> None:
         names = "full-id,author,TURN,Step,trace,call,tokens,preview"
         expected = [
             "FULL ID                           AUTHOR  TURN    STEP    TRACE    CALL    TOKENS  PREVIEW",
@@ -165,7 +165,9 @@ class TestColumns:
         created = cbx("card", "show", card, "-o", "json").json()["created_at"]
         assert lines(cbx("card", "list", "--columns", "created"))[1] == f"{created[:19].replace('T', ' ')}Z"
 
-    def test_of_a_box(self, card: str, cbx: Cbx, box_of: Callable[..., str]) -> None:
+    def test_any_column_of_a_box_can_be_selected(
+        self, card: str, cbx: Cbx, box_of: Callable[..., str]
+    ) -> None:
         box = box_of(card, "gone-card", title="a box")
         shown = lines(cbx("box", "show", box, "--columns", "preview,full id,#,rule,author"))
         assert [line.split() for line in shown[-3:]] == [
@@ -176,7 +178,7 @@ class TestColumns:
         listed = lines(cbx("box", "list", "--columns", "TITLE,cards,full_id"))
         assert [line.split() for line in listed] == [["TITLE", "CARDS", "FULL", "ID"], ["a", "box", "2", box]]
 
-    def test_of_profiles(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_any_column_of_a_profile_can_be_selected(self, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "clerk.yaml").write_text("name: clerk\nworker_target: desk\n")
         [box] = lines(cbx("profile", "import", str(tmp_path / "clerk.yaml"), "-o", "id"))
         listed = lines(cbx("profile", "list", "--columns", "worker-target,full id"))
@@ -193,7 +195,9 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("command", "known"), KINDS, ids=["card list", "card search", "box list", "box show", "profile list"]
     )
-    def test_unknown_ones_are_refused(self, command: tuple[str, ...], known: Columns, offline: Cbx) -> None:
+    def test_unknown_columns_are_refused(
+        self, command: tuple[str, ...], known: Columns, offline: Cbx
+    ) -> None:
         names = ", ".join(column.name.lower().replace(" ", "-") for column in known)
         for option, typed, told in (
             ("--columns", "full-id,xyz", "'xyz'"),
@@ -210,7 +214,9 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("command", "known"), KINDS, ids=["card list", "card search", "box list", "box show", "profile list"]
     )
-    def test_they_are_for_tables(self, command: tuple[str, ...], known: Columns, offline: Cbx) -> None:
+    def test_columns_are_refused_with_other_output_formats(
+        self, command: tuple[str, ...], known: Columns, offline: Cbx
+    ) -> None:
         for output in ("yaml", "id"):
             assert refusal(offline, *command, "--columns", known[0].name, "-o", output) == (
                 2,
@@ -221,7 +227,7 @@ class TestColumns:
                 ],
             )
 
-    def test_whole_texts_have_none(self, offline: Cbx) -> None:
+    def test_columns_and_full_cannot_be_combined(self, offline: Cbx) -> None:
         assert refusal(offline, "box", "show", "12345678", "--full", "--columns", "id") == (
             2,
             "",

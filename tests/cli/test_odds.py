@@ -46,7 +46,7 @@ class TestFiles:
 
 
 class TestArguments:
-    def test_arguments_of_many_digits(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_numbers_with_too_many_digits_are_refused(self, cbx: Cbx, add: Callable[..., str]) -> None:
         add()
         for digits in (19, 29, 5000):
             for words in (("card", "list"), ("box", "list"), ("turn", "list", "--status", "ended")):
@@ -64,7 +64,7 @@ class TestArguments:
 
 
 class TestYaml:
-    def test_keeps_every_character(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_yaml_output_keeps_every_character(self, cbx: Cbx, add: Callable[..., str]) -> None:
         for text in (
             "a\x85b",
             "\x85",
@@ -80,7 +80,7 @@ class TestYaml:
 
 
 class TestInterrupts:
-    def test_after_the_commit_it_says_so(self, shell: Shell, cbx: Cbx) -> None:
+    def test_an_interrupt_after_the_commit_reports_the_commit(self, shell: Shell, cbx: Cbx) -> None:
         struck = replace(shell, environment={**shell.environment, "CBX_TEST_FAULT": "SIGINT:committed:1"})
         with struck.started("card", "add", "--type", "t", "--text", "x", "--id", "k-1") as process:
             out, err = process.communicate()
@@ -88,7 +88,7 @@ class TestInterrupts:
         assert err == b"\ninterrupted: work done before the interrupt is committed\n"
         succeed(cbx("card", "show", "k-1"))
 
-    def test_while_cbx_is_being_loaded(self, shell: Shell) -> None:
+    def test_an_interrupt_during_imports_prints_no_traceback(self, shell: Shell) -> None:
         """As soon as its own code runs, whatever is imported just then."""
         code = (
             "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -105,7 +105,7 @@ class TestInterrupts:
 
 
 class TestRecipes:
-    def test_a_recipe_of_the_folder_that_hides_a_shipped_one_is_announced(
+    def test_a_local_recipe_that_overrides_a_shipped_one_causes_a_note(
         self, cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)

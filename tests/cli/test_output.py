@@ -115,7 +115,7 @@ def shop(cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 class TestPromisedKeys:
     """The keys of each answer, all of them and in this order. Scripts stand on them: add, never rename."""
 
-    def test_cards(self, shop: Shop) -> None:
+    def test_card_commands_have_the_promised_keys(self, shop: Shop) -> None:
         assert list(shop.json("card", "show", shop.card)) == CARD
         assert [list(card) for card in shop.json("card", "list")] == [CARD] * 6
         assert [list(card) for card in shop.json("card", "search", "eur")] == [[*CARD, "match", "box_id"]]
@@ -127,7 +127,7 @@ class TestPromisedKeys:
         assert list(shop.json(*added, "--dry-run")) == CARD
         assert list(shop.json("card", "delete", shop.card, "--yes")) == ["deleted_card_ids", "dry_run"]
 
-    def test_boxes(self, shop: Shop) -> None:
+    def test_box_commands_have_the_promised_keys(self, shop: Shop) -> None:
         assert list(shop.json("box", "show", shop.context)) == BOX_VIEW
         assert list(shop.json("box", "show", shop.context, "--why")) == [*BOX_VIEW, "recipe", "rules"]
         assert list(shop.json("box", "show", shop.context, "--model", "gpt-4o")) == [*BOX_VIEW, *COUNTED]
@@ -144,12 +144,12 @@ class TestPromisedKeys:
         assert list(shop.json("box", "verify", made["box_id"])) == ["box_id", "digest", "findings"]
         assert list(shop.json("box", "delete", made["box_id"], "--yes")) == ["deleted_box_id", "dry_run"]
 
-    def test_the_rules_of_a_packed_box(self, shop: Shop) -> None:
+    def test_the_rules_of_a_packed_box_have_the_promised_keys(self, shop: Shop) -> None:
         shown = shop.json("box", "show", shop.context, "--why")
         assert list(shown["recipe"]) == ["name", "digest"]
         assert [list(rule) for rule in shown["rules"]] == [["position", "card_id", "rule"]] * 2
 
-    def test_packing(self, shop: Shop) -> None:
+    def test_pack_has_the_promised_keys(self, shop: Shop) -> None:
         assert list(shop.json(*shop.pack())) == PACKED
         for option in ("--explain", "--dry-run"):
             packed = shop.json(*shop.pack(option))
@@ -157,7 +157,7 @@ class TestPromisedKeys:
             assert [list(card) for card in packed["plan"]] == [PLANNED] * 2
             assert [list(card) for card in packed["left_out"]] == [["card_id", "rule", "reason"]] * 3
 
-    def test_rendering(self, shop: Shop) -> None:
+    def test_render_has_the_promised_keys(self, shop: Shop) -> None:
         assert list(shop.json("render", "--box", shop.profile, "--box", shop.context)) == [
             "model",
             "messages",
@@ -178,14 +178,14 @@ class TestPromisedKeys:
             ["card_id", "box_id", "position", "reason"]
         ]
 
-    def test_importing_and_exporting(self, shop: Shop) -> None:
+    def test_import_and_export_have_the_promised_keys(self, shop: Shop) -> None:
         imported = shop.json("card", "import", "chat.json")
         assert list(imported) == ["boxes", "failed"]
         box = ["index", "place", "box_id", "title", "cards", "new_cards"]
         assert [list(each) for each in imported["boxes"]] == [box]
         assert shop.json("card", "export", "--box", shop.conversation) == {"messages": MESSAGES}
 
-    def test_profiles(self, shop: Shop) -> None:
+    def test_profile_commands_have_the_promised_keys(self, shop: Shop) -> None:
         assert list(shop.json("profile", "import", "clerk.yaml")) == ["profile_box_id", "name", "action"]
         several = shop.json("profile", "import", "clerk.yaml", "clerk.yaml")
         assert [list(profile) for profile in several] == [["profile_box_id", "name", "action"]] * 2
@@ -193,14 +193,14 @@ class TestPromisedKeys:
         assert list(entry) == ["name", "profile_box_id", "worker_target", "tags", "updated_at"]
         assert shop.json("profile", "show", "clerk") == yaml.safe_load(PROFILE)
 
-    def test_handovers(self, shop: Shop) -> None:
+    def test_handover_commands_have_the_promised_keys(self, shop: Shop) -> None:
         for recipe in shop.json("handover", "list"):
             assert list(recipe) == ["name", "description", "source", "shipped", "problem"]
         shown = shop.json("handover", "show", "ask.yaml")
         assert list(shown) == ["name", "source", "digest", "arguments", "recipe"]
         assert shop.json("handover", "validate", "ask.yaml") == {"valid": ["ask.yaml"], "problems": []}
 
-    def test_the_database(self, shop: Shop) -> None:
+    def test_database_commands_have_the_promised_keys(self, shop: Shop) -> None:
         status = shop.json("db", "status")
         assert list(status) == [
             "database",
@@ -269,7 +269,7 @@ class TestValues:
         mortal = shop.json("card", "show", "mortal", "--deleted")
         assert None not in (mortal["created_at"], mortal["expires_at"], mortal["deleted_at"])
 
-    def test_content_names_its_class(self, shop: Shop) -> None:
+    def test_content_has_the_name_of_its_class(self, shop: Shop) -> None:
         assert shop.json("card", "show", shop.card)["content"] == {"__type__": "TextContent", "text": "Why?"}
         fields = '[{"name": "total", "description": "in EUR"}]'
         typed = shop.json("card", "add", "--type", "task.result_fields", "--json", fields)
@@ -277,7 +277,7 @@ class TestValues:
         plain = shop.json("card", "add", "--type", "x", "--json", "[1]")
         assert plain["content"] == {"__type__": "JsonContent", "data": [1]}
 
-    def test_numbers_lose_nothing(self, cbx: Cbx) -> None:
+    def test_numbers_are_printed_exactly(self, cbx: Cbx) -> None:
         numbers = '{"price": 1.10, "huge": 1e400, "long": 123456789012345678901234567890, "tiny": 1.0e-7}'
         exact = {
             "price": "1.10",
@@ -306,7 +306,9 @@ class TestValues:
         ]
         assert "1.10" in succeed(cbx("card", "show", "numbers"))
 
-    def test_numbers_of_a_conversation_lose_nothing(self, cbx: Cbx, feed: Callable[[str], None]) -> None:
+    def test_numbers_of_a_conversation_are_exported_exactly(
+        self, cbx: Cbx, feed: Callable[[str], None]
+    ) -> None:
         feed('[{"role": "user", "content": "hi", "weight": 1.10, "seed": 123456789012345678901234567890}]')
         [box] = lines(cbx("card", "import", "-", "-o", "id"))
         [message] = json.loads(succeed(cbx("card", "export", "--box", box)), parse_float=Decimal)["messages"]
@@ -331,7 +333,7 @@ LISTS = {
 
 
 class TestLists:
-    def test_each_format_tells_the_same(self, shop: Shop) -> None:
+    def test_each_format_has_the_same_data(self, shop: Shop) -> None:
         names = {"card": "card_id", "box": "box_id", "profile": "profile_box_id", "handover": "name"}
         for command in LISTS:
             items = shop.json(*command)
@@ -343,7 +345,7 @@ class TestLists:
             assert len(lines(shop.cbx(*command))) == 1 + len(listed)
 
     @pytest.mark.parametrize("command", [*list(LISTS)[:4]], ids=" ".join)
-    def test_nothing_is_an_empty_list(self, command: tuple[str, ...], cbx: Cbx) -> None:
+    def test_no_items_are_printed_as_an_empty_list(self, command: tuple[str, ...], cbx: Cbx) -> None:
         assert cbx(*command, "-o", "json").out == "[]\n"
         assert cbx(*command, "-o", "yaml").out == "[]\n"
         assert cbx(*command, "-o", "jsonl").out == ""
@@ -354,7 +356,7 @@ class TestLists:
 
 
 class TestOneThing:
-    def test_each_format_tells_the_same(self, shop: Shop) -> None:
+    def test_each_format_has_the_same_data(self, shop: Shop) -> None:
         commands = {
             ("card", "show", shop.card): shop.card,
             ("box", "show", shop.context, "--why"): shop.context,
@@ -370,13 +372,13 @@ class TestOneThing:
             if command[:2] != ("box", "show"):
                 assert json.loads(succeed(shop.cbx(*command, "-o", "jsonl"))) == answer, command
 
-    def test_a_box_in_json_lines_is_its_cards(self, shop: Shop) -> None:
+    def test_a_box_in_json_lines_has_one_line_for_each_card(self, shop: Shop) -> None:
         cards = shop.json("box", "show", shop.conversation)["cards"]
         assert len(cards) == 4
         shown = lines(shop.cbx("box", "show", shop.conversation, "-o", "jsonl"))
         assert [json.loads(line) for line in shown] == cards
 
-    def test_the_id_is_the_one_that_the_next_command_wants(self, shop: Shop) -> None:
+    def test_id_output_is_the_id_that_the_next_command_needs(self, shop: Shop) -> None:
         [added] = lines(shop.cbx("card", "add", "--type", "x", "--text", "t", "-o", "id"))
         assert shop.json("card", "show", added)["card_id"] == added
         [made] = lines(shop.cbx("box", "create", added, "-o", "id"))
@@ -388,7 +390,7 @@ class TestOneThing:
         assert shop.json("box", "show", packed)["parent_ids"] == [shop.conversation]
         assert lines(shop.cbx(*shop.pack("--dry-run", "-o", "id"))) == []
 
-    def test_a_request_is_json_for_people_too(self, shop: Shop) -> None:
+    def test_a_request_is_json_in_the_default_format(self, shop: Shop) -> None:
         command = ("render", "--box", shop.profile, "--box", shop.context)
         request = shop.json(*command)
         assert json.loads(succeed(shop.cbx(*command))) == request
@@ -399,7 +401,7 @@ class TestOneThing:
 class TestTables:
     """Tables in a pipe: data for people, and safe to cut and to grep."""
 
-    def test_their_headers(self, shop: Shop) -> None:
+    def test_each_table_has_the_documented_headers(self, shop: Shop) -> None:
         place = ["#", "ID", "TYPE", "ROLE"]
         tables = {
             **LISTS,
@@ -417,7 +419,7 @@ class TestTables:
             headers = [re.split(r"  +", line.strip()) for line in lines(shop.cbx(*command))]
             assert columns in headers, command
 
-    def test_they_have_no_colour_no_trailing_space_and_are_not_cut(self, shop: Shop) -> None:
+    def test_piped_tables_have_no_colours_trailing_spaces_or_cut_text(self, shop: Shop) -> None:
         long = "word " * 60
         succeed(shop.cbx("box", "create", "--title", long + "end"))
         commands = [
@@ -433,7 +435,7 @@ class TestTables:
             assert text.endswith("\n")
         assert long + "end" in succeed(shop.cbx("box", "list"))
 
-    def test_a_row_is_a_line(self, shop: Shop, tmp_path: Path) -> None:
+    def test_each_row_is_one_line(self, shop: Shop, tmp_path: Path) -> None:
         succeed(shop.cbx("card", "add", "--card", card_file(tmp_path, "three\nfour", "x\ny", "one\ntwo")))
         succeed(shop.cbx("box", "create", "three\nfour", "--title", "five\nsix\tseven"))
         assert len(lines(shop.cbx("card", "list"))) == 1 + len(shop.json("card", "list"))
@@ -441,7 +443,7 @@ class TestTables:
         assert any(line.startswith("ree\\nfour  x\\ny ") for line in lines(shop.cbx("card", "list")))
 
     @pytest.mark.parametrize("command", [("card", "list"), ("card", "show", "three\nfour")], ids=" ".join)
-    def test_an_id_that_breaks_a_line_is_for_nul(
+    def test_an_id_with_a_line_break_requires_nul_separators(
         self, command: tuple[str, ...], shop: Shop, tmp_path: Path
     ) -> None:
         succeed(shop.cbx("card", "add", "--card", card_file(tmp_path, "three\nfour", "x", "text")))
@@ -451,7 +453,7 @@ class TestTables:
         assert succeed(shop.cbx(*command, "-o", "id", "-0")).startswith("three\nfour\0")
         assert shop.cbx(*command, "-0").code == 2
 
-    def test_a_fact_cannot_pass_for_another(self, shop: Shop) -> None:
+    def test_line_breaks_in_a_title_cannot_forge_a_field(self, shop: Shop) -> None:
         [box] = lines(shop.cbx("box", "create", "--title", "harmless\ndigest   0000", "-o", "id"))
         shown = lines(shop.cbx("box", "show", box))
         assert "title    harmless" in shown
@@ -468,7 +470,7 @@ def card_file(folder: Path, card_id: str, card_type: str, text: str) -> str:
 
 
 class TestColour:
-    def test_a_terminal_gets_some(self, shop: Shop, shell: Shell) -> None:
+    def test_a_terminal_gets_colours(self, shop: Shop, shell: Shell) -> None:
         assert "\x1b[1m" in succeed(shell.on_terminal("card", "list"))
         assert "\x1b[1m" in succeed(shell.on_terminal("card", "list", NO_COLOR=""))
 
@@ -489,7 +491,7 @@ class TestColour:
 
 class TestTheWidthOfATerminal:
     @pytest.mark.parametrize("columns", [30, 80, 200])
-    def test_ids_and_types_are_whole_at_any_width(self, columns: int, shop: Shop, shell: Shell) -> None:
+    def test_ids_and_types_are_never_cut(self, columns: int, shop: Shop, shell: Shell) -> None:
         text = "many words " * 20
         succeed(shop.cbx("card", "add", "--type", "meta.parent_pointer", "--text", text, "--id", "abcd1234"))
         [box] = lines(shop.cbx("box", "create", "abcd1234", "-o", "id"))
@@ -511,7 +513,7 @@ ACTS = re.compile(
 class TestHostileText:
     """Text that would clear the screen, set the title, turn the line around: it is spelled out, never sent."""
 
-    def test_nothing_of_it_reaches_a_terminal(self, shop: Shop, shell: Shell) -> None:
+    def test_hostile_text_is_escaped_on_a_terminal(self, shop: Shop, shell: Shell) -> None:
         card_id = "id-" + HOSTILE
         add = ("card", "add", "--card", card_file(shell.folder, card_id, "type " + HOSTILE, HOSTILE))
         succeed(shop.cbx(*add))
@@ -574,18 +576,18 @@ class TestHostileText:
             assert ACTS.findall(shown) == [], command
             assert "\\u202eE" in shown, command
 
-    def test_in_a_pipe_json_is_the_data_itself(self, shop: Shop) -> None:
+    def test_json_in_a_pipe_has_the_original_text(self, shop: Shop) -> None:
         succeed(shop.cbx("card", "add", "--type", "x", "--text", HOSTILE, "--id", "hostile"))
         for output in ("json", "jsonl"):
             shown = json.loads(succeed(shop.cbx("card", "show", "hostile", "-o", output)))
             assert shown["content"]["text"] == HOSTILE
 
-    def test_json_on_a_terminal_means_the_same(self, shop: Shop, shell: Shell) -> None:
+    def test_json_on_a_terminal_decodes_to_the_original_text(self, shop: Shop, shell: Shell) -> None:
         succeed(shop.cbx("card", "add", "--type", "x", "--text", HOSTILE, "--id", "hostile"))
         shown = succeed(shell.on_terminal("card", "show", "hostile", "-o", "json"))
         assert json.loads(shown)["content"]["text"] == HOSTILE
 
-    def test_a_project_name_cannot_hold_it(self, offline: Cbx) -> None:
+    def test_a_project_name_with_hostile_text_is_refused(self, offline: Cbx) -> None:
         result = offline("-p", HOSTILE, "card", "list")
         assert (result.code, result.out) == (2, "")
         assert "must have 1 to 255 printable characters" in result.err

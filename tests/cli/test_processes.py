@@ -32,7 +32,7 @@ def long_box(cards: CardStore, boxes: BoxStore) -> str:
 
 
 class TestPipes:
-    def test_a_packed_box_is_shown(self, shell: Shell) -> None:
+    def test_the_id_of_a_packed_box_can_be_piped_to_show(self, shell: Shell) -> None:
         (shell.folder / "clerk.yaml").write_text("name: clerk\n")
         succeed(shell.run("profile", "import", "clerk.yaml"))
         packing = "cbx pack --handover delegate --arg profile_name=clerk --arg instruction='Go, clerk'"
@@ -40,21 +40,25 @@ class TestPipes:
         assert [card["type"] for card in shown["cards"]] == ["task.instruction", "meta.parent_pointer"]
         assert shown["cards"][0]["content"]["text"] == "Go, clerk"
 
-    def test_ids_make_a_box(self, shell: Shell, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_listed_ids_can_be_piped_to_box_create(
+        self, shell: Shell, cbx: Cbx, add: Callable[..., str]
+    ) -> None:
         ids = [add(text) for text in ("one", "two")]
         made = shell.line(
             "cbx card list --type task.instruction -o id | cbx box create - --title both -o json"
         )
         assert json.loads(succeed(made))["card_ids"] == ids[::-1]
 
-    def test_a_conversation_goes_through(self, shell: Shell) -> None:
+    def test_a_conversation_can_be_piped_through_import_and_export(self, shell: Shell) -> None:
         messages = [{"role": "user", "content": "grüße"}]
         (shell.folder / "chat.json").write_text(json.dumps(messages))
         through = shell.line("cat chat.json | cbx card import - -o id | xargs cbx card export --box")
         assert json.loads(succeed(through)) == {"messages": messages}
 
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "yaml"])
-    def test_a_reader_that_leaves_is_not_an_error(self, output: str, shell: Shell, long_box: str) -> None:
+    def test_a_reader_that_exits_early_is_not_an_error(
+        self, output: str, shell: Shell, long_box: str
+    ) -> None:
         result = shell.line(f"cbx box show {long_box} --full -o {output} | head -1; echo ${{PIPESTATUS[0]}}")
         first, code = lines(result)
         assert (code, result.err) == ("141", "")
@@ -75,7 +79,7 @@ class TestPipes:
                 assert "Broken pipe" not in result.err
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-    def test_a_full_disk_is_an_error_but_not_a_bug(self, shell: Shell, long_box: str) -> None:
+    def test_a_full_disk_is_reported_as_an_error(self, shell: Shell, long_box: str) -> None:
         for output in ("table", "jsonl"):
             result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
             assert result.code == 4
@@ -98,7 +102,7 @@ class TestClosedStreams:
             "box create -",
         ],
     )
-    def test_a_closed_input_is_named(self, command: str, shell: Shell) -> None:
+    def test_a_closed_standard_input_is_reported(self, command: str, shell: Shell) -> None:
         result = shell.line(f"cbx {command} <&-")
         assert (result.code, result.out, result.err) == (
             2,
@@ -139,7 +143,7 @@ class TestClosedStreams:
 
 
 class TestCtrlC:
-    def test_while_it_reads_standard_input(self, shell: Shell) -> None:
+    def test_ctrl_c_stops_a_command_that_reads_standard_input(self, shell: Shell) -> None:
         with shell.started("card", "import", "-") as process:
             assert process.stdin is not None
             process.stdin.write(b" " * MUCH)  # returns when the process has begun to read
@@ -147,7 +151,7 @@ class TestCtrlC:
             said = "\ninterrupted: nothing was imported; run the same command again\n"
             assert interrupted(process) == (130, "", said)
 
-    def test_while_it_waits_for_a_lock(
+    def test_ctrl_c_stops_a_command_that_waits_for_a_lock(
         self, shell: Shell, cbx: Cbx, box_of: Callable[..., str], database: Database, target: Target
     ) -> None:
         box = box_of()
@@ -199,7 +203,7 @@ class TestTheEndOfAProcess:
             "threading.Thread(target=lambda: [threading.main_thread().join(), print('the last words')]).start()",
         ],
     )
-    def test_exit_handlers_and_threads_finish(self, shell: Shell, left: str) -> None:
+    def test_exit_handlers_and_threads_finish_before_the_exit(self, shell: Shell, left: str) -> None:
         code = (
             "import atexit, sys, threading, weakref\n"
             "class Kept: pass\n"

@@ -102,7 +102,7 @@ class TestAnAddressInThePlaceOfAName:
 
     @each_way
     @pytest.mark.parametrize("variable", ["PGSERVICE", "PGHOST", "PGDATABASE"])
-    def test_a_variable_is_refused(
+    def test_a_url_in_a_libpq_variable_is_refused(
         self, variable: str, options: tuple[str, ...], offline: Cbx, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("CBX_DATABASE_URL")
@@ -113,7 +113,7 @@ class TestAnAddressInThePlaceOfAName:
         assert not reveals(result)
 
     @each_way
-    def test_one_of_a_service_or_another_variable_is_not_shown(
+    def test_a_url_in_a_service_file_or_other_variable_is_not_shown(
         self,
         options: tuple[str, ...],
         target: Target,
@@ -155,14 +155,14 @@ class TestAnAddressThatLeadsSomewhere:
             assert result.code == 3
             assert not reveals(result)
 
-    def test_psql_gets_it_in_its_environment_alone(self, address: str, shell: Shell) -> None:
+    def test_psql_gets_the_password_only_in_its_environment(self, address: str, shell: Shell) -> None:
         psql = shell.programs / "psql"
         psql.write_text('#!/bin/sh\necho "$# $*"\necho "$PGPASSWORD"\n')
         psql.chmod(0o755)
         command = ("db", "psql", "--database-url", address, "--", "-c", "SELECT 1")
         assert succeed(shell.run(*command)) == f"2 -c SELECT 1\n{SECRET}\n"
 
-    def test_psql_gets_every_parameter(self, target: Target, shell: Shell) -> None:
+    def test_psql_gets_every_connection_parameter(self, target: Target, shell: Shell) -> None:
         address = f"{target.conninfo} sslpassword={SECRET} keepalives_idle=17 tcp_user_timeout=9000 options='-c x.y=1'"
         psql = shell.programs / "psql"
         psql.write_text('#!/bin/sh\necho "$*"\necho "$PGOPTIONS"\ncat "$PGSERVICEFILE"\n')
@@ -177,7 +177,7 @@ class TestAnAddressThatLeadsSomewhere:
         assert (shown.splitlines()[0], shown.splitlines()[-1]) == ("1", "42")
 
 
-def test_a_line_that_may_hold_a_password_is_not_remembered() -> None:
+def test_a_line_that_may_contain_a_password_is_detected() -> None:
     for line in (
         f"box list --database-url postgresql://u:{SECRET}@h/db",
         f"box list --database-url 'host=h PASSWORD = {SECRET}'",
@@ -188,7 +188,7 @@ def test_a_line_that_may_hold_a_password_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("piece", ["/", "@", ":", "postgres://", "://:", "password=", "'", "?", "a:", "-"])
-def test_a_long_address_is_judged_at_once(piece: str, offline: Cbx) -> None:
+def test_a_long_address_is_checked_quickly(piece: str, offline: Cbx) -> None:
     for address in (f"postgresql://{piece * 100_000}", piece * 100_000):
         began = time.process_time()
         may_hold_password(address)

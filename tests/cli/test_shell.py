@@ -52,7 +52,7 @@ class TestWords:
             ("a\\ b 价格\u3000x", ["a b", "价格\u3000x"]),
         ],
     )
-    def test_quotes_and_comments_are_those_of_a_shell(self, line: str, words: list[str]) -> None:
+    def test_quotes_and_comments_work_as_in_a_posix_shell(self, line: str, words: list[str]) -> None:
         assert split(line) == words
 
     @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ class TestWords:
             ("box list && card list", "&&"),
         ],
     )
-    def test_pipes_and_files_are_refused(self, line: str, mark: str) -> None:
+    def test_pipes_and_redirections_are_refused(self, line: str, mark: str) -> None:
         with pytest.raises(
             UsageError, match=re.escape(f"cbx shell does not support {mark!r}: run one command per line")
         ) as refused:
@@ -83,19 +83,21 @@ class TestWords:
             ("a b'c", "unclosed quotes: 'c"),
         ],
     )
-    def test_an_open_end_is_refused(self, line: str, message: str) -> None:
+    def test_an_unclosed_quote_or_final_backslash_is_refused(self, line: str, message: str) -> None:
         with pytest.raises(UsageError, match=f"^{message}$"):
             split(line)
 
 
 class TestAScript:
-    def test_it_runs_the_lines_in_order(self, script: Callable[..., object]) -> None:
+    def test_a_script_runs_its_lines_in_order(self, script: Callable[..., object]) -> None:
         result = script(f"# two cards\n\n{ADD} one\ncbx {ADD} 'two words' # the second\ncard list -o jsonl\n")
         first, second, newest, oldest = succeed(result).splitlines()
         assert (second in newest, first in oldest) == (True, True)
         assert '"two words"' in newest
 
-    def test_it_stops_at_the_first_failure_and_says_where(self, script: Callable[..., object]) -> None:
+    def test_a_script_stops_at_the_first_failure_and_reports_its_line(
+        self, script: Callable[..., object]
+    ) -> None:
         result = script(f"box list\n\nbox show nothing\n{ADD} never\n")
         assert (result.code, result.out) == (3, "")
         *_, error, hint, place = result.err.splitlines()
@@ -103,7 +105,7 @@ class TestAScript:
         assert hint.startswith("hint: ")
         assert re.fullmatch(r".*/lines\.cbx:3: exit code 3", place)
 
-    def test_keep_going_runs_the_rest_and_ends_as_the_first_failure(
+    def test_keep_going_runs_all_lines_and_exits_with_the_first_failure(
         self, script: Callable[..., object]
     ) -> None:
         result = script(f"box show nothing\n{ADD} one\nno-such\n{ADD} two\n", "--keep-going")
@@ -111,9 +113,7 @@ class TestAScript:
         assert len(result.out.splitlines()) == 2
         assert re.findall(r":(\d+): exit code (\d+)", result.err) == [("1", "3"), ("3", "2")]
 
-    def test_a_failure_within_a_transaction_does_not_reach_the_next_line(
-        self, script: Callable[..., object]
-    ) -> None:
+    def test_a_failed_transaction_does_not_affect_the_next_line(self, script: Callable[..., object]) -> None:
         result = script(
             "card add --type a.b --text one --id card-1\nbox create card-1 card-2\n"
             "card add --type a.b --text other --id card-1\nbox create card-1\nbox list -o id\n",
@@ -124,16 +124,18 @@ class TestAScript:
         assert re.findall(r":(\d+): exit code (\d+)", result.err) == [("2", "3"), ("3", "5")]
 
     @pytest.mark.parametrize(("line", "code"), [("box 'show", 2), ("nope", 2), ("box show", 2), ("shell", 2)])
-    def test_a_malformed_line(self, script: Callable[..., object], line: str, code: int) -> None:
+    def test_a_malformed_line_stops_the_script(
+        self, script: Callable[..., object], line: str, code: int
+    ) -> None:
         result = script(f"{line}\n{ADD} never\n")
         assert (result.code, result.out) == (code, "")
         assert result.err.endswith("lines.cbx:1: exit code 2\n")
 
-    def test_a_shell_does_not_start_another(self, script: Callable[..., object]) -> None:
+    def test_a_shell_cannot_be_started_inside_a_shell(self, script: Callable[..., object]) -> None:
         assert "error: cbx shell cannot be started inside cbx shell\n" in script("cbx shell other.cbx\n").err
 
     @pytest.mark.parametrize("word", ["exit", "quit"])
-    def test_it_can_be_left(self, script: Callable[..., object], word: str) -> None:
+    def test_exit_and_quit_end_the_script(self, script: Callable[..., object], word: str) -> None:
         assert script(f"{word}\nno-such\n").code == 0
 
     def test_use_switches_to_another_project(self, script: Callable[..., object], cbx: Cbx) -> None:
@@ -149,18 +151,18 @@ class TestAScript:
             assert refused.code == 2
             assert message in refused.err
 
-    def test_help_is_help(self, script: Callable[..., object], cbx: Cbx) -> None:
+    def test_help_lines_print_the_help(self, script: Callable[..., object], cbx: Cbx) -> None:
         shown = succeed(script("help\nhelp box list\ncbx\n"))
         root = succeed(cbx("--help"))
         assert shown == root + succeed(cbx("box", "list", "--help")) + root
 
-    def test_without_the_file(self, cbx: Cbx) -> None:
+    def test_an_unknown_script_file_is_refused(self, cbx: Cbx) -> None:
         result = cbx("shell", "no-such-file")
         assert (result.code, result.err.splitlines()[0]) == (3, "error: no file 'no-such-file'")
 
 
 class TestOptions:
-    def test_those_of_the_shell_are_the_defaults_of_each_line(
+    def test_options_of_the_shell_are_the_defaults_of_each_line(
         self, script: Callable[..., object], cbx: Cbx
     ) -> None:
         result = script("box create\nbox create -p two\nbox list\n", "-p", "one", "-o", "id")
@@ -168,18 +170,18 @@ class TestOptions:
         assert listed == one
         assert succeed(cbx("-p", "two", "box", "list", "-o", "id")).strip() == two
 
-    def test_those_of_a_line_end_with_it(self, script: Callable[..., object]) -> None:
+    def test_options_of_a_line_apply_only_to_that_line(self, script: Callable[..., object]) -> None:
         shown = succeed(
             script("-p one box create -o id\n-o json box list\nbox list -o jsonl\nbox list -o id\n")
         )
         assert shown.splitlines()[1:] == ["[]"]
 
-    def test_errors_are_in_the_format_of_their_line(self, script: Callable[..., object]) -> None:
+    def test_errors_use_the_output_format_of_their_line(self, script: Callable[..., object]) -> None:
         err = script("box show none -o json\nbox show none\n", "-k").err
         assert err.startswith('{"error": ')
         assert "\nerror: no box 'none'" in err
 
-    def test_a_line_may_name_another_database(self, script: Callable[..., object]) -> None:
+    def test_a_line_can_use_another_database(self, script: Callable[..., object]) -> None:
         away = "--database-url 'host=127.0.0.1 port=1'"
         result = script(f"box create -o id\nbox list {away}\nbox list -o id\n", "-k")
         made, listed = result.out.splitlines()
@@ -187,17 +189,17 @@ class TestOptions:
 
 
 class TestStandardInput:
-    def test_its_lines_run(self, shell: Shell) -> None:
+    def test_lines_from_standard_input_run(self, shell: Shell) -> None:
         result = shell.run("shell", "-", "-o", "id", stdin=b"\xef\xbb\xbfbox create\nbox list\n")
         made, listed = succeed(result).splitlines()
         assert made == listed
 
-    def test_it_runs_by_default_without_a_terminal(self, shell: Shell) -> None:
+    def test_standard_input_is_the_default_without_a_terminal(self, shell: Shell) -> None:
         result = shell.run("shell", stdin=b"box list\nno-such\n")
         assert result.code == 2
         assert result.err.endswith("standard input:2: exit code 2\n")
 
-    def test_a_command_does_not_read_the_lines(self, shell: Shell) -> None:
+    def test_a_command_cannot_read_the_lines_of_the_script(self, shell: Shell) -> None:
         lines = b"card add --type a.b -o id --file -\ndb psql -- -At\nbox create -o id\n"
         result = shell.run("shell", "-k", stdin=lines)
         assert re.findall(r":(\d+): exit", result.err) == []
@@ -207,7 +209,7 @@ class TestStandardInput:
         result = shell.run("shell", stdin=b"box list -o id\n\xff\n")
         assert (result.code, result.err.splitlines()[0]) == (4, "error: standard input:2 is not UTF-8")
 
-    def test_a_line_is_bounded(self, shell: Shell) -> None:
+    def test_a_line_that_is_too_long_is_refused(self, shell: Shell) -> None:
         result = shell.run("shell", stdin=b"# " + b"x" * (64 << 20) + b"\nbox list\n")
         assert (result.code, result.err) == (4, "error: standard input:1: the line is longer than 64 MiB\n")
 
@@ -251,14 +253,16 @@ class TestTheConnection:
         with shell.started("shell", "--keep-going") as process:
             yield Lines(process, database)
 
-    def test_there_is_one(self, lines: Lines) -> None:
+    def test_all_lines_use_one_connection(self, lines: Lines) -> None:
         lines.ask("box create -o id")
         [pid] = lines.pids()
         for line in ("card add --type a.b --text x -o id", "box list -o id", "box show none\nbox list -o id"):
             assert lines.ask(line)
             assert lines.pids() == [pid]
 
-    def test_a_broken_one_is_replaced_for_the_next_line(self, lines: Lines, database: Database) -> None:
+    def test_a_broken_connection_is_replaced_for_the_next_line(
+        self, lines: Lines, database: Database
+    ) -> None:
         box = lines.ask("box create -o id")
         [broken] = lines.pids()
         database.connection.execute("SELECT pg_terminate_backend(%s, 5000)", [broken])
@@ -267,7 +271,7 @@ class TestTheConnection:
         assert pid != broken
         assert lines.end() == (0, "")
 
-    def test_one_that_breaks_within_a_line_fails_that_line_alone(
+    def test_a_connection_that_breaks_during_a_line_fails_only_that_line(
         self, lines: Lines, database: Database
     ) -> None:
         box = lines.ask("box create -o id")
@@ -287,7 +291,7 @@ class TestTheConnection:
         )
         until(lambda: database.connection.execute(waiting).fetchall())
 
-    def test_tables_made_meanwhile_are_seen(self, shell: Shell, database: Database) -> None:
+    def test_tables_created_during_the_shell_are_used(self, shell: Shell, database: Database) -> None:
         database.connection.execute("DROP SCHEMA cbx CASCADE; DROP SCHEMA resource CASCADE")
         result = shell.run(
             "shell",
@@ -299,7 +303,9 @@ class TestTheConnection:
 
 
 class TestTheServer:
-    def test_it_can_be_stopped_and_removed_from_within(self, shell: Shell, tmp_path: Path) -> None:
+    def test_the_embedded_server_can_be_stopped_and_destroyed_in_the_shell(
+        self, shell: Shell, tmp_path: Path
+    ) -> None:
         lines = b"box create -o id\ndb psql -- -Atc 'select 1'\ndb stop\nbox list -o id\ndb destroy --yes -o json\n"
         result = shell.run("shell", stdin=lines, CBX_DATABASE_URL="", CBX_HOME=str(tmp_path / "home"))
         made, one, stopped, listed, *removed = succeed(result).splitlines()
@@ -322,7 +328,7 @@ class TestATerminal:
             typist.see(r"cbx p> $")
             yield typist
 
-    def test_lines_run_and_a_failure_does_not_end_the_shell(self, typist: Typist) -> None:
+    def test_a_failed_line_does_not_end_the_shell(self, typist: Typist) -> None:
         typist.type("box show none\r")
         typist.see(r"error: no box 'none'[^>]*cbx p> $")
         typist.type("cbx box create -o id\r")
@@ -330,24 +336,24 @@ class TestATerminal:
         typist.type("\x04")
         assert typist.end() == 0
 
-    def test_the_prompt_has_the_project_in_use(self, typist: Typist) -> None:
+    def test_the_prompt_shows_the_current_project(self, typist: Typist) -> None:
         typist.see(r"cbx p> $")
         typist.type("use other\r")
         typist.see(r"cbx other> $")
 
     @pytest.mark.parametrize("word", ["exit", "quit"])
-    def test_words_that_leave(self, typist: Typist, word: str) -> None:
+    def test_exit_and_quit_end_the_shell(self, typist: Typist, word: str) -> None:
         typist.type(f"{word}\r")
         assert typist.end() == 0
 
-    def test_ctrl_c_abandons_the_line(self, typist: Typist) -> None:
+    def test_ctrl_c_discards_the_typed_line(self, typist: Typist) -> None:
         typist.type("box creat")
         typist.see("box creat$")
         typist.press_until("\x03", r"\ncbx p> $")
         typist.type("box list\r")
         typist.see(r"no boxes in project 'p'\ncbx p> $")
 
-    def test_ctrl_c_abandons_the_command(self, typist: Typist, database: Database) -> None:
+    def test_ctrl_c_cancels_the_running_command(self, typist: Typist, database: Database) -> None:
         typist.type("box create -o id\r")
         box = typist.see(r"\n([0-9a-f-]{36})\ncbx p> $")[1]
         with database.transaction():
@@ -373,13 +379,15 @@ class TestATerminal:
             "\t\t", rf"\n[0-9a-f]{{8}}  other\n{box[-8:]}  t-1\ncbx p> cbx box verify [0-9a-f]*$"
         )
 
-    def test_the_project_of_a_completed_line_is_not_that_of_the_next(self, typist: Typist) -> None:
+    def test_the_project_of_a_completed_line_does_not_affect_the_next(self, typist: Typist) -> None:
         typist.type("box list -p other --lim\t1\r")
         typist.see(r"no boxes in project 'other'\ncbx p> $")
         typist.type("box list\r")
         typist.see(r"no boxes in project 'p'\ncbx p> $")
 
-    def test_the_history_is_kept_and_private(self, typist: Typist, shell: Shell, tmp_path: Path) -> None:
+    def test_the_history_is_stored_in_a_private_file(
+        self, typist: Typist, shell: Shell, tmp_path: Path
+    ) -> None:
         typist.type("box list --limit 7\r")
         typist.see(r"no boxes.*\ncbx p> $")
         file = tmp_path / "home" / "shell_history"
@@ -389,7 +397,7 @@ class TestATerminal:
         typist.see("box list --limit 7$")
 
     @pytest.mark.parametrize("end", ["Ctrl-D", "SIGHUP", "SIGTERM", "SIGKILL"])
-    def test_the_history_is_whole_however_it_ends(self, typist: Typist, tmp_path: Path, end: str) -> None:
+    def test_the_history_is_complete_after_any_exit(self, typist: Typist, tmp_path: Path, end: str) -> None:
         for number in (7, 8):
             typist.type(f"box list --limit {number}\r")
             typist.see(r"no boxes.*\ncbx p> $")
@@ -401,7 +409,7 @@ class TestATerminal:
         file = tmp_path / "home" / "shell_history"
         assert file.read_text() == "box list --limit 7\nbox list --limit 8\n"
 
-    def test_psql_takes_the_terminal_and_gives_it_back(self, typist: Typist) -> None:
+    def test_psql_uses_the_terminal_and_returns_to_the_shell(self, typist: Typist) -> None:
         typist.type("db psql -- -X -P pager=off\r")
         typist.see(r"=[#>] $")
         typist.type("select 40 + 2;")

@@ -22,7 +22,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
-def test_help_imports_one_module_of_commands_and_little_else(line: tuple[str, ...], shell: Shell) -> None:
+def test_help_imports_only_one_command_module(line: tuple[str, ...], shell: Shell) -> None:
     commands, most = LINES[line]
     imported = modules_of(shell, line)
     own = {name for name in imported if name.startswith("cardbox_cli")}
@@ -34,7 +34,7 @@ def test_help_imports_one_module_of_commands_and_little_else(line: tuple[str, ..
 @pytest.mark.parametrize(
     "line", [line for line, (commands, _) in LINES.items() if not commands], ids=" ".join
 )
-def test_lists_of_names_build_no_command(line: tuple[str, ...], shell: Shell) -> None:
+def test_lists_of_names_do_not_import_typer(line: tuple[str, ...], shell: Shell) -> None:
     assert "typer" not in modules_of(shell, line)
 
 

@@ -60,7 +60,7 @@ def long_card(add: Callable[..., str]) -> str:
 
 
 class TestThePager:
-    def test_takes_long_answers(
+    def test_the_pager_shows_long_answers(
         self, on_terminal: ON_TERMINAL, pager: str, long_card: str, box_of: Callable[..., str]
     ) -> None:
         box = box_of(*[long_card] * 60)
@@ -90,7 +90,7 @@ class TestThePager:
         assert "\x1b[?1049h" not in typist.received
         assert "(END)" not in typist.seen
 
-    def test_does_not_start_for_nothing(self, on_terminal: ON_TERMINAL, pager: str) -> None:
+    def test_the_pager_does_not_start_without_output(self, on_terminal: ON_TERMINAL, pager: str) -> None:
         typist = on_terminal("card", "show", "12345678", CBX_PAGER=pager)
         assert typist.end() == 3
         assert "-- pager" not in typist.seen
@@ -98,7 +98,7 @@ class TestThePager:
     @pytest.mark.parametrize(
         "command", [("db", "status"), ("turn", "trace", "@last"), ("why", "@last")], ids=" ".join
     )
-    def test_takes_all_that_is_only_read(
+    def test_every_command_that_only_reads_uses_the_pager(
         self,
         command: tuple[str, ...],
         on_terminal: ON_TERMINAL,
@@ -116,7 +116,7 @@ class TestThePager:
         assert typist.end() == (8 if "why" in command else 0)
         assert typist.seen.startswith("-- pager")
 
-    def test_gets_notes_in_addition_to_data(
+    def test_the_pager_shows_notes_after_the_data(
         self, on_terminal: ON_TERMINAL, pager: str, box_of: Callable[..., str]
     ) -> None:
         for _ in range(45):
@@ -125,7 +125,9 @@ class TestThePager:
         assert typist.end() == 0
         assert typist.seen.splitlines()[-2:] == ["3 more; --limit 0 shows all", "-- end --"]
 
-    def test_which_one_it_is(self, on_terminal: ON_TERMINAL, pager: str, long_card: str) -> None:
+    def test_the_pager_is_chosen_from_variables_in_order(
+        self, on_terminal: ON_TERMINAL, pager: str, long_card: str
+    ) -> None:
         def shown(**variables: str | None) -> str:
             typist = on_terminal("card", "show", long_card, **variables)
             assert typist.end() == 0
@@ -141,10 +143,12 @@ class TestThePager:
         ):
             assert shown(**variables).startswith("card ")
 
-    def test_is_for_terminals_only(self, shell: Shell, long_card: str, pager: str) -> None:
+    def test_the_pager_is_not_used_in_a_pipe(self, shell: Shell, long_card: str, pager: str) -> None:
         assert succeed(shell.run("card", "show", long_card, CBX_PAGER=pager)).startswith("card ")
 
-    def test_less_has_the_habits_of_git(self, on_terminal: ON_TERMINAL, shell: Shell, long_card: str) -> None:
+    def test_less_gets_the_same_default_variables_as_in_git(
+        self, on_terminal: ON_TERMINAL, shell: Shell, long_card: str
+    ) -> None:
         program = shell.programs / "habits"
         program.write_text('#!/bin/sh\ncat >/dev/null\necho "LESS=$LESS LV=$LV"\n')
         program.chmod(0o755)
@@ -156,7 +160,7 @@ class TestThePager:
     @pytest.mark.parametrize(
         "command", [("card", "list", "-n", "0"), ("card", "show", "{card}")], ids=" ".join
     )
-    def test_leaving_it_early_is_no_failure(
+    def test_quitting_the_pager_early_is_not_an_error(
         self, command: tuple[str, ...], on_terminal: ON_TERMINAL, long_card: str, shell: Shell
     ) -> None:
         if "list" in command:
@@ -167,7 +171,7 @@ class TestThePager:
         assert typist.end() == 0
         assert re.search("error|warning|Traceback|Broken", typist.seen) is None
 
-    def test_a_slow_one_gets_all_and_is_waited_for(
+    def test_cbx_waits_until_a_slow_pager_has_read_everything(
         self, on_terminal: ON_TERMINAL, shell: Shell, tmp_path: Path
     ) -> None:
         fill(shell, 2000)
@@ -179,7 +183,7 @@ class TestThePager:
         assert typist.end() == 0
         assert read.read_text() == succeed(shell.run("card", "list", "-n", "0", "-o", "id")) + "all\n"
 
-    def test_ctrl_c_in_it_does_not_end_it(self, on_terminal: ON_TERMINAL, long_card: str) -> None:
+    def test_ctrl_c_does_not_end_the_pager(self, on_terminal: ON_TERMINAL, long_card: str) -> None:
         typist = on_terminal("card", "show", long_card, CBX_PAGER="less")
         typist.see("line 20")
         typist.type("\x03")
@@ -197,7 +201,7 @@ class TestThePager:
             ("'", "No closing quotation"),
         ],
     )
-    def test_one_that_cannot_start_is_named_once(
+    def test_a_pager_that_cannot_start_causes_one_warning(
         self, pager: str, reason: str, on_terminal: ON_TERMINAL, long_card: str
     ) -> None:
         # A folder of PATH that may not be entered would be the reason instead.
@@ -215,7 +219,7 @@ class TestThePager:
             ("kill -TERM $$", "was killed by signal 15"),
         ],
     )
-    def test_one_that_fails_is_named_after_it(
+    def test_a_failed_pager_causes_a_warning_at_the_end(
         self, script: str, fate: str, on_terminal: ON_TERMINAL, long_card: str, shell: Shell
     ) -> None:
         program = shell.programs / "failing"
@@ -227,7 +231,7 @@ class TestThePager:
             f"warning: the pager 'failing -x' {fate}; CBX_PAGER=cat shows the answer without it"
         )
 
-    def test_ctrl_c_is_one_way_to_leave_it(
+    def test_a_pager_ended_by_ctrl_c_is_not_an_error(
         self, on_terminal: ON_TERMINAL, long_card: str, shell: Shell
     ) -> None:
         program = shell.programs / "leaving"
@@ -236,7 +240,7 @@ class TestThePager:
         typist = on_terminal("card", "show", long_card, CBX_PAGER="leaving")
         assert (typist.end(), typist.seen) == (0, "")
 
-    def test_a_failure_comes_after_it(
+    def test_an_error_is_printed_after_the_pager_ends(
         self, on_terminal: ON_TERMINAL, pager: str, box_of: Callable[..., str]
     ) -> None:
         box = box_of(*(f"gone-{number}" for number in range(60)))
@@ -244,7 +248,7 @@ class TestThePager:
         assert typist.end() == 3
         assert typist.seen.splitlines()[-2:] == ["-- end --", "error: missing: 0 boxes and 60 cards"]
 
-    def test_works_in_the_shell_of_cbx(self, on_terminal: ON_TERMINAL, long_card: str) -> None:
+    def test_the_output_works_inside_cbx_shell(self, on_terminal: ON_TERMINAL, long_card: str) -> None:
         typist = on_terminal("shell", CBX_PAGER="less", INPUTRC="/dev/null")
         typist.see(r"cbx p> $")
         typist.type(f"card show {long_card}\r")
@@ -254,7 +258,7 @@ class TestThePager:
         typist.type("card show @last -o id\r")
         typist.see(rf"\n{long_card}\n.*cbx p> $")
 
-    def test_the_demo_has_none(self, on_terminal: ON_TERMINAL, pager: str) -> None:
+    def test_the_demo_does_not_use_the_pager(self, on_terminal: ON_TERMINAL, pager: str) -> None:
         typist = on_terminal("demo", CBX_PAGER=pager)
         assert typist.end() == 0
         assert "-- pager" not in typist.seen
@@ -272,7 +276,7 @@ def fill(shell: Shell, number: int) -> None:
 
 
 class TestWatchOnATerminal:
-    def test_shows_new_items(
+    def test_watch_shows_new_items(
         self, on_terminal: ON_TERMINAL, add: Callable[..., str], box_of: Callable[..., str], cbx: Cbx
     ) -> None:
         add("first words")
@@ -291,7 +295,7 @@ class TestWatchOnATerminal:
             typist.see("interrupted\n")
             assert typist.end() == 130
 
-    def test_draws_in_place(self, on_terminal: ON_TERMINAL, add: Callable[..., str]) -> None:
+    def test_watch_redraws_in_place(self, on_terminal: ON_TERMINAL, add: Callable[..., str]) -> None:
         add("some words")
         typist = on_terminal("card", "list", "-w", "--interval", "0.1")
         typist.see("some words(?s:.)*some words")
@@ -299,7 +303,7 @@ class TestWatchOnATerminal:
         assert first.startswith("\x1b[H\x1b[2K\x1b[1mID ")
         assert first.count("\n") == 2
 
-    def test_fits_the_terminal_and_follows_its_size(
+    def test_watch_fits_the_terminal_and_follows_its_size(
         self, on_terminal: ON_TERMINAL, add: Callable[..., str], box_of: Callable[..., str]
     ) -> None:
         ids = [add(f"card {number} " + "word " * 60) for number in range(20)]
@@ -318,7 +322,7 @@ class TestWatchOnATerminal:
             assert shown[0].startswith(first)
             assert {len(line) for line in shown[1:]} == {90}
 
-    def test_a_database_that_goes_away_ends_it(
+    def test_a_lost_database_connection_ends_the_watch(
         self, on_terminal: ON_TERMINAL, database: Database, add: Callable[..., str]
     ) -> None:
         add("some words")
@@ -328,13 +332,13 @@ class TestWatchOnATerminal:
         assert typist.end() == 7
         typist.see(r"error: the connection to the database was lost")
 
-    def test_there_is_no_pager(self, on_terminal: ON_TERMINAL, pager: str, shell: Shell) -> None:
+    def test_watch_does_not_use_the_pager(self, on_terminal: ON_TERMINAL, pager: str, shell: Shell) -> None:
         fill(shell, 60)
         typist = on_terminal("card", "list", "-n", "0", "-w", "--interval", "0.1", CBX_PAGER=pager)
         typist.see("ID  (?s:.)*ID  ")
         assert "pager" not in typist.seen
 
-    def test_a_dumb_terminal_gets_the_changes(
+    def test_a_dumb_terminal_gets_a_new_table_for_each_change(
         self, on_terminal: ON_TERMINAL, add: Callable[..., str]
     ) -> None:
         add("first words")
@@ -345,7 +349,9 @@ class TestWatchOnATerminal:
         assert "\x1b" not in typist.received
         assert typist.seen.count("ID  ") == 2
 
-    def test_works_in_the_shell_of_cbx(self, on_terminal: ON_TERMINAL, add: Callable[..., str]) -> None:
+    def test_the_output_works_inside_cbx_shell(
+        self, on_terminal: ON_TERMINAL, add: Callable[..., str]
+    ) -> None:
         typist = on_terminal("shell", INPUTRC="/dev/null")
         typist.see(r"cbx p> $")
         add("first words")
@@ -368,7 +374,7 @@ def end_others(database: Database) -> None:
 
 
 class TestWatchInAPipe:
-    def test_prints_the_answer_when_it_changed(
+    def test_watch_prints_the_json_again_when_it_changes(
         self, shell: Shell, boxes: BoxStore, add: Callable[..., str]
     ) -> None:
         card = add("some words")
@@ -387,7 +393,7 @@ class TestWatchInAPipe:
         assert [len(answer["card_ids"]) for answer in answers] == [1, 2]
 
     @pytest.mark.parametrize("output", ["jsonl", "id"])
-    def test_prints_each_new_item_once_the_oldest_first(
+    def test_watch_prints_each_new_item_once_oldest_first(
         self, output: str, shell: Shell, add: Callable[..., str]
     ) -> None:
         ids = [add("one"), add("two")]
@@ -402,7 +408,7 @@ class TestWatchInAPipe:
         assert [json.loads(line)["card_id"] if output == "jsonl" else line for line in read] == ids
         assert (process.returncode, rest, err) == (130, b"", b"\ninterrupted\n")
 
-    def test_prints_each_card_of_a_box_once(
+    def test_watch_prints_each_position_of_a_box_once(
         self, shell: Shell, boxes: BoxStore, add: Callable[..., str]
     ) -> None:
         one, two = add("one"), add("two")
@@ -414,7 +420,7 @@ class TestWatchInAPipe:
             read += [json.loads(process.stdout.readline()) for _ in range(2)]
         assert [card["card_id"] for card in read] == [one, one, two, one]
 
-    def test_prints_the_number_of_further_items_when_it_changes(
+    def test_watch_prints_the_number_of_further_items_when_it_changes(
         self, shell: Shell, add: Callable[..., str]
     ) -> None:
         add("one")
@@ -425,12 +431,12 @@ class TestWatchInAPipe:
             add("two")
             assert process.stderr.readline() == b"1 more; --limit 0 shows all\n"
 
-    def test_ends_when_nobody_reads(self, shell: Shell, add: Callable[..., str]) -> None:
+    def test_watch_ends_when_its_reader_exits(self, shell: Shell, add: Callable[..., str]) -> None:
         add("one")
         result = shell.line("cbx card list -w --interval 0.1 -o id | head -1; echo ${PIPESTATUS[0]}")
         assert lines(result)[1] == "141"
 
-    def test_a_database_that_goes_away_ends_it(
+    def test_a_lost_database_connection_ends_the_watch(
         self, shell: Shell, database: Database, add: Callable[..., str]
     ) -> None:
         add("one")
@@ -442,7 +448,7 @@ class TestWatchInAPipe:
         assert process.returncode == 7
         assert err.decode().startswith("error: the connection to the database was lost")
 
-    def test_a_box_that_is_deleted_ends_it(self, shell: Shell, boxes: BoxStore) -> None:
+    def test_deleting_the_box_ends_the_watch(self, shell: Shell, boxes: BoxStore) -> None:
         box = boxes.create([])
         with shell.started("box", "show", box.box_id, "-w", "--interval", "0.1") as process:
             assert process.stdout is not None
@@ -455,7 +461,7 @@ class TestWatchInAPipe:
         )
 
     @pytest.mark.parametrize("interval", ["1e9", "277777h", "31622400"])
-    def test_a_pause_can_be_as_long_as_one_likes(
+    def test_very_long_intervals_are_accepted(
         self, interval: str, shell: Shell, add: Callable[..., str]
     ) -> None:
         card = add("one")
@@ -467,7 +473,7 @@ class TestWatchInAPipe:
         assert (process.returncode, err) == (130, b"\ninterrupted\n")
 
     @pytest.mark.parametrize("interval", ["inf", "nan", "1e300"])
-    def test_a_pause_has_an_end(self, interval: str, offline: Cbx) -> None:
+    def test_infinite_intervals_are_refused(self, interval: str, offline: Cbx) -> None:
         refused = offline("card", "list", "-w", "--interval", interval)
         assert (refused.code, refused.out) == (2, "")
         assert refused.err.startswith(
@@ -475,7 +481,7 @@ class TestWatchInAPipe:
             " 1,000,000,000 seconds.\n"
         )
 
-    def test_it_does_not_look_without_a_pause(self, offline: Cbx) -> None:
+    def test_an_interval_of_zero_is_refused(self, offline: Cbx) -> None:
         refused = offline("card", "list", "-w", "--interval", "0")
         assert (refused.code, refused.out) == (2, "")
         assert refused.err.startswith(
@@ -505,7 +511,7 @@ class TestHostileText:
         ],
         ids=str,
     )
-    def test_is_harmless(
+    def test_hostile_text_is_escaped_with_and_without_a_pager(
         self,
         command: tuple[str, ...],
         paged: bool,
@@ -518,7 +524,7 @@ class TestHostileText:
         assert typist.seen.startswith("-- pager") is paged
         harmless(typist.received)
 
-    def test_is_harmless_in_a_pager_that_is_open(
+    def test_hostile_text_is_escaped_in_an_open_pager(
         self, on_terminal: ON_TERMINAL, add: Callable[..., str]
     ) -> None:
         card = add("\n".join([HOSTILE] * 100))
@@ -529,7 +535,7 @@ class TestHostileText:
         harmless(typist.received)
 
     @pytest.mark.parametrize("command", [("card", "list"), ("box", "show", "{box}", "--full")], ids=" ".join)
-    def test_is_harmless_when_it_is_watched(
+    def test_hostile_text_is_escaped_in_a_watch(
         self, command: tuple[str, ...], box: str, on_terminal: ON_TERMINAL
     ) -> None:
         typist = on_terminal(*[word.format(box=box) for word in command], "-w", "--interval", "0.1")

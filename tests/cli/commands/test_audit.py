@@ -39,7 +39,7 @@ def told(cbx: Cbx, *options: str) -> list[tuple[str, Any]]:
 
 
 class TestWhatIsWrittenDown:
-    def test_tools(self, cbx: Cbx) -> None:
+    def test_changes_and_removals_of_tools_are_audited(self, cbx: Cbx) -> None:
         succeed(cbx("tool", "add", "look", "--exec", SECRET))
         succeed(cbx("tool", "add", "look", "--exec", SECRET))
         assert cbx("tool", "add", "look", "--exec", "true").code == 5
@@ -55,7 +55,7 @@ class TestWhatIsWrittenDown:
             ("tool remove", {"tool_name": "look", "command": "true"}),
         ]
 
-    def test_cards(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_repairs_and_deletions_of_cards_are_audited(self, cbx: Cbx, add: Callable[..., str]) -> None:
         add("one", "--id", "card-1")
         add("two", "--id", "card-2")
         add("one", "--id", "card-1", "--repair")
@@ -70,7 +70,9 @@ class TestWhatIsWrittenDown:
             ("card delete", {"card_ids": ["card-1", "card-2"]}),
         ]
 
-    def test_boxes_and_what_they_held(self, cbx: Cbx, add: Callable[..., str], feed: Any) -> None:
+    def test_changes_of_a_box_are_audited_with_the_hash_of_its_ids(
+        self, cbx: Cbx, add: Callable[..., str], feed: Any
+    ) -> None:
         cards = [add("one"), add("two")]
         box = succeed(cbx("box", "create", *cards, "-o", "id")).strip()
         for _ in range(2):
@@ -89,7 +91,7 @@ class TestWhatIsWrittenDown:
             ("box delete", {"box_id": box, **second}),
         ]
 
-    def test_profiles(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_imports_of_a_changed_profile_are_audited(self, cbx: Cbx, tmp_path: Path) -> None:
         clerk = tmp_path / "clerk.yaml"
         boxes = []
         for text in ("name: clerk", "name: clerk", "name: clerk\nsystem_prompt: Be brief."):
@@ -100,7 +102,7 @@ class TestWhatIsWrittenDown:
             ("profile import", {"name": "clerk", "box_id": boxes[2], "box_before": boxes[0]}),
         ]
 
-    def test_projects_and_their_settings(self, cbx: Cbx) -> None:
+    def test_updates_of_a_project_are_audited_with_the_values_before(self, cbx: Cbx) -> None:
         succeed(cbx("project", "create", "shop", "--title", "Shop"))
         for _ in range(2):
             succeed(cbx("project", "update", "shop", "--status", "archived", "--allow-incomplete-context"))
@@ -123,7 +125,7 @@ class TestWhatIsWrittenDown:
             ),
         ]
 
-    def test_reports(self, cbx: Cbx, desk: Desk, ask: Asked) -> None:
+    def test_reported_tool_results_are_audited(self, cbx: Cbx, desk: Desk, ask: Asked) -> None:
         """A person's answer in the place of a tool may be an approval."""
         turn = ask().agent_turn_id or ""
         desk.waiting("c1")
@@ -137,7 +139,7 @@ class TestWhatIsWrittenDown:
         assert row["actor"].startswith(f"uid {os.getuid()}")
         assert row["epoch_before"] == row["epoch_after"]
 
-    def test_purges_in_each_project(self, cbx: Cbx, add: Callable[..., str]) -> None:
+    def test_a_purge_is_audited_in_each_project(self, cbx: Cbx, add: Callable[..., str]) -> None:
         for project in (PROJECT, "q"):
             for ttl in ((), ("--ttl", "0")):
                 succeed(cbx("-p", project, "card", "add", "--type", "x", "--text", "x", *ttl))
@@ -147,7 +149,7 @@ class TestWhatIsWrittenDown:
         found = {"found": {"expired": 1, "deleted": 0, "box_info": 0, "logs": 0}}
         assert told(cbx) == told(cbx, "-p", "q") == [("db gc", found)]
 
-    def test_the_actor_is_the_systems_user_and_the_databases_role(
+    def test_the_actor_is_the_operating_system_user_and_the_session_role(
         self, cbx: Cbx, add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, database: Database
     ) -> None:
         for name in ("USER", "LOGNAME", "LNAME", "USERNAME", "SUDO_USER"):
@@ -178,7 +180,7 @@ class TestTheList:
             " now() - (450 - n) * interval '1 h' FROM generate_series(1, 450) AS n"
         )
 
-    def test_the_newest_come_first_and_all_pages_make_the_whole(self, cbx: Cbx, rows: None) -> None:
+    def test_rows_are_listed_newest_first_without_gaps(self, cbx: Cbx, rows: None) -> None:
         ids = [f"audit_{number}" for number in range(450, 0, -1)]
         listed = cbx("audit", "-o", "id")
         assert (lines(listed), listed.err) == (ids[:50], "400 more; --limit 0 shows all\n")
@@ -191,7 +193,7 @@ class TestTheList:
             "AGE", "ACTION", "AGENT", "TURN", "WHO", "REASON", "DETAIL",
         ]  # fmt: skip
 
-    def test_nothing_of_other_projects_and_nothing_that_acts_on_a_terminal(
+    def test_the_list_omits_other_projects_and_escapes_control_characters(
         self, cbx: Cbx, database: Database, rows: None
     ) -> None:
         none = cbx("-p", "q", "audit")
@@ -212,7 +214,7 @@ def refused(database: Database, statement: str) -> None:
 
 
 class TestAppendOnly:
-    def test_no_ordinary_statement_of_the_owner_changes_a_row(
+    def test_statements_of_the_owner_cannot_change_a_row(
         self, cbx: Cbx, add: Callable[..., str], database: Database
     ) -> None:
         succeed(cbx("card", "delete", add(), "--yes"))
@@ -234,7 +236,7 @@ class TestAppendOnly:
         refused(database, "WITH gone AS (DELETE FROM cbx.audit RETURNING 1) SELECT * FROM gone")
         assert audited(cbx) == before
 
-    def test_what_is_refused_has_no_row_and_without_a_row_nothing_is_done(
+    def test_a_change_and_its_audit_row_are_written_together_or_not_at_all(
         self, cbx: Cbx, add: Callable[..., str], database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         card, box = add(), succeed(cbx("box", "create", "-o", "id")).strip()
@@ -286,7 +288,7 @@ def elsewhere(
 
 
 class TestOtherDatabases:
-    def test_one_without_an_audit_is_written_all_the_same(
+    def test_a_database_without_an_audit_table_can_still_be_changed(
         self, cbx: Cbx, add: Callable[..., str], elsewhere: Callable[[str], Target]
     ) -> None:
         elsewhere(DEPLOYMENT)

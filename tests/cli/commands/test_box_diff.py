@@ -24,7 +24,7 @@ def differing(result: Result, summary: str) -> list[str]:
 
 
 class TestDiff:
-    def test_equal_boxes_are_exit_0_and_silent(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_equal_boxes_exit_0_without_output(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         one = add("one")
         a, b = box_of(one, "dangles", one, title="a"), box_of(one, "dangles", one, title="b")
         for options in ((), ("-o", "id"), ("-o", "jsonl"), ("--full",)):
@@ -34,7 +34,7 @@ class TestDiff:
         named = {"box_id": a, "title": "a", "cards": 3}
         assert answer == {"a": named, "b": named, "equal": True, "changes": [], "patch": []}
 
-    def test_it_says_what_came_went_and_moved(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_added_removed_and_moved_cards_are_shown(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         add("kept", "--id", "kept-0001")
         add("also kept", "--id", "kept-0002")
         add("gone\nfor ever", "--id", "gone-0001")
@@ -58,7 +58,7 @@ class TestDiff:
             "    for ever",
         ]
 
-    def test_of_a_changed_card_the_words_are_compared(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_a_changed_card_is_compared_word_by_word(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         add("Refund order 118, please", "--id", "one-00001")
         add("Refund order 119, please", "--id", "two-00002")
         a, b = box_of("one-00001"), box_of("two-00002")
@@ -67,7 +67,7 @@ class TestDiff:
             "    Refund order [-118-]{+119+}, please",
         ]
 
-    def test_far_from_a_change_text_is_left_out_unless_full(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_text_far_from_a_change_is_omitted_unless_full(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         texts = [f"line {number}" for number in range(30)]
         one = add("\n".join(texts))
         two = add("\n".join([*texts[:15], "another line", *texts[16:]]))
@@ -103,7 +103,9 @@ class TestDiff:
             "    }",
         ]
 
-    def test_cards_of_one_text_say_what_else_differs(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_cards_with_the_same_text_show_the_other_differences(
+        self, cbx: Cbx, add: Add, box_of: BoxOf
+    ) -> None:
         a, b = box_of(add("same")), box_of(add("same", "--metadata", '{"step_id": "s"}', "--ttl", "9000"))
         shown = differing(cbx("box", "diff", a, b), "1 changed")[3]
         assert shown == "    (the same text: they differ in ttl_seconds, metadata.step_id)"
@@ -112,7 +114,7 @@ class TestDiff:
             "    (the same text: the same card under another id)"
         )
 
-    def test_json_says_the_same_and_has_a_patch(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_json_output_has_the_changes_and_a_patch(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         one, two, three = add("one"), add("two"), add("calls", type="agent.thought")
         a, b = box_of(one, three, title="a"), box_of(two, "dangles", three)
         result = cbx("box", "diff", a, b, "-o", "json")
@@ -140,14 +142,14 @@ class TestDiff:
         streamed = cbx("box", "diff", a, b, "-o", "jsonl")
         assert [json.loads(line) for line in streamed.out.splitlines()] == [changed, added]
 
-    def test_ids_are_those_that_only_the_new_box_has(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_id_output_lists_only_the_added_cards(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         one, two, three, four = add("1"), add("2"), add("3"), add("4", type="x")
         a, b = box_of(one, two, three), box_of(three, one, four, two, one)
         result = cbx("box", "diff", a, b, "-o", "id")
         assert result.out.splitlines() == [four, one]
         assert cbx("box", "diff", b, a, "-o", "id").out == ""
 
-    def test_of_very_many_differences_only_the_first_are_compared_unless_full(
+    def test_only_the_first_500_differences_are_compared_unless_full(
         self, cbx: Cbx, cards: CardStore, boxes: BoxStore
     ) -> None:
         old, new = ([draft_card("x", f"{word} {number}") for number in range(502)] for word in ("old", "new"))
@@ -163,7 +165,7 @@ class TestDiff:
         full = differing(cbx("box", "diff", a, b, "--full"), "502 changed")
         assert full[-1].strip() == "[-old-]{+new+} 501"
 
-    def test_a_box_that_is_not_there(self, cbx: Cbx, box_of: BoxOf) -> None:
+    def test_an_unknown_box_exits_3(self, cbx: Cbx, box_of: BoxOf) -> None:
         box = box_of()
         for pair in ((box, UNKNOWN), (UNKNOWN, box)):
             result = cbx("box", "diff", *pair)
@@ -180,7 +182,7 @@ class TestOnATerminal:
         gone = add("gone\nnow", type="x")
         return box_of(add(self.ODD), gone, title=self.ODD), box_of(add(self.ODD + " or\nlater"))
 
-    def test_words_are_coloured(self, pair: tuple[str, str], shell: Shell) -> None:
+    def test_changed_words_are_coloured(self, pair: tuple[str, str], shell: Shell) -> None:
         shown = shell.on_terminal("box", "diff", *pair, "--full")
         assert shown.code == 8
         assert f"\x1b[1m--- {pair[0][-8:]}  Say \\x1b[2J\\u202e now\x1b[0m\n" in shown.out
@@ -190,7 +192,7 @@ class TestOnATerminal:
         assert ("[-" in shown.out, "{+" in shown.out) == (False, False)
 
     @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-    def test_or_marked_where_colours_are_not_wanted(
+    def test_changed_words_are_marked_if_colours_are_disabled(
         self, variable: dict[str, str], pair: tuple[str, str], shell: Shell
     ) -> None:
         shown = shell.on_terminal("box", "diff", *pair, **variable).out
@@ -199,7 +201,9 @@ class TestOnATerminal:
 
 
 class TestRefs:
-    def test_the_boxes_with_their_positions(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_each_box_is_listed_with_the_positions_of_the_card(
+        self, cbx: Cbx, add: Add, box_of: BoxOf
+    ) -> None:
         card = add("one")
         one, two = box_of(card, "x", card, title="one"), box_of("x", card)
         box_of("x")
@@ -223,14 +227,14 @@ class TestRefs:
             {"box_id": one, "title": "one", "positions": [0, 2], "cards": 3, "turns": []},
         ]
 
-    def test_deleted_and_dangling_ids_can_be_asked_for(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_deleted_and_dangling_ids_are_found(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         gone = add("gone")
         box = box_of(gone, "nope")
         succeed(cbx("card", "delete", gone, "--yes"))
         assert lines(cbx("card", "refs", gone[-8:], "-o", "id")) == [box]
         assert lines(cbx("card", "refs", "nope", "-o", "id")) == [box]
 
-    def test_where_no_box_holds_it(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_a_card_in_no_box_exits_0_with_a_note(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         card = add("one")
         box_of("other")
         result = cbx("card", "refs", card)
@@ -239,12 +243,12 @@ class TestRefs:
         assert cbx("card", "refs", card, "-o", "json").json() == []
         assert cbx("card", "refs", "absent").err == "no box in project 'p' holds card 'absent'\n"
 
-    def test_boxes_of_other_projects_are_not_told(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
+    def test_boxes_of_other_projects_are_not_listed(self, cbx: Cbx, add: Add, box_of: BoxOf) -> None:
         card = add("one")
         box_of(card, project="q")
         assert lines(cbx("card", "refs", card, "-o", "id")) == []
 
-    def test_an_ambiguous_piece_is_refused(self, cbx: Cbx, add: Add) -> None:
+    def test_an_ambiguous_short_id_is_refused(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "twin-1")
         add("x", "--id", "twin-2")
         assert cbx("card", "refs", "twin").code == 5

@@ -61,7 +61,7 @@ class TestAdd:
             result = cbx("card", "add", "--type", type_, "--json", value, "-o", "json")
             assert json.loads(succeed(result))["content"] == content
 
-    def test_everything_else_of_a_card_has_its_option(self, cbx: Cbx) -> None:
+    def test_all_other_fields_of_a_card_have_options(self, cbx: Cbx) -> None:
         calls = '[{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]'
         options = ("--role", "assistant", "--author", "me", "--id", "card-1", "--ttl", "3600")
         more = ("--metadata", '{"trace_id": "t1"}', "--tool-calls", calls, "--tool-call-id", "call_0")
@@ -79,7 +79,7 @@ class TestAdd:
         assert (card["role"], card["author_id"]) == ("assistant", "sys.operator")
         assert len(thought) == 32
 
-    def test_the_same_card_again_is_unchanged(
+    def test_adding_the_same_card_again_changes_nothing(
         self, cbx: Cbx, row_counts: Callable[[], dict[str, int]]
     ) -> None:
         command = (*ADD, "--text", "x", "--id", "card-1", "-o", "id")
@@ -89,7 +89,9 @@ class TestAdd:
         assert (again.code, again.out, again.err) == (0, "card-1\n", "unchanged: card-1\n")
         assert (shown(cbx, "card-1"), row_counts()) == before
 
-    def test_another_card_under_its_id_is_a_conflict_that_repair_settles(self, cbx: Cbx, add: Add) -> None:
+    def test_a_different_card_with_a_used_id_is_refused_unless_repair_is_given(
+        self, cbx: Cbx, add: Add
+    ) -> None:
         add("one", "--id", "card-1")
         two = (*ADD, "--text", "two", "--id", "card-1")
         assert refusal(cbx(*two)) == (5, "the card id 'card-1' is taken")
@@ -98,7 +100,7 @@ class TestAdd:
         assert (repaired.code, repaired.out, repaired.err) == (0, "card-1\n", "repaired: card-1\n")
         assert shown(cbx, "card-1")["content"]["text"] == "two"
 
-    def test_a_deleted_card_comes_back_by_repair_alone(self, cbx: Cbx, add: Add) -> None:
+    def test_only_repair_restores_a_deleted_card(self, cbx: Cbx, add: Add) -> None:
         add("one", "--id", "card-1")
         succeed(cbx("card", "delete", "card-1", "--yes"))
         command = (*ADD, "--text", "one", "--id", "card-1")
@@ -106,7 +108,7 @@ class TestAdd:
         succeed(cbx(*command, "--repair"))
         assert shown(cbx, "card-1")["deleted_at"] is None
 
-    def test_repair_reaches_no_other_project(self, cbx: Cbx, add: Add) -> None:
+    def test_repair_cannot_change_a_card_of_another_project(self, cbx: Cbx, add: Add) -> None:
         add("theirs", "--id", "card-1", "-p", "other")
         assert refusal(cbx(*ADD, "--text", "ours", "--id", "card-1", "--repair")) == (
             5,
@@ -122,10 +124,10 @@ class TestAdd:
         assert result.err == "dry run: nothing was written\n"
         assert row_counts() == before
 
-    def test_a_dry_run_refuses_what_a_run_would(self, offline: Cbx) -> None:
+    def test_a_dry_run_refuses_invalid_content(self, offline: Cbx) -> None:
         assert offline(*ADD, "--json", '{"a": NaN}', "--dry-run").code == 4
 
-    def test_it_needs_no_database_to_refuse(self, offline: Cbx) -> None:
+    def test_invalid_cards_are_refused_without_a_database(self, offline: Cbx) -> None:
         for words, refused in (
             (("--type", "x"), "a card takes exactly one of --text, --json and --file"),
             (
@@ -184,7 +186,7 @@ class TestAdd:
         ):
             assert refusal(offline("card", "add", *words)) == (4, refused)
 
-    def test_a_file_that_cannot_be_read_is_named(self, offline: Cbx, feed: Feed, tmp_path: Path) -> None:
+    def test_an_unreadable_file_is_named_in_the_error(self, offline: Cbx, feed: Feed, tmp_path: Path) -> None:
         absent = str(tmp_path / "absent")
         assert refusal(offline(*ADD, "--file", absent)) == (3, f"no file {absent!r}")
         assert refusal(offline(*ADD, "--file", str(tmp_path))) == (
@@ -209,7 +211,9 @@ class TestWhatJsonbCannotHold:
     """It is refused before anything is written; the card and the place are named."""
 
     @pytest.mark.parametrize(("value", "reason"), UNSTORABLE.items())
-    def test_in_content_metadata_and_tool_calls(self, value: str, reason: str, offline: Cbx) -> None:
+    def test_unstorable_values_are_refused_in_every_field(
+        self, value: str, reason: str, offline: Cbx
+    ) -> None:
         command = (*ADD, "--id", "card-1")
         in_content = offline(*command, "--json", f'{{"a": [{{"b": {value}}}]}}')
         assert refusal(in_content) == (4, f"card 'card-1': content.data.a[0].b: {reason}")
@@ -218,16 +222,16 @@ class TestWhatJsonbCannotHold:
         in_calls = offline(*command, "--text", "x", "--tool-calls", f"[{value}]")
         assert refusal(in_calls) == (4, f"card 'card-1': tool_calls[0]: {reason}")
 
-    def test_in_the_bytes_of_the_command_line(self, offline: Cbx) -> None:
+    def test_invalid_utf_8_on_the_command_line_is_refused(self, offline: Cbx) -> None:
         result = offline(*ADD, "--id", "card-1", "--text", os.fsdecode(b"caf\xe9"))
         assert refusal(result) == (4, "card 'card-1': content.text: holds a lone surrogate at offset 3")
 
-    def test_in_a_conversation(self, cbx: Cbx, feed: Feed) -> None:
+    def test_a_nul_character_in_a_conversation_is_refused(self, cbx: Cbx, feed: Feed) -> None:
         feed('[{"role": "user", "content": "fine"}, {"role": "user", "content": "\\u0000"}]')
         message = "standard input: message 1: content: holds a NUL character at offset 0"
         assert refusal(cbx("card", "import", "-")) == (4, message)
 
-    def test_one_bad_card_among_many_keeps_them_all_out(
+    def test_one_invalid_card_stops_the_whole_batch(
         self, cbx: Cbx, feed: Feed, row_counts: Callable[[], dict[str, int]]
     ) -> None:
         before = row_counts()
@@ -242,7 +246,7 @@ class TestWhatJsonbCannotHold:
 class TestAddingWholeCards:
     """`card show -o json` is what `card add --card` takes."""
 
-    def test_a_card_goes_from_project_to_project(self, cbx: Cbx, feed: Feed) -> None:
+    def test_a_card_is_copied_to_another_project_without_loss(self, cbx: Cbx, feed: Feed) -> None:
         data = '{"total": 1.10, "order": 123456789012345678901234567890}'
         more = ("--metadata", '{"trace_id": "t"}', "--ttl", "3600", "--tool-call-id", "call_1")
         [card_id] = lines(cbx("card", "add", "--type", "tool.result", "--json", data, *more, "-o", "id"))
@@ -254,7 +258,7 @@ class TestAddingWholeCards:
         assert "1.10" in copy
         assert what_was_said(copy) == what_was_said(printed)
 
-    def test_ids_are_global_so_with_its_id_it_cannot(self, cbx: Cbx, add: Add, feed: Feed) -> None:
+    def test_a_card_cannot_keep_its_id_in_another_project(self, cbx: Cbx, add: Add, feed: Feed) -> None:
         add("x", "--id", "card-1")
         feed(succeed(cbx("card", "show", "card-1", "-o", "json")))
         assert refusal(cbx("-p", "other", "card", "add", "--card", "-")) == (
@@ -262,12 +266,14 @@ class TestAddingWholeCards:
             "the card id 'card-1' is taken",
         )
 
-    def test_back_into_its_own_project_it_is_unchanged(self, cbx: Cbx, add: Add, feed: Feed) -> None:
+    def test_a_card_added_to_its_own_project_is_unchanged(self, cbx: Cbx, add: Add, feed: Feed) -> None:
         add("x", "--id", "card-1", "--metadata", '{"step_id": "s"}', "--ttl", "60")
         feed(succeed(cbx("card", "show", "card-1", "-o", "json")))
         assert cbx("card", "add", "--card", "-").err == "unchanged: card-1\n"
 
-    def test_many_come_as_lines_or_as_a_list_in_their_order(self, cbx: Cbx, add: Add, feed: Feed) -> None:
+    def test_several_cards_are_added_in_order_from_json_or_jsonl(
+        self, cbx: Cbx, add: Add, feed: Feed
+    ) -> None:
         ids = [add(f"text {number}") for number in range(3)]
         for output, project in (("jsonl", "one"), ("json", "two")):
             listed = succeed(cbx("card", "list", "-o", output))
@@ -277,7 +283,7 @@ class TestAddingWholeCards:
             added = lines(cbx("-p", project, "card", "add", "--card", "-", "-o", "id"))
             assert added == [f"{project}-{card_id}" for card_id in reversed(ids)]
 
-    def test_none_is_none(self, cbx: Cbx, feed: Feed) -> None:
+    def test_an_empty_list_adds_no_cards(self, cbx: Cbx, feed: Feed) -> None:
         feed("[]")
         result = cbx("card", "add", "--card", "-")
         assert (result.code, result.out) == (0, "")
@@ -307,7 +313,7 @@ class TestAddingWholeCards:
             ),
         ],
     )
-    def test_what_is_no_card_is_refused_with_its_place(
+    def test_an_invalid_card_is_refused_with_its_position(
         self, text: str, message: str, offline: Cbx, feed: Feed
     ) -> None:
         feed(text)
@@ -325,7 +331,7 @@ def what_was_said(card: str) -> dict[str, Any]:
 
 
 class TestShow:
-    def test_by_the_whole_id_its_beginning_or_its_end(self, cbx: Cbx, add: Add) -> None:
+    def test_a_card_is_found_by_its_whole_id_or_its_beginning_or_end(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "aaaa-middle-zzzz")
         add("y", "--id", "bbbb-middle-yyyy")
         for typed in ("aaaa-middle-zzzz", "aaaa", "aaaa-mid", "zzzz", "middle-zzzz"):
@@ -334,12 +340,12 @@ class TestShow:
             assert refusal(cbx("card", "show", typed)) == (3, f"no card {typed!r} in project 'p'")
         assert cbx("card", "show", "aaa").err.endswith("hint: type at least 4 characters of the id\n")
 
-    def test_a_whole_id_wins_over_longer_ones(self, cbx: Cbx, add: Add) -> None:
+    def test_an_exact_id_is_preferred_to_longer_ids(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "card")
         add("y", "--id", "card-2")
         assert shown(cbx, "card")["card_id"] == "card"
 
-    def test_several_come_in_the_order_asked_for_each_once(self, cbx: Cbx, add: Add) -> None:
+    def test_several_cards_are_shown_once_each_in_the_requested_order(self, cbx: Cbx, add: Add) -> None:
         for name in ("aaaa-1", "bbbb-2", "cccc-3"):
             add("x", "--id", name)
         asked = ("cccc", "nope-1", "aaaa-1", "cccc-3", "nope-2", "bbbb", "nope-1")
@@ -349,19 +355,19 @@ class TestShow:
         assert answer["missing_card_ids"] == ["nope-1", "nope-2"]
         assert result.err == "missing: no card 'nope-1'\nmissing: no card 'nope-2'\n"
 
-    def test_missing_ones_keep_their_order_deleted_or_unknown(self, cbx: Cbx, add: Add) -> None:
+    def test_missing_cards_are_listed_in_the_requested_order(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "gone-1")
         succeed(cbx("card", "delete", "gone-1", "--yes"))
         for asked in (("nope-1", "gone-1"), ("gone-1", "nope-1")):
             assert cbx("card", "show", *asked, "-o", "json").json()["missing_card_ids"] == list(asked)
 
-    def test_strict_is_exit_3_and_still_shows_what_there_is(self, cbx: Cbx, add: Add) -> None:
+    def test_strict_exits_3_but_shows_the_existing_cards(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "aaaa-1")
         result = cbx("card", "show", "aaaa", "nope-1", "nope-1", "--strict", "-o", "id")
         assert (result.code, result.out) == (3, "aaaa-1\n")
         assert result.err.endswith("error: 1 of 2 cards are missing\n")
 
-    def test_deleted_and_expired_cards_are_shown_when_asked_for(self, cbx: Cbx, add: Add) -> None:
+    def test_deleted_and_expired_cards_are_shown_only_with_deleted(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "deleted-1")
         succeed(cbx("card", "delete", "deleted-1", "--yes"))
         add("x", "--id", "expired-1", "--ttl", "0")
@@ -369,7 +375,9 @@ class TestShow:
             assert refusal(cbx("card", "show", card_id)) == (3, f"no card {card_id!r} in project 'p'")
             assert shown(cbx, card_id, "--deleted")["card_id"] == card_id
 
-    def test_content_of_no_class_is_shown_raw_with_a_warning(self, cbx: Cbx, database: Database) -> None:
+    def test_content_of_an_unknown_class_is_shown_raw_with_a_warning(
+        self, cbx: Cbx, database: Database
+    ) -> None:
         database.connection.execute(
             "INSERT INTO cards (tenant_id, card_id, content, metadata) VALUES"
             """ ('p', 'odd-1', '{"__type__": "HologramContent", "beam": [1.10]}', '{"type": "x"}')"""
@@ -379,7 +387,7 @@ class TestShow:
         assert table.err == ("warning: card odd-1 has content of an unknown class; it is shown as stored\n")
         assert shown(cbx, "odd-1")["content"] == {"__type__": "HologramContent", "beam": [1.10]}
 
-    def test_the_table_says_what_matters(self, cbx: Cbx, add: Add) -> None:
+    def test_the_table_shows_the_fields_of_the_card(self, cbx: Cbx, add: Add) -> None:
         calls = '[{"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]'
         add("first\nsecond", "--id", "aaaa-1", "--tool-calls", calls, "--metadata", '{"step_id": "s1"}')
         table = lines(cbx("card", "show", "aaaa-1"))
@@ -398,7 +406,7 @@ class TestShow:
 
 
 class TestList:
-    def test_each_filter_keeps_what_fits(self, cbx: Cbx, add: Add) -> None:
+    def test_each_filter_keeps_the_matching_cards(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "typed", type="agent.thought")
         add("x", "--id", "spoken", "--role", "developer")
         add("x", "--id", "written", "--author", "worker-1")
@@ -422,7 +430,7 @@ class TestList:
         for options, expected in found.items():
             assert lines(cbx("card", "list", *options, "-o", "id")) == expected, options
 
-    def test_times_are_from_since_on_and_before_until(self, cbx: Cbx, add: Add, database: Database) -> None:
+    def test_since_is_inclusive_and_until_is_exclusive(self, cbx: Cbx, add: Add, database: Database) -> None:
         for day in (1, 2, 3):
             add("x", "--id", f"day-{day}")
             database.connection.execute(
@@ -439,7 +447,7 @@ class TestList:
         for options, expected in found.items():
             assert lines(cbx("card", "list", *options, "-o", "id")) == expected, options
 
-    def test_deleted_and_expired_cards_come_when_asked_for(self, cbx: Cbx, add: Add) -> None:
+    def test_deleted_and_expired_cards_are_listed_only_with_deleted(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "kept")
         add("x", "--id", "deleted")
         add("x", "--id", "expired", "--ttl", "0")
@@ -447,7 +455,7 @@ class TestList:
         assert lines(cbx("card", "list", "-o", "id")) == ["kept"]
         assert lines(cbx("card", "list", "--deleted", "-o", "id")) == ["expired", "deleted", "kept"]
 
-    def test_pages_lose_and_repeat_nothing_even_among_cards_of_one_instant(
+    def test_paging_is_complete_even_if_all_cards_have_the_same_time(
         self, cbx: Cbx, cards: CardStore, database: Database
     ) -> None:
         ids = [f"card-{number:04}" for number in range(2100)]
@@ -459,7 +467,7 @@ class TestList:
         assert lines(cbx("card", "search", "words", "--limit", "2001", "-o", "id")) == newest_first[:2001]
         assert len(lines(cbx("card", "list"))) == 1 + 50
 
-    def test_what_is_no_time_and_no_number_is_refused(self, offline: Cbx) -> None:
+    def test_invalid_times_and_limits_are_refused(self, offline: Cbx) -> None:
         assert refusal(offline("card", "list", "--since", "yesterday")) == (
             2,
             "--since: invalid time 'yesterday'",
@@ -470,7 +478,9 @@ class TestList:
     @pytest.mark.parametrize(
         ("since", "until"), [("2026-11-03", "2026-11-02T23:00:00-00:30"), ("30m", "1h"), ("59m", "1h")]
     )
-    def test_nothing_is_since_later_than_until(self, since: str, until: str, noun: str, offline: Cbx) -> None:
+    def test_a_since_later_than_until_is_refused(
+        self, since: str, until: str, noun: str, offline: Cbx
+    ) -> None:
         result = offline(noun, "list", "--since", since, "--until", until)
         assert (result.code, result.err) == (
             2,
@@ -480,7 +490,7 @@ class TestList:
         assert offline(noun, "list", "--since", until, "--until", since).code == 7
 
     @pytest.mark.parametrize("command", [("card", "list"), ("box", "list"), ("box", "show", "8b1f22c0")])
-    def test_an_interval_is_for_watching(self, command: tuple[str, ...], offline: Cbx) -> None:
+    def test_an_interval_without_watch_is_refused(self, command: tuple[str, ...], offline: Cbx) -> None:
         result = offline(*command, "--interval", "1")
         assert (result.code, result.err) == (
             2,
@@ -535,7 +545,7 @@ FOUND = {
 
 
 class TestSearch:
-    def test_what_is_found_with_and_without_the_index(self, cbx: Cbx, add: Add) -> None:
+    def test_search_finds_the_same_cards_with_and_without_the_index(self, cbx: Cbx, add: Add) -> None:
         for name, text in TEXTS.items():
             add(text, "--id", name)
         keyed = '{"lighthouse": {"灯塔": ["beacon"]}}'
@@ -553,7 +563,7 @@ class TestSearch:
         succeed(cbx("db", "index-text"))
         assert found() == FOUND
 
-    def test_types_and_limits_narrow_it(self, cbx: Cbx, add: Add) -> None:
+    def test_type_and_limit_filter_the_matches(self, cbx: Cbx, add: Add) -> None:
         add("a word", "--id", "one")
         add("a word", "--id", "two", type="agent.thought")
         add("a word", "--id", "three")
@@ -563,19 +573,21 @@ class TestSearch:
         ]
         assert lines(cbx("card", "search", "word", "--limit", "1", "-o", "id")) == ["three"]
 
-    def test_nothing_to_search_for_is_refused(self, offline: Cbx) -> None:
+    def test_an_empty_search_text_is_refused(self, offline: Cbx) -> None:
         assert refusal(offline("card", "search", " ")) == (2, "the search text is empty")
 
 
 class TestDelete:
-    def test_it_hides_the_card_and_boxes_say_so(self, cbx: Cbx, add: Add, box_of: Callable[..., str]) -> None:
+    def test_a_deleted_card_is_hidden_and_missing_from_its_boxes(
+        self, cbx: Cbx, add: Add, box_of: Callable[..., str]
+    ) -> None:
         box = box_of(add("x", "--id", "aaaa-1"))
         deleted = cbx("card", "delete", "aaaa", "aaaa-1", "--yes", "-o", "json").json()
         assert deleted == {"deleted_card_ids": ["aaaa-1"], "dry_run": False}
         assert lines(cbx("card", "list", "-o", "id")) == []
         assert cbx("box", "show", box, "-o", "json").json()["missing_card_ids"] == ["aaaa-1"]
 
-    def test_without_a_terminal_it_needs_yes(self, cbx: Cbx, add: Add) -> None:
+    def test_deletion_without_a_terminal_requires_yes(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "aaaa-1")
         result = cbx("card", "delete", "aaaa-1")
         assert (result.code, result.out) == (2, "")
@@ -590,7 +602,7 @@ class TestDelete:
         assert succeed(cbx("card", "delete", "aaaa", "--dry-run")) == "would delete aaaa-1\n"
         assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
 
-    def test_one_that_is_unknown_keeps_them_all(self, cbx: Cbx, add: Add) -> None:
+    def test_an_unknown_card_stops_the_whole_deletion(self, cbx: Cbx, add: Add) -> None:
         add("x", "--id", "aaaa-1")
         assert refusal(cbx("card", "delete", "aaaa-1", "nope-1", "--yes")) == (
             3,
@@ -598,7 +610,7 @@ class TestDelete:
         )
         assert lines(cbx("card", "list", "-o", "id")) == ["aaaa-1"]
 
-    def test_on_a_terminal_it_asks(self, cbx: Cbx, add: Add, shell: Shell) -> None:
+    def test_deletion_on_a_terminal_asks_for_confirmation(self, cbx: Cbx, add: Add, shell: Shell) -> None:
         add("x", "--id", "aaaa-1")
         for typed in ("n\n", "\n", "\x04"):
             refused = shell.on_terminal("card", "delete", "aaaa-1", typed=typed)
@@ -615,7 +627,9 @@ class TestImportAndExport:
         {"role": "assistant", "content": None, "refusal": "no", "extra": {"n": [1, None]}},
     )
 
-    def test_what_goes_in_comes_out(self, cbx: Cbx, feed: Feed, tmp_path: Path) -> None:
+    def test_an_imported_conversation_is_exported_unchanged(
+        self, cbx: Cbx, feed: Feed, tmp_path: Path
+    ) -> None:
         feed(json.dumps({"id": "chat-1", "messages": self.CHAT}))
         result = cbx("card", "import", "-", "--from", "openai", "-o", "id")
         [box] = lines(result)
@@ -625,7 +639,7 @@ class TestImportAndExport:
         assert cbx("card", "export", "--box", box, "--out", str(tmp_path / "chat.json")).out == ""
         assert json.loads((tmp_path / "chat.json").read_text()) == exported
 
-    def test_again_it_changes_nothing_and_grown_it_appends(self, cbx: Cbx, feed: Feed) -> None:
+    def test_a_second_import_adds_only_the_new_messages(self, cbx: Cbx, feed: Feed) -> None:
         def imported(*messages: dict[str, Any]) -> dict[str, Any]:
             feed(json.dumps({"id": "chat-1", "title": "T", "messages": messages}))
             [box] = cbx("card", "import", "-", "-o", "json").json()["boxes"]
@@ -642,7 +656,7 @@ class TestImportAndExport:
         shown = cbx("box", "show", changed["box_id"], "-o", "json").json()
         assert shown["parent_ids"] == [first["box_id"]]
 
-    def test_the_key_of_the_messages_can_be_named(self, cbx: Cbx, feed: Feed) -> None:
+    def test_the_at_option_names_the_key_of_the_messages(self, cbx: Cbx, feed: Feed) -> None:
         two = {
             "messages": [{"role": "user", "content": "a"}],
             "request": {"body": {"messages": [*self.CHAT]}},
@@ -651,7 +665,7 @@ class TestImportAndExport:
         [box] = cbx("card", "import", "-", "--at", "request.body.messages", "-o", "json").json()["boxes"]
         assert box["cards"] == 2
 
-    def test_what_cannot_be_read_or_written_is_named(
+    def test_unreadable_and_unwritable_files_are_named_in_the_error(
         self, cbx: Cbx, box_of: Callable[..., str], tmp_path: Path
     ) -> None:
         absent = str(tmp_path / "absent" / "chat.json")
@@ -659,7 +673,7 @@ class TestImportAndExport:
         written = cbx("card", "export", "--box", box_of(), "--out", absent)
         assert refusal(written) == (4, f"cannot write {absent!r}: No such file or directory")
 
-    def test_formats_that_we_do_not_know_are_refused(self, offline: Cbx) -> None:
+    def test_unknown_formats_are_refused(self, offline: Cbx) -> None:
         assert refusal(offline("card", "import", "x", "--from", "nix")) == (
             2,
             "--from: unknown format 'nix'",
@@ -669,7 +683,9 @@ class TestImportAndExport:
             "--to: unknown format 'nix'",
         )
 
-    def test_a_card_that_is_gone_is_left_out_with_a_warning(self, cbx: Cbx, add: Add, box_of: Add) -> None:
+    def test_a_missing_card_is_omitted_from_an_export_with_a_warning(
+        self, cbx: Cbx, add: Add, box_of: Add
+    ) -> None:
         box = box_of(add("here"), "gone-1")
         result = cbx("card", "export", "--box", box)
         assert json.loads(succeed(result)) == {"messages": [{"role": "user", "content": "here"}]}

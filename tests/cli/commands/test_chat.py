@@ -26,7 +26,7 @@ def talked(cbx: Cbx) -> None:
     succeed(cbx("chat", "run", KEY, "--text", "Where is it?", *ECHO))
 
 
-def test_show_says_what_is_active_and_what_is_kept(cbx: Cbx, talked: None) -> None:
+def test_show_prints_the_active_context_and_the_transcript(cbx: Cbx, talked: None) -> None:
     shown = cbx("chat", "show", KEY, "-o", "json").json()
     assert shown["chat_key"] == KEY
     assert shown["context_id"].startswith("ctx_")
@@ -40,7 +40,7 @@ def test_show_says_what_is_active_and_what_is_kept(cbx: Cbx, talked: None) -> No
     assert succeed(cbx("chat", "show", KEY, "-o", "id")).strip() == shown["context_id"]
 
 
-def test_new_list_and_load_work_together_by_ids(cbx: Cbx, talked: None) -> None:
+def test_new_list_and_load_use_the_same_context_id(cbx: Cbx, talked: None) -> None:
     context = succeed(cbx("chat", "new", KEY, "--title", "T", "--reason", "R", "-o", "id")).strip()
     [listed] = cbx("chat", "list", KEY, "-o", "json").json()
     assert (listed["context_id"], listed["title"], listed["reason"]) == (context, "T", "R")
@@ -50,7 +50,7 @@ def test_new_list_and_load_work_together_by_ids(cbx: Cbx, talked: None) -> None:
     assert (loaded["loaded"], loaded["messages"], loaded["archived"]) == (context, 2, None)
 
 
-def test_a_title_that_nothing_takes_is_not_dropped_in_silence(cbx: Cbx, talked: None) -> None:
+def test_an_unused_title_causes_a_note(cbx: Cbx, talked: None) -> None:
     assert "title" not in cbx("chat", "new", KEY, "--title", "T").err
     context = succeed(cbx("chat", "load", KEY, "--query", "T", "-o", "id")).strip()
     again = cbx("chat", "new", KEY, "--title", "U")
@@ -61,12 +61,12 @@ def test_a_title_that_nothing_takes_is_not_dropped_in_silence(cbx: Cbx, talked: 
     assert [each["title"] for each in cbx("chat", "list", KEY, "-o", "json").json()] == ["T"]
 
 
-def test_list_without_a_key_lists_the_chats(cbx: Cbx, talked: None) -> None:
+def test_list_without_a_key_lists_all_chats(cbx: Cbx, talked: None) -> None:
     succeed(cbx("chat", "send", "web-chat-1", "hi"))
     assert succeed(cbx("chat", "list", "-o", "id")).split() == [KEY, "web-chat-1"]
 
 
-def test_show_names_the_steps_of_runs_and_render_takes_them(cbx: Cbx, talked: None) -> None:
+def test_show_prints_step_ids_that_render_accepts(cbx: Cbx, talked: None) -> None:
     succeed(cbx("chat", "run", KEY, "--text", "And now?", *ECHO))
     shown = cbx("chat", "show", KEY, "-o", "json").json()
     newest, first = shown["steps"]
@@ -77,7 +77,7 @@ def test_show_names_the_steps_of_runs_and_render_takes_them(cbx: Cbx, talked: No
     assert [each["content"] for each in asked[1:]] == ["Where is it?"]
 
 
-def test_a_message_is_taken_as_it_is(cbx: Cbx, feed: Callable[[str], None]) -> None:
+def test_a_message_is_stored_unchanged(cbx: Cbx, feed: Callable[[str], None]) -> None:
     succeed(cbx("chat", "send", KEY, "@someone look"))
     feed("two\nlines\n")
     succeed(cbx("chat", "send", KEY, "--file", "-"))
@@ -85,7 +85,7 @@ def test_a_message_is_taken_as_it_is(cbx: Cbx, feed: Callable[[str], None]) -> N
     assert [(each["position"], each["text"]) for each in said] == [(0, "@someone look"), (1, "two\nlines")]
 
 
-def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
+def test_control_characters_in_messages_never_reach_the_terminal(cbx: Cbx) -> None:
     succeed(cbx("chat", "send", KEY, "red \x1b[31m alert\x07"))
     succeed(cbx("chat", "run", KEY, "--exec", "printf 'an\\033[2Jswer'", "--answers", "text"))
     succeed(cbx("chat", "new", KEY, "--title", "a\x1b]0;title\x07"))
@@ -123,7 +123,7 @@ def test_what_was_said_cannot_drive_the_terminal(cbx: Cbx) -> None:
     ],
     ids=lambda each: " ".join(each[:2]) if isinstance(each, tuple) else None,
 )
-def test_what_cannot_be(
+def test_invalid_commands_fail_and_write_nothing(
     cbx: Cbx,
     talked: None,
     row_counts: Callable[[], dict[str, int]],
@@ -137,7 +137,7 @@ def test_what_cannot_be(
     assert row_counts() == before
 
 
-def test_a_run_that_fails_says_why_and_leaves_the_message(cbx: Cbx) -> None:
+def test_a_failed_run_reports_the_cause_and_keeps_the_message_unanswered(cbx: Cbx) -> None:
     result = cbx("chat", "run", KEY, "--text", "a", "--exec", "exit 3", "-o", "json")
     assert result.code == 8
     assert result.error["message"].endswith("failed: the command ended with exit code 3")
@@ -145,7 +145,7 @@ def test_a_run_that_fails_says_why_and_leaves_the_message(cbx: Cbx) -> None:
     assert cbx("chat", "run", KEY, "--exec", "exit 3").out == ""
 
 
-def test_a_chat_that_is_busy_is_refused(cbx: Cbx, talked: None, database: Any) -> None:
+def test_a_run_in_a_busy_chat_is_refused(cbx: Cbx, talked: None, database: Any) -> None:
     succeed(cbx("chat", "send", KEY, "b"))
     database.connection.execute(
         "UPDATE cbx.chats SET run_id = 'run_x', owner = 'host-1', epoch = 9,"
@@ -159,9 +159,7 @@ def test_a_chat_that_is_busy_is_refused(cbx: Cbx, talked: None, database: Any) -
     assert "running     run_x, by host-1, lease until 2" in cbx("chat", "show", KEY).out
 
 
-def test_a_message_that_was_sent_to_a_busy_chat_is_not_to_be_sent_again(
-    cbx: Cbx, talked: None, database: Any
-) -> None:
+def test_the_hint_of_a_busy_chat_prevents_a_second_send(cbx: Cbx, talked: None, database: Any) -> None:
     database.connection.execute(
         "UPDATE cbx.chats SET run_id = 'run_x', epoch = 9, lease_expires_at = now() + interval '1 hour'"
     )
@@ -173,7 +171,7 @@ def test_a_message_that_was_sent_to_a_busy_chat_is_not_to_be_sent_again(
     assert cbx("chat", "show", KEY, "-o", "json").json()["transcript"]["unanswered"] == 1
 
 
-def test_a_run_that_is_stopped_says_what_became_of_its_message(cbx: Cbx) -> None:
+def test_a_stopped_run_reports_the_state_of_its_message_and_replies(cbx: Cbx) -> None:
     stop = f"kill -INT {os.getpid()}; sleep 9"
     plain = cbx("chat", "run", KEY, "--text", "a", "--exec", stop)
     assert (plain.code, "the run was stopped; its message is unanswered\n" in plain.err) == (130, True)
@@ -187,7 +185,7 @@ def test_a_run_that_is_stopped_says_what_became_of_its_message(cbx: Cbx) -> None
     ]
 
 
-def test_a_role_that_may_only_read_is_refused_at_once(cbx: Cbx, talked: None, database: Any) -> None:
+def test_a_read_only_role_is_refused_without_retries(cbx: Cbx, talked: None, database: Any) -> None:
     role = f"reads_{os.getpid()}"
     succeed(cbx("chat", "send", KEY, "b"))
     database.connection.execute(
@@ -204,7 +202,7 @@ def test_a_role_that_may_only_read_is_refused_at_once(cbx: Cbx, talked: None, da
         database.connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-def test_why_ends_with_8_where_it_begins_afresh(cbx: Cbx, talked: None) -> None:
+def test_why_exits_8_if_the_chat_starts_without_its_history(cbx: Cbx, talked: None) -> None:
     assert cbx("chat", "why", KEY).code == 0
     found = cbx("chat", "why", f"{KEY}-topic-1", "-o", "json")
     assert (found.code, [each["cause"] for each in found.json()["causes"]]) == (8, ["another-key"])
@@ -213,7 +211,7 @@ def test_why_ends_with_8_where_it_begins_afresh(cbx: Cbx, talked: None) -> None:
     assert [each["cause"] for each in cbx("chat", "why", KEY, "-o", "json").json()["causes"]] == ["cleared"]
 
 
-def test_memory_and_personas_are_cards(cbx: Cbx, tmp_path: Path) -> None:
+def test_memory_and_personas_are_stored_and_read_back(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "m.md").write_text("likes tea\n")
     card = succeed(cbx("chat", "memory", KEY, f"@{tmp_path}/m.md", "-o", "id")).strip()
     assert cbx("card", "show", card, "-o", "json").json()["type"] == "chat.memory"
@@ -225,7 +223,7 @@ def test_memory_and_personas_are_cards(cbx: Cbx, tmp_path: Path) -> None:
     assert cbx("chat", "persona", "-o", "json").json() == []
 
 
-def test_a_reply_of_a_run_needs_its_whole_environment(
+def test_a_reply_of_a_run_requires_all_variables_of_the_run(
     cbx: Cbx, talked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CHAT_RUN.name, "run_x")
@@ -243,7 +241,7 @@ def test_a_reply_of_a_run_needs_its_whole_environment(
     assert len(cbx("chat", "transcript", KEY, "-o", "json").json()) == 2
 
 
-def test_what_a_run_says_elsewhere_bears_its_name(
+def test_messages_of_a_run_to_another_chat_have_the_id_of_the_run(
     cbx: Cbx, talked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in ((CHAT_RUN, "run_x"), (CHAT_KEY, "another"), (CHAT_EPOCH, "1")):
@@ -254,7 +252,7 @@ def test_what_a_run_says_elsewhere_bears_its_name(
         assert (told["agent_turn_id"], told["author_id"]) == ("run_x", CHAT_AGENT)
 
 
-def test_a_run_writes_no_system_text(
+def test_a_run_cannot_write_system_text(
     cbx: Cbx, talked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     succeed(cbx("chat", "memory", KEY, "likes tea"))
@@ -267,7 +265,7 @@ def test_a_run_writes_no_system_text(
             assert succeed(cbx("chat", "memory", KEY)) == "likes tea\n"
 
 
-def test_commands_of_a_run_are_told_of_a_database_only_by_env(
+def test_commands_of_a_run_get_the_database_only_with_env(
     cbx: Cbx, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = ("--exec", "cbx chat reply hello 2>&1; echo", "--answers", "text")
@@ -288,14 +286,14 @@ def test_commands_of_a_run_are_told_of_a_database_only_by_env(
     assert HOME.name in given
 
 
-def test_projects_never_mix(cbx: Cbx, talked: None) -> None:
+def test_chats_of_different_projects_are_separate(cbx: Cbx, talked: None) -> None:
     assert cbx("chat", "show", KEY, "-p", "other").code == 3
     assert succeed(cbx("chat", "list", "-p", "other")) == ""
     succeed(cbx("chat", "send", KEY, "hi", "-p", "other"))
     assert len(cbx("chat", "transcript", KEY, "-p", "other", "-o", "json").json()) == 1
 
 
-def test_render_shows_the_last_step_or_the_next(cbx: Cbx, talked: None) -> None:
+def test_render_shows_the_last_step_or_previews_the_next(cbx: Cbx, talked: None) -> None:
     last = cbx("render", "--chat", KEY)
     assert (last.code, "as cbx would compose it" in last.err) == (0, False)
     assert [each["content"] for each in last.json()["messages"][1:]] == ["Where is it?"]
@@ -313,13 +311,13 @@ def test_render_shows_the_last_step_or_the_next(cbx: Cbx, talked: None) -> None:
     assert cbx("render", "--chat", KEY, "--turn", "x").code == 2
 
 
-def test_an_old_database_says_what_helps(cbx: Cbx, database: Any) -> None:
+def test_an_old_database_reports_the_missing_table(cbx: Cbx, database: Any) -> None:
     database.connection.execute("DROP TABLE cbx.chat_runs")
     result = cbx("chat", "list")
     assert (result.code, result.err.splitlines()[0]) == (7, "error: the database has no table cbx.chat_runs")
 
 
-def test_a_chat_that_nobody_has_used_cannot_be_corrected(cbx: Cbx) -> None:
+def test_a_correction_to_an_unknown_chat_is_refused(cbx: Cbx) -> None:
     refused = cbx("chat", "correct", "chat-tpyo", "I mean order 7")
     assert (refused.code, refused.err.splitlines()[0]) == (3, "error: no chat 'chat-tpyo' in project 'p'")
     assert cbx("chat", "list", "-o", "json").json() == []

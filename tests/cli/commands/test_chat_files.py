@@ -25,7 +25,7 @@ def profiles(root: Path, **texts: str) -> None:
 
 
 class TestImport:
-    def test_a_folder_comes_out_of_the_database_as_it_went_in(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_an_imported_folder_is_exported_unchanged(self, cbx: Cbx, tmp_path: Path) -> None:
         here, there = tmp_path / "here", tmp_path / "there"
         trees.write(here)
         profiles(here, Primary="You are 小明.\n", other="Be brief.\n")
@@ -40,7 +40,7 @@ class TestImport:
         assert trees.read(there / ".ship/profile") == trees.read(here / ".ship/profile")
         assert trees.read(there / ".ship").keys() == trees.read(here / ".ship").keys()
 
-    def test_again_both_change_nothing(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_a_second_import_and_export_change_nothing(self, cbx: Cbx, tmp_path: Path) -> None:
         trees.write(tmp_path)
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
         succeed(cbx("chat", "import", str(tmp_path / ".ship")))
@@ -49,7 +49,7 @@ class TestImport:
         assert cbx("chat", "export", KEY, str(tmp_path), "-o", "json").json()["changed"] == []
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
 
-    def test_what_is_skipped_is_named_by_file_and_line(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_skipped_lines_are_reported_by_file_and_line(self, cbx: Cbx, tmp_path: Path) -> None:
         history = [line(1, "a"), {**line(2, "b"), "ts": "2"}, {**line(3, "c"), "chatKey": "\x1b[2Jother"}]
         chat = trees.write(tmp_path, {"conversations/history.jsonl": history})
         (chat / "contexts").mkdir()
@@ -68,7 +68,7 @@ class TestImport:
         ]
         assert listed["ignored"] == [f"{CHAT}/contexts/notes.txt"]
 
-    def test_one_chat_of_many(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_the_chat_option_imports_only_that_chat(self, cbx: Cbx, tmp_path: Path) -> None:
         for key in ("a", "b"):
             trees.write(tmp_path, {"conversations/history.jsonl": [{**line(1, key), "chatKey": key}]}, key)
         assert succeed(cbx("chat", "import", str(tmp_path), "--chat", "b", "-o", "id")) == "b\n"
@@ -77,7 +77,7 @@ class TestImport:
         assert missing.code == 3
         assert missing.error["hint"] == "the folder contains the chats a, b"
 
-    def test_what_cannot_be_read_stops_it_before_anything_is_written(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_an_unreadable_file_stops_the_import_before_any_write(self, cbx: Cbx, tmp_path: Path) -> None:
         for key in ("a", "b"):
             trees.write(tmp_path, {"conversations/history.jsonl": [{**line(1, key), "chatKey": key}]}, key)
         link = tmp_path / ".ship/chat/b/conversations/history.jsonl"
@@ -88,7 +88,7 @@ class TestImport:
         assert "is a symbolic link; cbx follows none" in result.err
         assert succeed(cbx("chat", "list", "-o", "id")) == ""
 
-    def test_a_folder_of_a_key_that_no_chat_may_have_is_skipped(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_a_folder_with_an_invalid_chat_key_is_skipped(self, cbx: Cbx, tmp_path: Path) -> None:
         key = "a\x1b]0;title\x07"
         trees.write(tmp_path, {"conversations/history.jsonl": []}, "a%1B%5D0%3Btitle%07")
         trees.write(tmp_path, {"conversations/history.jsonl": [{**line(1, "x"), "chatKey": "b"}]}, "b")
@@ -97,7 +97,7 @@ class TestImport:
         assert [each["line"] for each in result.json()["skipped"]] == [None]
         assert key not in result.err
 
-    def test_names_that_are_no_text_are_shown_as_such(self, shell: Shell) -> None:
+    def test_file_names_that_are_not_utf_8_are_shown_with_replacements(self, shell: Shell) -> None:
         trees.write(shell.folder, {"memory/Primary.md": "x"}, "a")
         odd = os.fsencode(shell.folder) + b"/.ship/chat/"
         os.mkdir(odd + b"b\xff")
@@ -109,12 +109,12 @@ class TestImport:
         assert done["personas"] == {"d\ufffd": "absent"}
 
     @pytest.mark.parametrize("place", ["nowhere", "."])
-    def test_a_folder_without_chats_is_named(self, cbx: Cbx, tmp_path: Path, place: str) -> None:
+    def test_a_folder_without_chats_is_refused(self, cbx: Cbx, tmp_path: Path, place: str) -> None:
         result = cbx("chat", "import", str(tmp_path / place))
         assert result.code == 3
         assert "no folder '" in result.err
 
-    def test_texts_that_are_others_stay_unless_told(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_different_personas_are_replaced_only_with_replace(self, cbx: Cbx, tmp_path: Path) -> None:
         profiles(tmp_path, Primary="theirs")
         (tmp_path / ".ship/chat").mkdir()
         succeed(cbx("chat", "persona", "Primary", "mine"))
@@ -132,7 +132,7 @@ class TestImport:
 
 
 class TestExport:
-    def test_files_that_hold_more_are_not_replaced_unasked(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_files_with_unimported_lines_are_not_overwritten(self, cbx: Cbx, tmp_path: Path) -> None:
         chat = trees.write(tmp_path)
         succeed(cbx("chat", "import", str(tmp_path)))
         with (chat / "conversations/history.jsonl").open("a") as file:
@@ -149,7 +149,7 @@ class TestExport:
         texts = [each["text"] for each in trees.read(chat)["conversations/history.jsonl"]]
         assert sorted(texts[-2:]) == ["from cbx", "not imported"]
 
-    def test_a_folder_that_the_system_cannot_look_for_is_named(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_a_path_that_is_too_long_is_refused(self, cbx: Cbx, tmp_path: Path) -> None:
         long = tmp_path / ("x" * 5000)
         cbx("chat", "send", "c", "hi")
         for words in (["chat", "import", str(long)], ["chat", "export", "c", str(long)]):
@@ -161,7 +161,7 @@ class TestExport:
     @pytest.mark.parametrize(
         "context_id", ["ctx_a/../../../../../out", "../out", "/out", "ctx_a\nb", "ctx_" + "x" * 300]
     )
-    def test_whoever_writes_to_the_database_names_no_file(
+    def test_an_invalid_context_id_never_becomes_a_file_name(
         self, cbx: Cbx, database: Database, tmp_path: Path, context_id: str
     ) -> None:
         succeed(cbx("chat", "run", "me", "--text", "a", "--exec", "echo b", "--answers", "text"))
@@ -175,7 +175,7 @@ class TestExport:
         assert exported.err == f"warning: {shown} is not a valid file name, so it was left out\n"
         assert set(tmp_path.parent.rglob("*.json")) == before
 
-    def test_no_name_leads_out_of_a_folder(self, tmp_path: Path) -> None:
+    def test_file_names_cannot_escape_the_folder(self, tmp_path: Path) -> None:
         for name in ("../x", "a/../../x", "/x", "a//x", "."):
             for write in (partial(find_changes, replace=True), write_files):
                 with pytest.raises(InvalidInput, match="invalid file name"):
@@ -185,7 +185,7 @@ class TestExport:
     @pytest.mark.parametrize(
         "kept", ['"x"', "[]", '{"beside": 5}', '{"file": 5, "item": [1]}', '{"file": {"createdAt": "x"}}']
     )
-    def test_what_others_make_of_what_was_kept_of_files_is_no_failure(
+    def test_an_export_survives_damaged_layout_data(
         self, cbx: Cbx, database: Database, tmp_path: Path, kept: str
     ) -> None:
         trees.write(tmp_path / "from")
@@ -200,18 +200,18 @@ class TestExport:
         assert "history.jsonl" in files
         assert "ctx_1a.json" in files
 
-    def test_an_unknown_chat(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_an_unknown_chat_is_refused(self, cbx: Cbx, tmp_path: Path) -> None:
         result = cbx("chat", "export", "none", str(tmp_path))
         assert result.code == 3
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_chat_that_no_folder_can_be_called_after(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_a_chat_key_that_is_an_invalid_folder_name_is_refused(self, cbx: Cbx, tmp_path: Path) -> None:
         succeed(cbx("chat", "send", "..", "up"))
         result = cbx("chat", "export", "..", str(tmp_path))
         assert result.code == 4
         assert list(tmp_path.iterdir()) == []
 
-    def test_for_people(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_the_text_output_lists_the_written_files(self, cbx: Cbx, tmp_path: Path) -> None:
         succeed(cbx("chat", "send", "me", "hello"))
         result = cbx("chat", "export", "me", str(tmp_path))
         assert succeed(result) == "written    .ship/chat/me/conversations/history.jsonl\n"
@@ -219,7 +219,7 @@ class TestExport:
 
 
 class TestTools:
-    def test_they_are_printed_as_a_request_offers_them(self, cbx: Cbx) -> None:
+    def test_tools_are_printed_in_the_format_of_the_request(self, cbx: Cbx) -> None:
         offered = cbx("chat", "tools", "-o", "json").json()
         assert [each["function"]["name"] for each in offered] == [
             "chat_context_new",
@@ -231,7 +231,7 @@ class TestTools:
         assert [each["name"] for each in anthropic] == [each["function"]["name"] for each in offered]
         assert anthropic[2]["input_schema"] == offered[2]["function"]["parameters"]
 
-    def test_calls_do_what_commands_do(
+    def test_tool_calls_do_the_same_as_commands(
         self, cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trees.write(tmp_path)
@@ -269,13 +269,15 @@ class TestTools:
             (["chat_context_list", "--chat", "a\x1bb"], 3, r"no chat 'a\x1bb'"),
         ],
     )
-    def test_bad_calls(self, cbx: Cbx, words: list[str], code: int, message: str) -> None:
+    def test_invalid_tool_calls_are_refused(
+        self, cbx: Cbx, words: list[str], code: int, message: str
+    ) -> None:
         result = cbx("chat", "call", *words)
         assert result.code == code
         assert message in result.err
 
 
-def test_keys_complete(shell: Shell, cbx: Cbx, offered: object) -> None:
+def test_chat_keys_of_the_project_are_completed(shell: Shell, cbx: Cbx, offered: object) -> None:
     succeed(cbx("chat", "send", "telegram-chat-42", "hello"))
     succeed(cbx("-p", "other", "chat", "send", "telegram-chat-43", "hello"))
     assert callable(offered)

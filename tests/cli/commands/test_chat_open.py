@@ -41,7 +41,7 @@ def carried(shell: Shell) -> list[str]:
 
 
 class TestAScript:
-    def test_lines_are_messages_and_commands(self, shell: Shell, ask: str) -> None:
+    def test_each_line_is_a_message_or_a_slash_command(self, shell: Shell, ask: str) -> None:
         lines = "Hello\n\n/new First try\n/list\n/load first\n//etc is a folder\n/exit\nnever said\n"
         result = shell.run("chat", "open", "me", "--exec", ask, stdin=lines.encode())
         out = succeed(result)
@@ -56,12 +56,12 @@ class TestAScript:
         ]
         assert carried(shell) == texts(shell)
 
-    def test_a_message_means_itself(self, shell: Shell, ask: str) -> None:
+    def test_special_characters_in_a_message_have_no_effect(self, shell: Shell, ask: str) -> None:
         said = ["--help", "-", "@/etc/passwd", "'quotes\" and \\ more", "# 中文 🎉"]
         succeed(shell.run("chat", "open", "me", "--exec", ask, stdin="\n".join([*said, ""]).encode()))
         assert texts(shell)[::2] == said
 
-    def test_a_load_by_id_and_one_without_words(self, shell: Shell, ask: str) -> None:
+    def test_load_accepts_an_id_and_refuses_no_argument(self, shell: Shell, ask: str) -> None:
         lines = "Hello\n/new a\n"
         succeed(shell.run("chat", "open", "me", "--exec", ask, stdin=lines.encode()))
         [context] = shell.run("chat", "list", "me", "-o", "json").json()
@@ -69,34 +69,34 @@ class TestAScript:
         result = shell.run("chat", "open", "me", "--exec", ask, stdin=loading.encode())
         assert (result.code, result.out.count(context["context_id"])) == (4, 1)
 
-    def test_the_first_failure_ends_it(self, shell: Shell, ask: str) -> None:
+    def test_the_first_failure_ends_the_session(self, shell: Shell, ask: str) -> None:
         result = shell.run("chat", "open", "me", "--exec", ask, stdin=b"/nwe\nHello\n")
         assert result.code == 2
         assert "unknown command '/nwe'; did you mean '/new'?" in result.err
         assert result.out == ""
 
-    def test_a_line_that_is_no_text_is_named(self, shell: Shell, ask: str) -> None:
+    def test_a_line_that_is_not_utf_8_is_refused_with_its_number(self, shell: Shell, ask: str) -> None:
         result = shell.run("chat", "open", "me", "--exec", ask, stdin=b"a\n\xff\n")
         assert result.code == 4
         assert "standard input:2 is not UTF-8" in result.err
         assert texts(shell) == ["a", "you said: a"]
 
-    def test_answers_for_programs_are_whole(self, shell: Shell, ask: str) -> None:
+    def test_json_lines_output_has_one_object_for_each_answer(self, shell: Shell, ask: str) -> None:
         result = shell.run("chat", "open", "me", "--exec", ask, "-o", "jsonl", stdin=b"a\nb\n")
         told = [json.loads(each)["text"] for each in succeed(result).splitlines()]
         assert told == ["you said: a", "you said: b"]
 
-    def test_an_answer_in_json_is_shown_as_what_it_says(self, shell: Shell, tmp_path: Path) -> None:
+    def test_the_text_of_a_json_answer_is_shown(self, shell: Shell, tmp_path: Path) -> None:
         (tmp_path / "answer.json").write_text('{"role": "assistant", "content": "in words \\u001b[2J"}')
         words = ["chat", "open", "me", "--exec", f"cat {tmp_path}/answer.json"]
         assert succeed(shell.run(*words, stdin=b"Hello\n")) == "in words \\x1b[2J\n"
 
-    def test_what_is_shown_as_it_comes_drives_no_terminal(self, shell: Shell, tmp_path: Path) -> None:
+    def test_control_characters_in_a_streamed_answer_are_escaped(self, shell: Shell, tmp_path: Path) -> None:
         (tmp_path / "answer.txt").write_text("\x1b]0;title\x07中文 🎉")
         words = ["chat", "open", "me", "--exec", f"cat {tmp_path}/answer.txt"]
         assert succeed(shell.run(*words, stdin=b"Hello\n")) == "\\x1b]0;title\\x07中文 🎉\n"
 
-    def test_options_are_those_of_a_run(self, shell: Shell, tmp_path: Path) -> None:
+    def test_the_options_of_a_run_are_accepted(self, shell: Shell, tmp_path: Path) -> None:
         words = ["chat", "open", "me", "--exec", "cat", "--format", "text", "--answers", "text"]
         out = succeed(shell.run(*words, "--layer", "framework__context=Be brief", stdin=b"Hello\n"))
         assert "Be brief" in out
@@ -110,12 +110,12 @@ class TestAScript:
             (["me", "--exec", "no-such-program"], 2),
         ],
     )
-    def test_what_cannot_be_talked_to(self, shell: Shell, words: list[str], code: int) -> None:
+    def test_invalid_arguments_are_refused(self, shell: Shell, words: list[str], code: int) -> None:
         result = shell.run("chat", "open", *words, stdin=b"Hello\n")
         assert result.code == code
         assert "\x1b" not in result.err
 
-    def test_a_shell_opens_no_chat(self, shell: Shell) -> None:
+    def test_chat_open_is_refused_inside_the_shell(self, shell: Shell) -> None:
         result = shell.run("shell", stdin=b"chat open me --exec cat\n")
         assert result.code == 2
         assert "cbx chat open cannot be used inside cbx shell" in result.err
@@ -136,7 +136,9 @@ class TestATerminal:
             typist.see(r"me> $")
             yield typist
 
-    def test_a_session(self, typist: Typist, shell: Shell, tmp_path: Path) -> None:
+    def test_a_session_answers_messages_and_writes_a_private_history(
+        self, typist: Typist, shell: Shell, tmp_path: Path
+    ) -> None:
         typist.type("Hello\r")
         typist.see(r"you said: Hello \nme> $")
         typist.type("/new The first\r")
@@ -163,7 +165,7 @@ class TestATerminal:
         assert file.read_text().splitlines()[:2] == ["Hello", "/new The first"]
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
-    def test_ctrl_c_during_an_answer_loses_nothing(self, typist: Typist, shell: Shell) -> None:
+    def test_ctrl_c_during_an_answer_keeps_the_message(self, typist: Typist, shell: Shell) -> None:
         typist.type("Hello\r")
         typist.see(r"you said: Hello \nme> $")
         typist.type("Please wait\r")

@@ -47,12 +47,12 @@ def contents(cbx: Cbx, profile: str, context: str) -> Contents:
 TODO, SUMMARY, ASKED = "Todo list:\n- [ ] look", "Earlier: hello.", "What now?"
 
 
-def test_layers_stand_in_their_order(contents: Contents) -> None:
+def test_layers_are_composed_in_the_order_of_the_layout(contents: Contents) -> None:
     assert contents() == ["Be brief.", TODO, SUMMARY, "Notes.", ASKED]
     assert contents("--layout", "cache") == ["Be brief.", SUMMARY, "Notes.", ASKED, TODO]
 
 
-def test_what_is_given_stands_in_place_of_what_is_collected(contents: Contents, tmp_path: Path) -> None:
+def test_a_given_layer_replaces_the_collected_layer(contents: Contents, tmp_path: Path) -> None:
     (tmp_path / "rules.md").write_text("Rules.")
     given = ("--layer", "framework__context=@rules.md", "--layer", "todo__context=Mine.")
     assert contents(*given) == ["Be brief.", "Rules.", "Mine.", SUMMARY, "Notes.", ASKED]
@@ -61,7 +61,7 @@ def test_what_is_given_stands_in_place_of_what_is_collected(contents: Contents, 
     ]
 
 
-def test_the_switch_is_the_commands_then_the_projects(cbx: Cbx, contents: Contents) -> None:
+def test_the_share_option_overrides_the_project_setting(cbx: Cbx, contents: Contents) -> None:
     assert contents("--no-share") == ["Be brief.", ASKED]
     assert contents("--no-share", "--layer", "todo__context") == ["Be brief.", TODO, ASKED]
     succeed(cbx("project", "update", "p", "--no-share"))
@@ -69,7 +69,7 @@ def test_the_switch_is_the_commands_then_the_projects(cbx: Cbx, contents: Conten
     assert contents("--share") == ["Be brief.", TODO, SUMMARY, "Notes.", ASKED]
 
 
-def test_knowledge_and_experience_are_searched_for_when_asked(
+def test_knowledge_and_experience_are_searched_on_request(
     cbx: Cbx, contents: Contents, add: Callable[..., str]
 ) -> None:
     add("The stopcock is below the sink.", type="agent.thought")
@@ -81,7 +81,7 @@ def test_knowledge_and_experience_are_searched_for_when_asked(
     ]
 
 
-def test_a_layer_that_was_asked_for_in_vain_is_told(cbx: Cbx, context: str) -> None:
+def test_an_empty_requested_layer_is_reported(cbx: Cbx, context: str) -> None:
     shown = cbx("render", "--box", context, "--layer", "notes__context", "--knowledge-query", "nowhere")
     assert shown.err.splitlines()[:2] == [
         "note: the layer knowledge__context is left out: nothing was found",
@@ -89,7 +89,7 @@ def test_a_layer_that_was_asked_for_in_vain_is_told(cbx: Cbx, context: str) -> N
     ]
 
 
-def test_a_kind_without_history_answers_what_is_asked(
+def test_a_process_without_history_gets_only_the_query(
     cbx: Cbx, contents: Contents, context: str, add: Callable[..., str]
 ) -> None:
     succeed(cbx("box", "append", context, add("By the way.", type="chat.message")))
@@ -124,7 +124,7 @@ def test_a_kind_without_history_answers_what_is_asked(
         (["--layer", "todo__context=@gone"], 3, "no file 'gone'"),
     ],
 )
-def test_what_cannot_be_composed_is_refused(
+def test_invalid_composition_options_are_refused(
     cbx: Cbx, context: str, options: list[str], code: int, error: str
 ) -> None:
     refused = cbx("render", "--box", context, *options, "-o", "json")
@@ -148,23 +148,23 @@ class TestMaxTokens:
         ]
         return cbx("box", "create", *ids, "-o", "id").out.strip()
 
-    def test_a_request_is_fitted_and_says_what_went(self, cbx: Cbx) -> None:
+    def test_a_request_is_fitted_and_the_omitted_cards_are_counted(self, cbx: Cbx) -> None:
         answer = cbx("render", "--box", self.box(cbx), "--max-tokens", "50")
         assert [message["content"] for message in answer.json()["messages"]] == ["last"]
         assert "2 cards left out (" in answer.err
         assert "tokens instead of ~" in answer.err
 
-    def test_what_went_is_explained(self, cbx: Cbx) -> None:
+    def test_explain_lists_the_omitted_cards(self, cbx: Cbx) -> None:
         answer = cbx("render", "--box", self.box(cbx), "--max-tokens", "50", "--explain", "-o", "json").json()
         reasons = [left["reason"] for left in answer["explanation"]["left_out"]]
         assert reasons == ["the oldest, to fit 50 tokens", "the oldest, to fit 50 tokens"]
         assert answer["explanation"]["tokens"] <= 50
 
-    def test_what_never_goes_may_be_too_much(self, cbx: Cbx) -> None:
+    def test_a_limit_below_the_mandatory_content_is_refused(self, cbx: Cbx) -> None:
         answer = cbx("render", "--box", self.box(cbx), "--max-tokens", "3")
         assert (answer.code, "what never goes of the request takes ~" in answer.err) == (4, True)
 
-    def test_what_it_does_not_go_with(self, cbx: Cbx) -> None:
+    def test_max_tokens_refuses_options_that_it_cannot_be_combined_with(self, cbx: Cbx) -> None:
         box = self.box(cbx)
         for words in (["--fit", "oldest"], ["--max-tokens", "9", "--diff", box, box]):
             assert cbx("render", "--box", box, *words).code == 2
@@ -173,7 +173,7 @@ class TestMaxTokens:
             "hint: strategies are oldest, largest-results, duplicates",
         ]
 
-    def test_a_packed_box_is_fitted_and_its_arguments_stay(
+    def test_a_packed_box_is_fitted_and_keeps_its_arguments(
         self, cbx: Cbx, profiles: ProfileStore, boxes: BoxStore, row_counts: Callable[[], dict[str, int]]
     ) -> None:
         profiles.save({"name": "clerk", "worker_target": "w", "tags": []}, author_id="t")
@@ -202,7 +202,7 @@ class TestMaxTokens:
         )
         assert sum(share["tokens"] for share in again.json()) <= 80
 
-    def test_the_tools_that_a_worker_would_offer_count_where_it_is_packed(
+    def test_the_tools_of_the_worker_count_towards_the_limit_of_a_pack(
         self, cbx: Cbx, profiles: ProfileStore
     ) -> None:
         succeed(cbx("tool", "add", "look", "--exec", "cat", "--description", self.LONG))

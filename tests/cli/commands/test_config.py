@@ -29,7 +29,7 @@ def told(cbx: Cbx, name: str, *options: str) -> tuple[Any, str]:
 
 
 class TestTheList:
-    def test_it_has_every_setting_in_every_format(self, bare: Cbx) -> None:
+    def test_every_setting_is_listed_in_every_format(self, bare: Cbx) -> None:
         names = [variable.name for variable in SETTINGS]
         header, *rows = succeed(bare("config")).splitlines()
         assert header.split() == ["NAME", "VALUE", "UNIT", "SOURCE", "HELP"]
@@ -37,10 +37,10 @@ class TestTheList:
         assert [each["name"] for each in bare("config", "-o", "json").json()] == names
         assert succeed(bare("config", "-o", "id")).splitlines() == names
 
-    def test_without_variables_all_are_defaults(self, bare: Cbx) -> None:
+    def test_all_settings_are_defaults_without_variables(self, bare: Cbx) -> None:
         assert {each["source"] for each in bare("config", "-o", "json").json()} == {"default"}
 
-    def test_programs_get_all_that_the_table_knows(self, bare: Cbx) -> None:
+    def test_json_output_has_every_attribute_of_a_setting(self, bare: Cbx) -> None:
         [lease] = [each for each in bare("config", "-o", "json").json() if each["name"] == "CBX_LEASE"]
         assert lease == {
             "name": "CBX_LEASE",
@@ -56,9 +56,7 @@ class TestTheList:
             "help": "How long a claim lasts without a heartbeat.",
         }
 
-    def test_values_that_cannot_be_are_shown_and_refused(
-        self, bare: Cbx, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_invalid_values_are_shown_and_refused(self, bare: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CBX_POLL", "often")
         refused = bare("config")
         assert refused.code == 2
@@ -68,7 +66,9 @@ class TestTheList:
         assert ["CBX_POLL", "often"] in [line.split()[:2] for line in refused.out.splitlines()]
         assert ["CBX_TOOL_WAIT", "300"] in [line.split()[:2] for line in refused.out.splitlines()]
 
-    def test_so_are_those_that_do_not_go_together(self, bare: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_contradictory_values_are_shown_and_refused(
+        self, bare: Cbx, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("CBX_LEASE", "3")
         refused = bare("config")
         assert (refused.code, refused.err.split(" cannot be combined with ")[0]) == (
@@ -80,26 +80,30 @@ class TestTheList:
 
 class TestOne:
     @pytest.mark.parametrize("name", ["CBX_LEASE", "cbx_lease", "lease"])
-    def test_its_value_alone_is_printed(self, bare: Cbx, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_the_value_of_the_named_setting_is_printed(
+        self, bare: Cbx, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         assert succeed(bare("config", name)) == "60\n"
         monkeypatch.setenv("CBX_LEASE", "1e2")
         assert succeed(bare("config", name)) == "100\n"
         assert told(bare, name) == (100, "CBX_LEASE")
 
-    def test_an_unknown_one_is_not_found(self, bare: Cbx) -> None:
+    def test_an_unknown_setting_is_not_found(self, bare: Cbx) -> None:
         refused = bare("config", "leas")
         assert (refused.code, refused.err) == (
             3,
             "error: unknown setting 'leas'\nhint: list the settings with `cbx config`\n",
         )
 
-    def test_the_project_comes_from_its_option_too(self, bare: Cbx, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_project_option_overrides_the_variable(
+        self, bare: Cbx, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         assert told(bare, "project") == ("default", "default")
         monkeypatch.setenv("CBX_PROJECT", PROJECT)
         assert told(bare, "project") == (PROJECT, "CBX_PROJECT")
         assert told(bare, "project", "--project", PROJECT) == (PROJECT, "--project")
 
-    def test_so_does_the_database_or_from_the_variables_of_libpq(
+    def test_the_database_comes_from_an_option_or_a_variable_or_libpq(
         self, bare: Cbx, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert told(bare, "database-url") == (None, "default")
@@ -109,7 +113,7 @@ class TestOne:
         assert told(bare, "database-url") == ("dbname=d host=h", "CBX_DATABASE_URL")
         assert told(bare, "database-url", "--database-url", "host=o") == ("host=o", "--database-url")
 
-    def test_the_pager_and_the_editor_come_from_what_other_programs_know(
+    def test_the_pager_and_editor_fall_back_to_the_usual_variables(
         self, bare: Cbx, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PAGER", "most")
@@ -123,7 +127,7 @@ class TestOne:
 class TestPasswords:
     @pytest.mark.parametrize("name", ["CBX_DATABASE_URL", "CBX_LISTEN_URL", "CBX_NATS_URL"])
     @pytest.mark.parametrize("options", [(), ("-o", "json"), ("--debug",)], ids=["text", "json", "debug"])
-    def test_no_address_shows_one(
+    def test_no_url_reveals_its_password(
         self, bare: Cbx, name: str, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         if name == "CBX_NATS_URL":
@@ -150,7 +154,9 @@ class TestTheFile:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
         return tmp_path / "cbx" / "config.toml"
 
-    def test_options_and_variables_win(self, bare: Cbx, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_options_and_variables_override_the_config_file(
+        self, bare: Cbx, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         file.write_text('# mine\nproject = "of-the-file"\noutput = "yaml"\n')
         assert told(bare, "project") == ("of-the-file", f"{file}:2")
         assert told(bare, "output") == ("yaml", f"{file}:3")
@@ -170,7 +176,7 @@ class TestTheFile:
         assert bare("--help").code == bare("config", "--help").code == 0
 
     @pytest.mark.parametrize("address", [*UNREACHABLE[:2], *MALFORMED[:2]])
-    def test_the_database_is_hidden(
+    def test_a_database_url_in_the_config_file_is_never_shown(
         self, address: str, bare: Cbx, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("CBX_DATABASE_URL", raising=False)
@@ -182,7 +188,7 @@ class TestTheFile:
         monkeypatch.setenv("PGHOST", "127.0.0.1")
         assert told(bare, "database-url")[1] == "PGHOST"
 
-    def test_columns_and_output_of_lists(
+    def test_the_config_file_sets_columns_and_output_of_lists(
         self, cbx: Cbx, file: Path, monkeypatch: pytest.MonkeyPatch, add: Callable[..., str]
     ) -> None:
         card = add("some words")
@@ -217,7 +223,9 @@ class TestTheFile:
             ('project = "x', "FILE: "),
         ],
     )
-    def test_nonsense_is_refused_with_its_place(self, text: str, message: str, bare: Cbx, file: Path) -> None:
+    def test_an_invalid_config_file_is_refused_with_the_line(
+        self, text: str, message: str, bare: Cbx, file: Path
+    ) -> None:
         file.write_text(text + "\n")
         refused = bare("config", "lease")
         assert (refused.code, refused.out) == (2, "")

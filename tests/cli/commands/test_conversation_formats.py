@@ -9,7 +9,7 @@ from tests.conversations.anthropic_messages import MESSAGES, TEXT, THINKING, USE
 from tests.conversations.test_claude_code import LINES, lines_in, text_of_lines
 
 
-def test_an_anthropic_conversation(cbx: Cbx, tmp_path: Path) -> None:
+def test_an_anthropic_conversation_is_imported_and_exported(cbx: Cbx, tmp_path: Path) -> None:
     document = {"system": "Be kind.", "messages": [MESSAGES["text"], assistant(THINKING, TEXT, USE)]}
     file = tmp_path / "chat.json"
     file.write_text(json.dumps(document))
@@ -32,7 +32,7 @@ def test_an_anthropic_conversation(cbx: Cbx, tmp_path: Path) -> None:
     assert "Let me look." in plain
 
 
-def test_a_claude_code_session(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_claude_code_session_is_imported_and_exported(cbx: Cbx, tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
     file.write_text(text_of_lines(LINES))
     imported = cbx("card", "import", str(file), "-o", "id")
@@ -51,7 +51,7 @@ def test_a_claude_code_session(cbx: Cbx, tmp_path: Path) -> None:
     check_body(cbx("render", "--box", boxes[0], "--format", "anthropic", "--model", "m").json())
 
 
-def test_a_malformed_line_is_named(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_malformed_line_is_reported_with_its_position(cbx: Cbx, tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
     file.write_text(text_of_lines(LINES[:2]) + '{"type": "user", \n')
     result = cbx("card", "import", str(file), "--from", "claude-code")
@@ -66,7 +66,7 @@ AGENTS = "codex, inspect, letta, openhands, pi, swe-agent, claude-code"
 READ = f"{PROVIDERS}, {AGENTS}, langchain, sharegpt, otel, http"
 
 
-def test_formats_that_we_do_not_know(cbx: Cbx) -> None:
+def test_unknown_formats_are_refused_with_the_known_ones(cbx: Cbx) -> None:
     for arguments, known in (
         (("card", "import", "x", "--from", "nope"), f"{READ}, auto"),
         (("card", "export", "--box", "x", "--to", "nope"), f"{PROVIDERS}, claude-code, langchain"),

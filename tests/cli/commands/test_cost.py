@@ -77,7 +77,7 @@ def conversation(cbx: Cbx, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("layers", [(), ("--layer", "notes__context=Notes.", "--layout", "cache")])
-def test_the_steps_of_a_turn_are_what_they_sent(
+def test_the_steps_of_a_turn_match_the_requests_it_sent(
     layers: tuple[str, ...], cbx: Cbx, ran: Ran, database: Database
 ) -> None:
     turn = TurnViews(database, PROJECT).get(ran(*layers))
@@ -98,7 +98,7 @@ def test_the_steps_of_a_turn_are_what_they_sent(
 
 
 class TestTurns:
-    def test_answer(self, cbx: Cbx, ran: Ran) -> None:
+    def test_json_output_has_a_fixed_list_of_keys(self, cbx: Cbx, ran: Ran) -> None:
         turn = ran()
         answer = cbx("cost", turn[-8:], "-o", "json").json()
         assert set(answer) == {
@@ -127,7 +127,7 @@ class TestTurns:
         assert "never broken" in page
         assert "tool-never-called: the tool never was sent 2 times, and never called" in page
 
-    def test_of_an_agent(self, cbx: Cbx, ran: Ran) -> None:
+    def test_the_cost_of_an_agent_covers_all_its_turns(self, cbx: Cbx, ran: Ran) -> None:
         turns = [ran(), ran()]
         answer = cbx("cost", "--agent", "clerk", "--by", "tool", "-o", "json")
         steps = answer.json()["steps"]
@@ -140,7 +140,7 @@ class TestTurns:
             "error: agent 'clerk' has no turn since 2099-01-01 in project 'p'",
         )
 
-    def test_that_have_sent_nothing_are_composed(self, cbx: Cbx, ran: Ran) -> None:
+    def test_the_next_request_is_composed_if_nothing_was_sent(self, cbx: Cbx, ran: Ran) -> None:
         ran()
         box = lines(cbx("box", "list", "-o", "id"))[-1]
         turn = succeed(cbx("dispatch", "--agent", "clerk", "--context-box", box, "-o", "id")).strip()
@@ -160,7 +160,9 @@ class TestChats:
         succeed(cbx("chat", "run", KEY, "--text", LONG * 5, *call))
         succeed(cbx("chat", "run", KEY, "--text", "And now?", "--exec", "echo Nothing.", "--answers", "text"))
 
-    def test_are_what_their_steps_sent(self, cbx: Cbx, talked: None, database: Database) -> None:
+    def test_the_steps_of_a_chat_match_the_requests_it_sent(
+        self, cbx: Cbx, talked: None, database: Database
+    ) -> None:
         answer = cbx("cost", "--chat", KEY, "-o", "json")
         found = answer.json()
         assert (found["kind"], found["id"], answer.err) == ("chat", KEY, f"note: chat '{KEY}': 2 runs\n")
@@ -176,7 +178,7 @@ class TestChats:
         ]
         assert [card["sends"] for card in found["by"]["card"] if card["preview"].startswith("alpha")] == [3]
 
-    def test_are_mended_by_what_chats_have(self, cbx: Cbx, talked: None) -> None:
+    def test_the_suggested_fixes_for_a_chat_work(self, cbx: Cbx, talked: None) -> None:
         found = {each["code"]: each for each in cbx("cost", "--chat", KEY, "-o", "json").json()["findings"]}
         assert set(found) == {"large-card", "cache-broken"}
         # Each run tells the model its own id, and that in the system prompt.
@@ -194,7 +196,7 @@ class TestChats:
         assert later["steps"][-1]["tokens"] < found["large-card"]["evidence"][0]["tokens"]
         assert [each["fix"] for each in later["findings"] if each["code"] == "large-card"] == [None]
 
-    def test_that_have_sent_nothing_are_composed(self, cbx: Cbx) -> None:
+    def test_the_next_request_is_composed_if_nothing_was_sent(self, cbx: Cbx) -> None:
         succeed(cbx("chat", "send", KEY, "Hello."))
         answer = cbx("cost", "--chat", KEY, "-o", "json")
         assert [step["step_id"] for step in answer.json()["steps"]] == [None]
@@ -208,7 +210,7 @@ class TestChats:
 
 
 class TestBoxes:
-    def test_what_was_read_again_and_the_saving(
+    def test_fixing_repeated_reads_saves_the_promised_tokens(
         self, cbx: Cbx, conversation: str, feed: Callable[[str], None]
     ) -> None:
         answer = cbx("cost", conversation, "-o", "json").json()
@@ -231,7 +233,7 @@ class TestBoxes:
         assert saved >= again["tokens"] + caller["tokens"]
         assert "read-again" not in [each["code"] for each in later["findings"]]
 
-    def test_a_turn_that_waits_gets_the_box_that_was_mended_for_it(
+    def test_the_printed_commands_give_a_waiting_turn_the_fixed_box(
         self, cbx: Cbx, conversation: str, ran: Ran, feed: Callable[[str], None]
     ) -> None:
         """By the commands that are printed, also by that of a box that came of the mended one."""
@@ -258,23 +260,23 @@ class TestBoxes:
         assert "read-again" not in [each["code"] for each in after["findings"]]
 
     @pytest.mark.parametrize("by", ["layer", "type", "tool", "card"])
-    def test_are_told_by(self, by: str, cbx: Cbx, conversation: str) -> None:
+    def test_tokens_are_grouped_by_the_by_option(self, by: str, cbx: Cbx, conversation: str) -> None:
         page = succeed(cbx("cost", conversation, "--by", by, "--top", "3"))
         assert f"\n{by.upper()} " in page
         assert ("read" in page) or by in ("layer", "type")
 
-    def test_with_a_profile(self, cbx: Cbx, conversation: str, ran: Ran) -> None:
+    def test_the_profile_adds_its_model_and_tools(self, cbx: Cbx, conversation: str, ran: Ran) -> None:
         ran()
         answer = cbx("cost", conversation, "--profile", "clerk", "-o", "json").json()
         assert {step["model"] for step in answer["steps"]} == {"gpt-4o"}
         assert "tools" in answer["steps"][0]["layers"]
 
-    def test_empty(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
+    def test_an_empty_box_costs_nothing(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
         answer = cbx("cost", box_of(), "-o", "json").json()
         assert (answer["tokens"], answer["findings"]) == (0, [])
         succeed(cbx("cost", "@last"))
 
-    def test_of_every_output(self, cbx: Cbx, conversation: str) -> None:
+    def test_every_output_format_is_supported(self, cbx: Cbx, conversation: str) -> None:
         for format in ("table", "wide", "jsonl", "yaml"):
             assert succeed(cbx("cost", conversation, "-o", format))
         ids = lines(cbx("cost", conversation, "-o", "id", "--top", "2"))
@@ -283,14 +285,14 @@ class TestBoxes:
 
 
 class TestBudget:
-    def test_in_tokens(self, cbx: Cbx, conversation: str) -> None:
+    def test_a_request_above_the_token_budget_exits_8(self, cbx: Cbx, conversation: str) -> None:
         assert cbx("cost", conversation, "--fail-over", "100000").code == 0
         over = cbx("cost", conversation, "--fail-over", "100", "-o", "json")
         assert over.code == 8
         assert over.error["message"].startswith("request 5 has ~")
         assert over.json()["largest_request"] == 5
 
-    def test_as_a_share_of_the_window(self, cbx: Cbx, conversation: str) -> None:
+    def test_a_request_above_a_percentage_of_the_window_exits_8(self, cbx: Cbx, conversation: str) -> None:
         assert cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "50%").code == 0
         over = cbx("cost", conversation, "--model", "gpt-4o", "--fail-over", "0.1%")
         assert over.code == 8
@@ -302,13 +304,13 @@ class TestBudget:
         )
 
     @pytest.mark.parametrize("budget", ["", "0%", "101%", "-1", "1e3", "many", "٣", "٣%"])
-    def test_that_is_none(self, budget: str, cbx: Cbx, conversation: str) -> None:
+    def test_an_invalid_budget_is_refused(self, budget: str, cbx: Cbx, conversation: str) -> None:
         refused = cbx("cost", conversation, "--fail-over", budget)
         assert (refused.code, refused.out) == (2, "")
 
 
 class TestPrices:
-    def test_by_option_and_by_the_setting(
+    def test_prices_come_from_the_option_or_the_setting(
         self, cbx: Cbx, conversation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "prices.yaml").write_text(
@@ -327,7 +329,7 @@ class TestPrices:
         assert unpriced.json()["money"]["amount"] is None
         assert "warning: the price of model 'unknown'" in unpriced.err
 
-    def test_that_are_wrong(self, cbx: Cbx, conversation: str, tmp_path: Path) -> None:
+    def test_an_invalid_price_file_is_refused(self, cbx: Cbx, conversation: str, tmp_path: Path) -> None:
         (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  gpt-4o: {inputs: 1, cached: -1}\n")
         refused = cbx("cost", conversation, "--prices", str(tmp_path / "prices.yaml"))
         assert (refused.code, refused.out) == (4, "")
@@ -335,7 +337,7 @@ class TestPrices:
         assert cbx("cost", conversation, "--prices", str(tmp_path / "none.yaml")).code == 3
 
 
-def test_what_is_neither_box_nor_turn(cbx: Cbx, conversation: str) -> None:
+def test_anything_except_one_box_turn_agent_or_chat_is_refused(cbx: Cbx, conversation: str) -> None:
     for words, code, message in (
         (("nothing-here",), 3, "error: no box or turn 'nothing-here' in project 'p'"),
         ((), 2, "error: pass exactly one box or turn, --agent or --chat"),
@@ -349,7 +351,7 @@ def test_what_is_neither_box_nor_turn(cbx: Cbx, conversation: str) -> None:
         assert (refused.code, refused.out, refused.err.splitlines()[0]) == (code, "", message)
 
 
-def test_turns_and_boxes_by_the_options_that_render_has(cbx: Cbx, conversation: str, ran: Ran) -> None:
+def test_the_turn_and_box_options_of_render_are_accepted(cbx: Cbx, conversation: str, ran: Ran) -> None:
     turn = ran()
     for bare, named in (((turn,), ("--turn", turn)), ((conversation,), ("-b", conversation[-8:]))):
         assert cbx("cost", *named, "-o", "json").json() == cbx("cost", *bare, "-o", "json").json()
@@ -372,16 +374,16 @@ def test_turns_and_boxes_by_the_options_that_render_has(cbx: Cbx, conversation: 
         assert (refused.code, refused.out, refused.err.splitlines()[0]) == (code, "", message)
 
 
-def test_other_projects_are_not_seen(cbx: Cbx, conversation: str) -> None:
+def test_boxes_of_other_projects_are_not_found(cbx: Cbx, conversation: str) -> None:
     assert cbx("cost", conversation, "--project", "q").code == 3
 
 
-def test_completion(offered: Offered, conversation: str) -> None:
+def test_boxes_and_groupings_are_completed(offered: Offered, conversation: str) -> None:
     assert conversation[-8:] in offered("cbx cost ")
     assert set(offered("cbx cost x --by ")) == {"layer", "type", "tool", "card"}
 
 
-def test_the_places_of_a_box_name_tools_and_are_sorted_by_tokens(cbx: Cbx, conversation: str) -> None:
+def test_the_cards_of_a_box_show_their_tool_and_are_sorted_by_tokens(cbx: Cbx, conversation: str) -> None:
     words = ("box", "show", conversation, "-o", "csv", "--no-header", "--columns", "#,tool,tokens")
     rows = [line.split(",") for line in lines(cbx(*words, "--sort", "tokens:desc"))]
     assert [row[1] for row in rows[:4]] == ["read"] * 4

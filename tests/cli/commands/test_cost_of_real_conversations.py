@@ -56,7 +56,7 @@ def boxes(cbx: Cbx, real_data: Path) -> list[str]:
     return lines(cbx("card", "import", str(file), "-o", "id"))
 
 
-def test_what_was_found_by_hand(cbx: Cbx, boxes: list[str]) -> None:
+def test_the_findings_match_those_found_by_hand(cbx: Cbx, boxes: list[str]) -> None:
     found = {}
     for place in FOUND:
         findings = cbx("cost", boxes[place], "-o", "json").json()["findings"]
@@ -66,7 +66,7 @@ def test_what_was_found_by_hand(cbx: Cbx, boxes: list[str]) -> None:
     assert found == FOUND
 
 
-def test_following_the_commands_saves_what_they_promise(
+def test_running_the_suggested_commands_saves_the_promised_tokens(
     cbx: Cbx, boxes: list[str], feed: Callable[[str], None]
 ) -> None:
     """The dearest finding is mended until none is left; each new look costs less by what was found."""
@@ -86,7 +86,9 @@ def test_following_the_commands_saves_what_they_promise(
 
 
 @pytest.mark.parametrize("place", [6, 7, 25])
-def test_a_summary_in_the_place_of_a_large_card(cbx: Cbx, boxes: list[str], place: int) -> None:
+def test_a_summary_that_replaces_a_large_card_makes_the_request_smaller(
+    cbx: Cbx, boxes: list[str], place: int
+) -> None:
     """The command covers the card, and the request is smaller by more than it."""
     answer = cbx("cost", boxes[place], "-o", "json").json()
     [large] = answer["findings"]
@@ -98,7 +100,7 @@ def test_a_summary_in_the_place_of_a_large_card(cbx: Cbx, boxes: list[str], plac
     assert answer["steps"][-1]["tokens"] - later["steps"][-1]["tokens"] > card["tokens"]
 
 
-def test_of_a_session_of_coding(cbx: Cbx, real_data: Path) -> None:
+def test_the_fix_for_a_coding_session_fits_its_token_limit(cbx: Cbx, real_data: Path) -> None:
     """A tree of all files (7) is most of the last request; the note that the command puts in its place keeps
     what it promises. The list of a folder (9) said nothing that the tree had not: all of its names that the
     answer has were known."""

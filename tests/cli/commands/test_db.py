@@ -19,7 +19,7 @@ class TestAnEmptyDatabase:
     def target(self, empty_target: Target) -> Target:
         return empty_target
 
-    def test_nothing_works_before_init(self, cbx: Cbx) -> None:
+    def test_commands_before_init_report_the_missing_table(self, cbx: Cbx) -> None:
         for command in (
             ("card", "list"),
             ("box", "list"),
@@ -32,7 +32,7 @@ class TestAnEmptyDatabase:
                 "error: the database has no table public.cards\nhint: create the tables of cbx with `cbx db init --yes`\n"
             )
 
-    def test_init_shows_what_it_would_do_and_does_it_with_yes(self, cbx: Cbx) -> None:
+    def test_init_shows_its_plan_and_creates_the_tables_with_yes(self, cbx: Cbx) -> None:
         assert cbx("db", "init", "-o", "json").json()["missing"] == TABLES
         assert lines(cbx("db", "init", "-o", "id")) == TABLES
         status = cbx("db", "status", "-o", "json").json()
@@ -42,7 +42,7 @@ class TestAnEmptyDatabase:
         assert cbx("db", "status", "-o", "json").json()["tables"] == sorted(TABLES)
         assert succeed(cbx("card", "list", "-o", "json")) == "[]\n"
 
-    def test_upgrade_makes_the_tables_too(self, cbx: Cbx) -> None:
+    def test_upgrade_creates_missing_tables(self, cbx: Cbx) -> None:
         planned = cbx("db", "upgrade", "--dry-run", "-o", "json").json()
         assert cbx("db", "status", "-o", "json").json()["tables"] == []
         assert cbx("db", "upgrade", "-o", "json").json() == {**planned, "dry_run": False}
@@ -50,7 +50,7 @@ class TestAnEmptyDatabase:
         assert succeed(cbx("db", "upgrade")) == f"schema version {newest()}\n"
 
 
-def test_upgrade_shows_its_sql_file_by_file(cbx: Cbx, next_release: NextRelease) -> None:
+def test_a_dry_run_of_upgrade_shows_the_sql_of_each_file(cbx: Cbx, next_release: NextRelease) -> None:
     shown = lines(cbx("db", "upgrade", "--dry-run"))
     assert shown[:3] == [
         f"-- {PARCELS}",
@@ -68,7 +68,7 @@ def test_upgrade_shows_its_sql_file_by_file(cbx: Cbx, next_release: NextRelease)
     assert succeed(cbx("db", "upgrade", "--dry-run")) == f"schema version {AFTER}\n"
 
 
-def test_a_version_before_the_baseline_is_shown_and_refused(cbx: Cbx, database: Database) -> None:
+def test_a_schema_older_than_the_baseline_is_refused(cbx: Cbx, database: Database) -> None:
     database.connection.execute("UPDATE cbx.schema_version SET version = 16")
     for command in (
         ("db", "upgrade"),
@@ -104,7 +104,7 @@ def size_of_cards(status: dict[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def test_without_the_extension_nothing_is_distributed(cbx: Cbx) -> None:
+def test_distribute_without_the_extension_is_refused(cbx: Cbx) -> None:
     for option in ("--dry-run", "--yes"):
         refused = cbx("db", "distribute", option)
         assert refused.code == 7
@@ -114,7 +114,7 @@ def test_without_the_extension_nothing_is_distributed(cbx: Cbx) -> None:
 
 
 class TestStatus:
-    def test_it_says_where_and_what(self, cbx: Cbx, target: Target) -> None:
+    def test_status_shows_the_server_and_its_address(self, cbx: Cbx, target: Target) -> None:
         status = cbx("db", "status", "-o", "json").json()
         assert (status["database"], status["running"]) == ("your own server", True)
         assert status["named_by"] == "CBX_DATABASE_URL"
@@ -126,7 +126,7 @@ class TestStatus:
         assert facts["running"] == "yes"
         assert facts["tables"] == f"{len(TABLES)}, listed below"
 
-    def test_it_says_what_the_project_holds_and_how_large_all_is(self, cbx: Cbx) -> None:
+    def test_status_counts_the_rows_of_the_project_and_each_table(self, cbx: Cbx) -> None:
         for card_id, *options in (("good",), ("expired", "--ttl", "0"), ("both", "--ttl", "0"), ("deleted",)):
             succeed(cbx("card", "add", "--type", "x", "--text", "x", "--id", card_id, *options))
         succeed(cbx("card", "delete", "both", "deleted", "--yes"))
@@ -154,7 +154,7 @@ class TestStatus:
         assert [row.split()[1] for row in shown if row.startswith("public.cards ")] == ["5"]
         assert cbx("-p", "none", "db", "status", "-o", "json").json()["project"]["cards"] == 0
 
-    def test_it_says_whether_the_text_index_is_there(self, cbx: Cbx) -> None:
+    def test_status_shows_if_the_text_index_exists(self, cbx: Cbx) -> None:
         assert said(cbx)["text index"] == "no; build it with `cbx db index-text`"
         succeed(cbx("db", "index-text"))
         assert said(cbx)["text index"] == "yes"
@@ -164,7 +164,7 @@ class TestStatus:
         assert (status["engine"], status["distributed"]) == ("Postgres", None)
         assert (status["role"], status["pooler"], status["keeps_plans"]) == ("primary", False, True)
 
-    def test_large_tables_are_estimated_unless_exact_numbers_are_asked_for(
+    def test_large_tables_are_estimated_unless_exact_is_given(
         self, cbx: Cbx, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("cardbox_cli.store.views.database_status.COUNTED_ROWS", 1000)
@@ -193,7 +193,7 @@ class TestStatus:
         assert said(cbx, "--exact")["project"] == "p: 20000 cards (0 expired, 0 deleted), 0 boxes"
 
     @pytest.mark.parametrize("analyzed", [False, True])
-    def test_a_project_that_is_small_is_counted_where_the_tables_are_large(
+    def test_a_small_project_in_a_large_table_is_counted_exactly(
         self, analyzed: bool, cbx: Cbx, database: Database
     ) -> None:
         database.connection.execute("ALTER TABLE cards SET (autovacuum_enabled = off)")
@@ -208,7 +208,7 @@ class TestStatus:
         project = cbx("db", "status", "-o", "json").json()["project"]
         assert (project["cards"], project["cards_exact"], project["expired"]) == (10, True, None)
 
-    def test_it_changes_nothing(self, cbx: Cbx, target: Target) -> None:
+    def test_status_works_on_a_read_only_database(self, cbx: Cbx, target: Target) -> None:
         with psycopg.connect(target.conninfo or "", autocommit=True) as owner:
             owner.execute(
                 psycopg.sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(
@@ -218,7 +218,7 @@ class TestStatus:
         assert cbx("card", "add", "--type", "x", "--text", "x").code == 7
         succeed(cbx("db", "status", "--exact"))
 
-    def test_url_is_the_address(self, cbx: Cbx) -> None:
+    def test_url_prints_the_address_of_the_status(self, cbx: Cbx) -> None:
         [address] = lines(cbx("db", "url"))
         assert address == cbx("db", "status", "-o", "json").json()["address"]
         assert lines(cbx("db", "url", "-o", "id")) == [address]
@@ -226,7 +226,7 @@ class TestStatus:
 
 class TestWhatIsForTheEmbeddedServer:
     @pytest.mark.parametrize("verb", ["start", "stop", "destroy"])
-    def test_it_is_refused_where_another_is_named(self, verb: str, offline: Cbx) -> None:
+    def test_embedded_server_commands_are_refused_for_another_server(self, verb: str, offline: Cbx) -> None:
         result = offline("db", verb)
         assert (result.code, result.out) == (2, "")
         assert result.err == (
@@ -236,7 +236,7 @@ class TestWhatIsForTheEmbeddedServer:
 
 
 class TestTheTextIndex:
-    def test_it_is_built_once_and_mended_if_broken(self, cbx: Cbx, database: Database) -> None:
+    def test_the_text_index_is_built_once_and_rebuilt_if_invalid(self, cbx: Cbx, database: Database) -> None:
         def valid() -> list[tuple[bool]]:
             query = """SELECT indisvalid FROM pg_index
                 WHERE indexrelid::regclass::text IN ('idx_cards_text', 'idx_cards_bigrams')"""

@@ -24,7 +24,7 @@ def rubbish(cbx: Cbx, add: Add, box_of: BoxOf) -> str:
     return box
 
 
-def test_expired_cards_go_and_the_box_that_lists_them_is_reported(cbx: Cbx, rubbish: str) -> None:
+def test_expired_cards_are_purged_and_dangling_boxes_are_reported(cbx: Cbx, rubbish: str) -> None:
     result = cbx("db", "gc", "--yes")
     assert lines(result) == [
         "purged 2 expired cards",
@@ -38,7 +38,7 @@ def test_expired_cards_go_and_the_box_that_lists_them_is_reported(cbx: Cbx, rubb
     assert cbx("card", "show", "expired-1", "--deleted").code == 3
 
 
-def test_no_more_boxes_are_looked_into_than_it_is_told(cbx: Cbx, rubbish: str, box_of: BoxOf) -> None:
+def test_latest_limits_the_number_of_searched_boxes(cbx: Cbx, rubbish: str, box_of: BoxOf) -> None:
     box_of("good-1")
     cut = cbx("db", "gc", "--dry-run", "--latest", "1")
     assert lines(cut) == ["would purge 2 expired cards"]
@@ -49,7 +49,7 @@ def test_no_more_boxes_are_looked_into_than_it_is_told(cbx: Cbx, rubbish: str, b
         assert "searched" not in whole.err
 
 
-def test_with_purge_deleted_cards_go_too(cbx: Cbx, rubbish: str) -> None:
+def test_purge_also_removes_deleted_cards(cbx: Cbx, rubbish: str) -> None:
     answer = cbx("db", "gc", "--purge", "--yes", "-o", "json").json()
     assert answer == {
         "dry_run": False,
@@ -60,7 +60,7 @@ def test_with_purge_deleted_cards_go_too(cbx: Cbx, rubbish: str) -> None:
     assert lines(cbx("db", "gc", "--yes", "-o", "id")) == [rubbish]
 
 
-def test_a_dry_run_tells_the_same_and_purges_nothing(
+def test_a_dry_run_prints_the_same_report_and_purges_nothing(
     cbx: Cbx, rubbish: str, row_counts: Callable[[], dict[str, int]]
 ) -> None:
     before = row_counts()
@@ -74,7 +74,7 @@ def test_a_dry_run_tells_the_same_and_purges_nothing(
 
 
 @pytest.mark.parametrize("options", [(), ("--purge",), ("--all-projects",), ("--dry-run",), ("--yes",)])
-def test_with_nothing_to_do_nothing_is_asked(
+def test_no_confirmation_is_requested_if_there_is_nothing_to_purge(
     options: tuple[str, ...], cbx: Cbx, add: Add, box_of: BoxOf
 ) -> None:
     box_of(add())
@@ -84,7 +84,7 @@ def test_with_nothing_to_do_nothing_is_asked(
     assert cbx("db", "gc", *options, "-o", "json").json()["purged"] == nothing
 
 
-def test_other_projects_are_for_all_projects(cbx: Cbx, rubbish: str) -> None:
+def test_other_projects_are_purged_only_with_all_projects(cbx: Cbx, rubbish: str) -> None:
     assert cbx("-p", "q", "db", "gc", "--yes", "-o", "json").json()["purged"]["expired"] == 0
     succeed(cbx("-p", "q", "card", "add", "--type", "x", "--text", "x", "--ttl", "0"))
     answer = cbx("-p", "empty", "db", "gc", "--all-projects", "--yes", "-o", "json").json()
@@ -92,7 +92,7 @@ def test_other_projects_are_for_all_projects(cbx: Cbx, rubbish: str) -> None:
     assert [box["project_id"] for box in answer["dangling"]] == ["p"]
 
 
-def test_what_is_known_of_a_box_that_is_gone_goes(cbx: Cbx, box_of: BoxOf, database: Database) -> None:
+def test_the_details_of_a_deleted_box_are_purged(cbx: Cbx, box_of: BoxOf, database: Database) -> None:
     box_of(title="t")
     database.connection.execute("DELETE FROM card_boxes")
     assert lines(cbx("db", "gc", "--dry-run")) == [
@@ -102,7 +102,7 @@ def test_what_is_known_of_a_box_that_is_gone_goes(cbx: Cbx, box_of: BoxOf, datab
 
 
 class TestAsking:
-    def test_off_a_terminal_it_needs_yes(self, cbx: Cbx, rubbish: str) -> None:
+    def test_a_purge_without_a_terminal_requires_yes(self, cbx: Cbx, rubbish: str) -> None:
         result = cbx("db", "gc", "--purge")
         assert (result.code, result.out) == (2, "")
         assert result.err == (
@@ -113,7 +113,7 @@ class TestAsking:
         assert "Purge 2 expired cards of the whole database permanently?" in everything.err
 
     @pytest.mark.parametrize(("typed", "code", "purged"), [("n\n", 130, 0), ("y\n", 0, 2)])
-    def test_on_a_terminal_it_asks(
+    def test_a_purge_on_a_terminal_asks_for_confirmation(
         self, typed: str, code: int, purged: int, shell: Shell, cbx: Cbx, rubbish: str
     ) -> None:
         asked = shell.on_terminal("db", "gc", "--batch-size", "1", typed=typed)

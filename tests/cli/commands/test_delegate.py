@@ -37,7 +37,7 @@ def test_a_new_agent_gets_a_task(shop: Cbx) -> None:
     assert shop("turn", "show", "@last", "-o", "id").code == 0
 
 
-def test_the_end_is_awaited(shop: Cbx) -> None:
+def test_wait_prints_the_result_of_the_turn(shop: Cbx) -> None:
     asked = (*TASK, "--turn-id", "turn-count")
     assert shop("delegate", *asked, "-o", "id").out == "turn-count\n"
     assert shop("worker", "run", "--drain", "--exec", "printf seven").code == 0
@@ -45,7 +45,7 @@ def test_the_end_is_awaited(shop: Cbx) -> None:
     assert (waited.code, waited.out) == (0, "seven\n")
 
 
-def test_the_same_request_again_is_the_same_turn_and_another_a_conflict(
+def test_a_reused_turn_id_returns_the_same_turn_or_is_a_conflict(
     shop: Cbx, row_counts: Callable[[], dict[str, int]]
 ) -> None:
     first = shop("delegate", *TASK, "--turn-id", "turn-1", "-o", "json").json()
@@ -64,12 +64,12 @@ def test_the_same_request_again_is_the_same_turn_and_another_a_conflict(
     assert row_counts() == before
 
 
-def test_an_id_that_nobody_could_type_is_no_turn_s(shop: Cbx) -> None:
+def test_an_invalid_turn_id_is_refused(shop: Cbx) -> None:
     assert shop("delegate", *TASK, "--turn-id", "@last").code == 4
     assert shop("delegate", *TASK, "--turn-id", " ").code == 4
 
 
-def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
+def test_a_policy_violation_is_noted_but_not_refused(shop: Cbx) -> None:
     allowed = shop("delegate", *TASK, "--caller", "lead-1")
     assert (allowed.code, "note:" in allowed.err) == (0, False)
     made = shop("delegate", *TASK, "--caller", "clerk-1", "-o", "json")
@@ -113,7 +113,7 @@ def test_a_person_is_told_of_the_policy_and_not_stopped(shop: Cbx) -> None:
         ),
     ],
 )
-def test_what_cannot_be_asked(
+def test_invalid_requests_are_refused_and_write_nothing(
     shop: Cbx, row_counts: Callable[[], dict[str, int]], arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     before = row_counts()
@@ -123,7 +123,7 @@ def test_what_cannot_be_asked(
     assert row_counts() == before
 
 
-def test_a_project_that_is_archived_takes_no_task_and_keeps_nothing(
+def test_an_archived_project_refuses_tasks_and_writes_nothing(
     shop: Cbx, row_counts: Callable[[], dict[str, int]]
 ) -> None:
     shop("project", "update", "--status", "archived")
@@ -133,7 +133,7 @@ def test_a_project_that_is_archived_takes_no_task_and_keeps_nothing(
     assert row_counts() == before
 
 
-def test_a_principal_and_an_expert_with_history(shop: Cbx) -> None:
+def test_an_expert_gets_the_history_of_its_caller(shop: Cbx) -> None:
     shop("launch", "lead", "Find the cause.", "--turn-id", "turn-lead")
     shop("worker", "run", "--drain", "--exec", "printf 'It is the lamp.'")
     lead = shop("turn", "show", "turn-lead", "-o", "json").json()["agent_id"]
@@ -155,7 +155,7 @@ class TestToolCall:
         box = shop("box", "create", "c1", "-o", "id").out.strip()
         return shop("dispatch", "--agent", "lead-1", "-c", box, "-o", "id").out.strip()
 
-    def test_it(self, shop: Cbx, turn: str) -> None:
+    def test_a_tool_call_starts_a_child_turn(self, shop: Cbx, turn: str) -> None:
         called = shop(
             "tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS, "-o", "json"
         ).json()
@@ -167,7 +167,7 @@ class TestToolCall:
             in shop("tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS).out
         )
 
-    def test_it_answers_the_call_that_waits(self, shop: Cbx, tmp_path: Path) -> None:
+    def test_a_tool_call_answers_the_waiting_call_once(self, shop: Cbx, tmp_path: Path) -> None:
         call = '{"id": "c9", "type": "function", "function": {"name": "look", "arguments": "{}"}}'
         answer = f'{{"role": "assistant", "content": null, "tool_calls": [{call}]}}'
         shop("tool", "add", "look")
@@ -204,14 +204,14 @@ class TestToolCall:
             ("ask_expert", '{"expert_profile": "clerk", "question": "?", "await": true}', 4, "no call waits"),
         ],
     )
-    def test_what_is_refused(
+    def test_invalid_tool_calls_are_refused(
         self, shop: Cbx, turn: str, name: str, arguments: str, code: int, message: str
     ) -> None:
         refused = shop("tool", "call", name, "--turn", turn, "--args", arguments)
         assert refused.code == code
         assert message in refused.err
 
-    def test_a_turn_that_is_over_calls_nothing(self, shop: Cbx, turn: str) -> None:
+    def test_a_tool_call_from_an_ended_turn_is_refused(self, shop: Cbx, turn: str) -> None:
         shop("worker", "run", "--drain", "--exec", "printf done")
         refused = shop("tool", "call", "launch_principal", "--turn", turn, "--args", self.ARGS)
         assert (refused.code, "is not active" in refused.err) == (5, True)

@@ -63,18 +63,18 @@ KEYS = [
 
 
 class TestDispatch:
-    def test_the_answer_has_these_keys(self, dispatched: dict[str, Any]) -> None:
+    def test_json_output_has_a_fixed_list_of_keys(self, dispatched: dict[str, Any]) -> None:
         assert list(dispatched) == KEYS
         assert dispatched["status"] == "accepted"
         assert dispatched["turn_epoch"] == 1
         assert dispatched["inbox_id"] == dispatched["agent_turn_id"]
 
-    def test_a_second_turn_queues(self, clerk: Cbx, box: str, dispatched: dict[str, Any]) -> None:
+    def test_a_second_turn_is_queued(self, clerk: Cbx, box: str, dispatched: dict[str, Any]) -> None:
         second = succeed(clerk("dispatch", "--agent", "clerk", "-c", box, "-o", "json")).json()
         assert (second["turn_epoch"], second["queue_position"]) == (None, 1)
         assert "queued, place 2" in succeed(clerk("dispatch", "--agent", "clerk", "-c", box)).out
 
-    def test_no_queue_answers_busy(
+    def test_no_queue_refuses_a_busy_agent(
         self, clerk: Cbx, box: str, dispatched: dict[str, Any], row_counts: Counts
     ) -> None:
         before = row_counts()
@@ -84,7 +84,7 @@ class TestDispatch:
         assert refused.error["code"] == "not-accepted"
         assert row_counts() == before
 
-    def test_with_a_recipe_it_packs_too(self, clerk: Cbx, box: str) -> None:
+    def test_a_dispatch_with_a_recipe_packs_the_context(self, clerk: Cbx, box: str) -> None:
         answer = succeed(
             clerk(
                 *("dispatch", "--agent", "clerk", "--handover", "delegate", "-a", "profile_name=clerk"),
@@ -132,7 +132,7 @@ class TestDispatch:
             ),
         ],
     )
-    def test_what_is_refused_writes_nothing(
+    def test_a_refused_dispatch_writes_nothing(
         self, clerk: Cbx, box: str, row_counts: Counts, options: list[str], code: int, says: str
     ) -> None:
         before = row_counts()
@@ -148,7 +148,9 @@ class TestDispatch:
         assert "(dry run: nothing was written)" in out
         assert row_counts() == before
 
-    def test_the_same_correlation_id_is_the_same_turn(self, clerk: Cbx, box: str, row_counts: Counts) -> None:
+    def test_a_repeated_correlation_id_returns_the_same_turn(
+        self, clerk: Cbx, box: str, row_counts: Counts
+    ) -> None:
         request = ["dispatch", "--agent", "clerk", "-c", box, "--correlation-id", "nightly", "-o", "json"]
         first = succeed(clerk(*request)).json()
         before = row_counts()
@@ -156,7 +158,7 @@ class TestDispatch:
         assert again == {**first, "created": False}
         assert row_counts() == before
 
-    def test_the_same_correlation_id_for_another_request_is_a_conflict(self, clerk: Cbx, box: str) -> None:
+    def test_a_correlation_id_used_for_a_different_request_is_a_conflict(self, clerk: Cbx, box: str) -> None:
         request = ["dispatch", "--agent", "clerk", "-c", box, "--correlation-id", "nightly"]
         succeed(clerk(*request))
         refused = clerk(*request, "--channel", "night", "-o", "json")
@@ -179,7 +181,7 @@ class TestDispatch:
 
 
 class TestInbox:
-    def test_a_shell_claims_and_acks(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
+    def test_an_acknowledged_claim_ends_the_turn(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         row = succeed(clerk("inbox", "claim", "-o", "jsonl")).json()
         assert (row["inbox_id"], row["status"]) == (dispatched["inbox_id"], "processing")
         succeed(clerk("inbox", "ack", row["inbox_id"]))
@@ -187,21 +189,21 @@ class TestInbox:
         assert (turn["status"], turn["end_status"]) == ("ended", "success")
         assert turn["deliverable_card_id"] is not None
 
-    def test_without_work_it_exits_3(self, clerk: Cbx) -> None:
+    def test_a_claim_without_work_exits_3(self, clerk: Cbx) -> None:
         nothing = clerk("inbox", "claim", "--wait", "--timeout", "0")
         assert nothing.code == 3
         assert "no row is due" in nothing.err
 
-    def test_only_the_owner_gives_back(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
+    def test_only_the_owner_of_a_claim_can_acknowledge_it(
+        self, clerk: Cbx, dispatched: dict[str, Any]
+    ) -> None:
         succeed(clerk("inbox", "claim", "--owner", "a"))
         refused = clerk("inbox", "ack", dispatched["inbox_id"], "--owner", "b", "-o", "json")
         assert refused.code == 5
         assert refused.error["code"] == "lease-lost"
         assert "it is claimed by 'a'" in refused.err
 
-    def test_a_failed_turn_is_dead_and_can_be_asked_for_anew(
-        self, clerk: Cbx, dispatched: dict[str, Any]
-    ) -> None:
+    def test_a_failed_turn_is_dead_and_can_be_retried(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         succeed(clerk("inbox", "claim"))
         failed = succeed(clerk("inbox", "fail", dispatched["inbox_id"], "--reason", "no ink")).out
         assert "no ink" in failed
@@ -213,7 +215,7 @@ class TestInbox:
         assert again["agent_turn_id"] != dispatched["agent_turn_id"]
         assert again["payload"]["context_box_id"] == dispatched["context_box_id"]
 
-    def test_deferring_gives_the_turn_to_another_claim(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
+    def test_a_deferred_turn_can_be_claimed_again(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         succeed(clerk("inbox", "claim"))
         succeed(clerk("inbox", "defer", dispatched["inbox_id"], "--reason", "later", "--delay", "0"))
         row = succeed(clerk("inbox", "claim", "-o", "jsonl")).json()
@@ -233,7 +235,7 @@ class TestInbox:
 
 
 class TestFixes:
-    def test_reclaim_is_a_compare_and_set(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
+    def test_a_reclaim_with_a_stale_epoch_is_refused(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         turn = dispatched["agent_turn_id"]
         succeed(clerk("inbox", "claim", "--owner", "w"))
         fixed = clerk("turn", "reclaim", turn, "--expect-epoch", "1", "--reason", "gone")
@@ -243,7 +245,9 @@ class TestFixes:
         lost = clerk("inbox", "ack", turn, "--owner", "w")
         assert (lost.code, "it is pending" in lost.err) == (5, True)
 
-    def test_stop_ends_at_once(self, clerk: Cbx, box: str, dispatched: dict[str, Any]) -> None:
+    def test_stop_ends_a_turn_immediately_and_promotes_the_next(
+        self, clerk: Cbx, box: str, dispatched: dict[str, Any]
+    ) -> None:
         second = succeed(clerk("dispatch", "--agent", "clerk", "-c", box, "-o", "id")).out.strip()
         stopped = succeed(clerk("turn", "stop", dispatched["agent_turn_id"], "-o", "json")).json()
         assert (stopped["end"]["end_status"], stopped["promoted_turn_id"]) == ("canceled", second)
@@ -251,13 +255,13 @@ class TestFixes:
         assert (refused.code, "has ended: canceled" in refused.err) == (5, True)
 
     @pytest.mark.parametrize("verb", ["reclaim", "requeue", "fail"])
-    def test_a_fix_needs_its_epoch_and_a_reason(
+    def test_a_fix_requires_an_epoch_and_a_reason(
         self, clerk: Cbx, dispatched: dict[str, Any], verb: str
     ) -> None:
         refused = clerk("turn", verb, dispatched["agent_turn_id"])
         assert (refused.code, "Missing option" in refused.err) == (2, True)
 
-    def test_requeue_begins_anew(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
+    def test_requeue_starts_the_turn_again(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         fixed = succeed(
             clerk(
                 *("turn", "requeue", dispatched["agent_turn_id"], "--expect-epoch", "1", "--reason", "r"),
@@ -266,14 +270,16 @@ class TestFixes:
         ).json()
         assert (fixed["status"], fixed["turn_epoch"]) == ("dispatched", 3)
 
-    def test_fail_says_why_in_the_deliverable(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
+    def test_fail_stores_the_reason_in_the_deliverable(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         turn = dispatched["agent_turn_id"]
         succeed(clerk("turn", "fail", turn, "--expect-epoch", "1", "--reason", "its box is lost"))
         shown = succeed(clerk("turn", "show", turn, "-o", "json")).json()
         card = succeed(clerk("card", "show", shown["deliverable_card_id"], "-o", "json")).json()
         assert card["content"]["data"]["message"] == "its box is lost"
 
-    def test_rebox_gives_it_another_context(self, clerk: Cbx, box: str, dispatched: dict[str, Any]) -> None:
+    def test_rebox_gives_the_turn_another_context(
+        self, clerk: Cbx, box: str, dispatched: dict[str, Any]
+    ) -> None:
         other = succeed(clerk("box", "fork", box, "-o", "id")).out.strip()
         turn = dispatched["agent_turn_id"]
         succeed(clerk("turn", "rebox", turn, "--expect-epoch", "1", "--reason", "r", "--context-box", other))
@@ -292,10 +298,10 @@ class TestFixes:
 
 
 class TestReap:
-    def test_nothing_is_overdue(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
+    def test_reap_reports_when_nothing_is_overdue(self, clerk: Cbx, dispatched: dict[str, Any]) -> None:
         assert succeed(clerk("reap")).out == "nothing was overdue\n"
 
-    def test_an_expired_lease_is_taken_back(
+    def test_reap_releases_an_expired_lease(
         self, clerk: Cbx, dispatched: dict[str, Any], database: Database
     ) -> None:
         succeed(clerk("inbox", "claim"))

@@ -67,7 +67,7 @@ def refusal(result: Result) -> tuple[int, str]:
 
 
 class TestEditCard:
-    def test_the_edited_text_is_a_new_card_that_is_otherwise_the_old_one(
+    def test_an_edit_makes_a_new_card_that_differs_only_in_its_text(
         self, cbx: Cbx, add: Add, editor: Editor, drafts: Path
     ) -> None:
         calls = '[{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]'
@@ -89,7 +89,7 @@ class TestEditCard:
         }
         assert list(drafts.iterdir()) == []
 
-    def test_it_gets_the_text_in_a_file_of_its_owner_alone(
+    def test_the_editor_gets_the_text_in_a_private_file(
         self, cbx: Cbx, add: Add, editor: Editor, tmp_path: Path
     ) -> None:
         editor(f'cp "$1" {tmp_path}/seen; stat -c "%a %n" "$1" > {tmp_path}/file')
@@ -117,7 +117,7 @@ class TestEditCard:
             ("\ufeffa 退款", 'sed -i s/退款/付款/ "$1"', "a 付款"),
         ],
     )
-    def test_a_last_line_break_is_the_editors_unless_the_text_had_one(
+    def test_a_final_line_break_is_removed_unless_the_old_text_had_one(
         self, text: str, script: str, edited: str, cbx: Cbx, add: Add, editor: Editor
     ) -> None:
         editor(script)
@@ -139,7 +139,7 @@ class TestEditCard:
             assert row_counts() == before
         assert list(drafts.iterdir()) == []
 
-    def test_json_that_is_only_laid_out_anew_is_unchanged(
+    def test_json_with_only_new_formatting_is_unchanged(
         self, cbx: Cbx, editor: Editor, row_counts: Counts
     ) -> None:
         old = cbx("card", "add", "--type", "x", "--json", '{"b": 1.10, "a": "é"}', "-o", "id").out.strip()
@@ -161,7 +161,7 @@ class TestEditCard:
         told = f"note: 2 boxes still contain the old card (`cbx card refs {old}`); --box copies a box with the new card\n"
         assert cbx("card", "edit", old).err == told
 
-    def test_json_answers_hold_the_card_and_the_boxes(
+    def test_json_output_has_the_new_card_and_boxes(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor
     ) -> None:
         old = add("a")
@@ -175,7 +175,7 @@ class TestEditCard:
 
 
 class TestBoxesOfAnEditedCard:
-    def test_each_is_a_new_box_with_the_card_at_its_places(
+    def test_each_copied_box_has_the_new_card_at_the_old_positions(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor
     ) -> None:
         old, other = add("a"), add("other")
@@ -188,14 +188,14 @@ class TestBoxesOfAnEditedCard:
         assert (box(cbx, of_two)["card_ids"], box(cbx, of_two)["parent_ids"]) == ([other, new], [two])
         assert box(cbx, one)["card_ids"] == [old, other, old, "dangles"]
 
-    def test_with_o_id_the_boxes_are_printed(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:
+    def test_id_output_prints_the_new_boxes(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:
         old = add("a")
         holder = box_of(old)
         editor('echo b > "$1"')
         [made] = lines(cbx("card", "edit", old, "--box", holder, "-o", "id"))
         assert box(cbx, made)["parent_ids"] == [holder]
 
-    def test_it_keeps_the_rules_of_its_packing(
+    def test_a_copied_box_keeps_its_packing_rules(
         self, cbx: Cbx, add: Add, boxes: BoxStore, editor: Editor
     ) -> None:
         old, other = add("a"), add("other")
@@ -210,7 +210,7 @@ class TestBoxesOfAnEditedCard:
             [ProvenanceRule("box replace", 1), ProvenanceRule("one", 1)],
         )
 
-    def test_a_box_without_the_card_is_refused_before_anybody_edits(
+    def test_a_box_without_the_card_is_refused_before_the_editor_starts(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, tmp_path: Path
     ) -> None:
         old, holder = add("a"), box_of(add("other"))
@@ -219,7 +219,7 @@ class TestBoxesOfAnEditedCard:
         assert refusal(result) == (4, f"box {holder} does not contain card '{old}'")
         assert not (tmp_path / "ran").exists()
 
-    def test_a_box_that_changed_meanwhile_loses_nothing_and_is_named(
+    def test_a_concurrent_change_of_the_box_causes_a_warning(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor
     ) -> None:
         old, later = add("a"), add("later")
@@ -236,7 +236,9 @@ class TestBoxesOfAnEditedCard:
 
 
 class TestImportedCards:
-    def test_what_is_rendered_is_what_was_edited(self, cbx: Cbx, tmp_path: Path, editor: Editor) -> None:
+    def test_an_edited_imported_card_is_rendered_with_the_new_text(
+        self, cbx: Cbx, tmp_path: Path, editor: Editor
+    ) -> None:
         message = {"role": "user", "content": [{"type": "text", "text": "Refund 118"}], "name": "ann"}
         chat = tmp_path / "chat.json"
         chat.write_text(json.dumps({"messages": [message]}))
@@ -251,7 +253,7 @@ class TestImportedCards:
         rendered = cbx("render", "--box", result.out.strip(), "-o", "json").json()
         assert rendered["messages"] == [{"role": "user", "content": "Refund 119"}]
 
-    def test_thinking_that_was_edited_is_no_longer_signed(self, cbx: Cbx, add: Add, editor: Editor) -> None:
+    def test_edited_reasoning_loses_its_signature(self, cbx: Cbx, add: Add, editor: Editor) -> None:
         old = add("hm", "--metadata", '{"signature": "s", "note": "n"}', type="agent.reasoning")
         editor('echo ha > "$1"')
         metadata = card(cbx, cbx("card", "edit", old).out.strip())["metadata"]
@@ -259,7 +261,9 @@ class TestImportedCards:
 
 
 class TestWithoutAnEditor:
-    def test_the_text_can_be_given(self, cbx: Cbx, add: Add, feed: Feed, tmp_path: Path) -> None:
+    def test_the_new_text_comes_from_an_option_or_a_file(
+        self, cbx: Cbx, add: Add, feed: Feed, tmp_path: Path
+    ) -> None:
         old = add("a")
         new = cbx("card", "edit", old, "--text", "b\n", "-o", "id").out.strip()
         assert card(cbx, new)["content"]["text"] == "b\n"
@@ -273,7 +277,7 @@ class TestWithoutAnEditor:
         both = cbx("card", "edit", old, "--text", "a", "--file", "-")
         assert refusal(both) == (2, "--text and --file cannot be combined")
 
-    def test_json_that_does_not_fit_names_the_place(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_invalid_json_is_refused_with_its_position(self, cbx: Cbx, tmp_path: Path) -> None:
         old = cbx("card", "add", "--type", "x", "--json", "[1]", "-o", "id").out.strip()
         assert refusal(cbx("card", "edit", old, "--text", "[1")) == (
             4,
@@ -288,14 +292,14 @@ class TestWithoutAnEditor:
 
 
 class TestWhatCannotBeEdited:
-    def test_a_card_that_is_not_there(self, cbx: Cbx, add: Add, editor: Editor) -> None:
+    def test_an_unknown_or_deleted_card_cannot_be_edited(self, cbx: Cbx, add: Add, editor: Editor) -> None:
         editor("true")
         assert refusal(cbx("card", "edit", "nope")) == (3, "no card 'nope' in project 'p'")
         gone = add("a")
         succeed(cbx("card", "delete", gone, "--yes"))
         assert refusal(cbx("card", "edit", gone)) == (3, f"no card '{gone}' in project 'p'")
 
-    def test_content_of_a_class_that_is_not_ours(
+    def test_content_of_an_unknown_class_cannot_be_edited(
         self, cbx: Cbx, add: Add, boxes: BoxStore, editor: Editor
     ) -> None:
         card_id = add("a")
@@ -312,7 +316,7 @@ class TestTheEditor:
         ("script", "fate"),
         [("exit 3", "failed with exit code 3"), ("kill -TERM $$", "was killed by signal 15")],
     )
-    def test_one_that_fails_writes_nothing_and_keeps_what_was_written(
+    def test_a_failed_editor_changes_nothing_and_the_text_is_saved(
         self, script: str, fate: str, cbx: Cbx, add: Add, editor: Editor, drafts: Path, row_counts: Counts
     ) -> None:
         old = add("a")
@@ -333,7 +337,7 @@ class TestTheEditor:
 
     @pytest.mark.parametrize("script", [': > "$1"', 'printf " \\n\\n" > "$1"'])
     @pytest.mark.parametrize("kind", [("--text", "a"), ("--json", '{"a": 1}')])
-    def test_an_empty_file_does_nothing(
+    def test_an_empty_file_cancels_the_edit(
         self, kind: tuple[str, str], script: str, cbx: Cbx, editor: Editor, drafts: Path, row_counts: Counts
     ) -> None:
         old = succeed(cbx("card", "add", "--type", "x", *kind, "-o", "id")).strip()
@@ -356,7 +360,7 @@ class TestTheEditor:
             [new] = lines(cbx("card", "edit", add("a"), *options))
             assert card(cbx, new)["content"]["text"] == ""
 
-    def test_a_file_that_it_took_away_is_missed(
+    def test_an_editor_that_deletes_the_file_is_an_error(
         self, cbx: Cbx, add: Add, box_of: BoxOf, drafts: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("VISUAL", "rm")
@@ -366,7 +370,7 @@ class TestTheEditor:
         assert refusal(cbx("box", "edit", box_of(old))) == expected
         assert list(drafts.iterdir()) == []
 
-    def test_one_that_is_not_there(
+    def test_an_unknown_editor_is_an_error(
         self, cbx: Cbx, add: Add, editor: Editor, drafts: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("VISUAL", "no-such-editor --wait")
@@ -376,7 +380,7 @@ class TestTheEditor:
         assert result.err.endswith("hint: set VISUAL or EDITOR to another one\n")
         assert list(drafts.iterdir()) == []
 
-    def test_visual_goes_before_editor_and_both_may_bring_options(
+    def test_visual_is_preferred_to_editor_and_both_can_have_options(
         self, cbx: Cbx, add: Add, drafts: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("VISUAL", "sed -i -e 's/a b/c d/'")
@@ -386,7 +390,7 @@ class TestTheEditor:
         monkeypatch.setenv("EDITOR", "sed -i -e 's/a b/e f/'")
         assert card(cbx, cbx("card", "edit", add("a b")).out.strip())["content"]["text"] == "e f"
 
-    def test_without_a_terminal_there_must_be_one(
+    def test_an_edit_without_a_terminal_requires_an_editor_variable(
         self, cbx: Cbx, add: Add, monkeypatch: pytest.MonkeyPatch, feed: Feed
     ) -> None:
         for variable in ("VISUAL", "EDITOR"):
@@ -397,7 +401,7 @@ class TestTheEditor:
         assert refusal(result) == (2, expected)
         assert result.err.endswith("hint: pass the text with --file, or set EDITOR\n")
 
-    def test_content_that_is_refused_is_kept_and_the_remedy_takes_it_up(
+    def test_refused_content_is_saved_and_the_hinted_command_resumes_it(
         self, cbx: Cbx, editor: Editor, drafts: Path, box_of: BoxOf
     ) -> None:
         old = cbx("card", "add", "--type", "x", "--json", '{"a": 1}', "-o", "id").out.strip()
@@ -412,7 +416,7 @@ class TestTheEditor:
         new, _ = lines(cbx(*shlex.split(remedy)[1:]))
         assert card(cbx, new)["content"]["data"] == {"a": 2}
 
-    def test_the_remedy_is_for_the_same_project_and_author(
+    def test_the_hinted_command_keeps_the_project_and_author(
         self, cbx: Cbx, editor: Editor, drafts: Path
     ) -> None:
         there = ("-p", "two words", "card", "add", "--type", "x", "--text", "a", "-o", "id")
@@ -429,7 +433,7 @@ class TestTheEditor:
     @pytest.mark.parametrize(
         ("secret", "note"), [("", ""), ("password=hunter2", ", with the password in --database-url")]
     )
-    def test_the_remedy_is_for_the_same_database_and_shows_no_password(
+    def test_the_hinted_command_keeps_the_database_and_hides_the_password(
         self, secret: str, note: str, cbx: Cbx, add: Add, editor: Editor, drafts: Path, target: Target
     ) -> None:
         old = add("a")
@@ -447,7 +451,7 @@ class TestTheEditor:
         new = succeed(cbx(*words[1:])).strip()
         assert card(cbx, new)["content"]["text"] == "b"
 
-    def test_it_has_the_terminal(self, add: Add, shell: Shell, cbx: Cbx) -> None:
+    def test_the_editor_uses_the_terminal(self, add: Add, shell: Shell, cbx: Cbx) -> None:
         old = add("a")
         program = shell.programs / "asking"
         program.write_text('#!/bin/sh\ntest -t 0 && test -t 1 && read line && echo "$line" > "$1"\n')
@@ -457,7 +461,7 @@ class TestTheEditor:
         new = shown.out.splitlines()[-1]
         assert card(cbx, new)["content"]["text"] == "typed here"
 
-    def test_what_it_prints_is_no_data(self, add: Add, shell: Shell) -> None:
+    def test_editor_output_never_reaches_standard_output(self, add: Add, shell: Shell) -> None:
         program = shell.programs / "loud"
         program.write_text('#!/bin/sh\necho chatter; cat; echo b > "$1"\n')
         program.chmod(0o755)
@@ -466,7 +470,7 @@ class TestTheEditor:
         assert "chatter" not in result.out
         assert "not for the editor" not in result.out + result.err
 
-    def test_ctrl_c_is_for_the_editor(self, add: Add, shell: Shell, cbx: Cbx) -> None:
+    def test_ctrl_c_during_an_edit_does_not_stop_cbx(self, add: Add, shell: Shell, cbx: Cbx) -> None:
         program = shell.programs / "slow"
         program.write_text('#!/bin/sh\n: > opened; while ! test -e go; do sleep 0.05; done; echo b > "$1"\n')
         program.chmod(0o755)
@@ -483,7 +487,7 @@ class TestTheEditor:
 
 
 class TestEditBox:
-    def test_lines_are_moved_deleted_and_added(
+    def test_cards_of_a_box_can_be_moved_deleted_and_added(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, drafts: Path
     ) -> None:
         one, two, three = add("one"), add("two"), add("three")
@@ -501,7 +505,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         assert box(cbx, old)["card_ids"] == [one, two, three, "dangles"]
         assert list(drafts.iterdir()) == []
 
-    def test_each_line_says_what_the_card_is(
+    def test_each_line_describes_its_card(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, tmp_path: Path
     ) -> None:
         one = add("Say \x1b[2J\nit", "--id", "card-1")
@@ -523,7 +527,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         assert seen[6] == f"# ids_sha256 {hash_ids([one, gone, *odd])}"
         assert all(line.startswith("#") for line in seen[5:])
 
-    def test_odd_ids_come_back_as_they_were(self, cbx: Cbx, box_of: BoxOf, editor: Editor, add: Add) -> None:
+    def test_unusual_ids_survive_an_edit(self, cbx: Cbx, box_of: BoxOf, editor: Editor, add: Add) -> None:
         odd = ["# odd id", 'a "b"', '"quoted"', "two words", "\u202eturned", "tab\tid", "ü", " led"]
         old = box_of(*odd)
         editor('printf "%s\\n" last-0001 >> "$1"')
@@ -531,7 +535,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         made = lines(cbx("box", "edit", old))[0]
         assert box(cbx, made)["card_ids"] == [*odd, "last-0001"]
 
-    def test_unchanged_writes_nothing(
+    def test_an_unchanged_list_writes_nothing(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, drafts: Path, row_counts: Counts
     ) -> None:
         for old in (box_of(add("a"), "dangles"), box_of()):
@@ -544,7 +548,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         assert list(drafts.iterdir()) == []
 
     @pytest.mark.parametrize("script", [': > "$1"', 'sed -i "/^[^#]/d" "$1"'])
-    def test_an_empty_list_does_nothing(
+    def test_an_empty_list_cancels_the_edit(
         self, script: str, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, drafts: Path
     ) -> None:
         old = box_of(add("a"))
@@ -556,7 +560,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
         assert len(box(cbx, old)["card_ids"]) == 1
         assert list(drafts.iterdir()) == []
 
-    def test_an_id_of_no_card_is_refused_naming_the_line(
+    def test_an_unknown_id_is_refused_with_its_line(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, drafts: Path
     ) -> None:
         add("x", "--id", "twin-1")
@@ -578,7 +582,7 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
             kept.unlink()
         assert lines(cbx("box", "list", "-o", "id")) == [old]
 
-    def test_an_id_that_no_card_can_have_is_refused_naming_the_line(
+    def test_an_invalid_id_is_refused_with_its_line(
         self, cbx: Cbx, add: Add, box_of: BoxOf, feed: Feed
     ) -> None:
         one = add("one")
@@ -595,21 +599,23 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
                 assert result.err.endswith("hint: no card can have this id: remove the line\n")
         assert lines(cbx("box", "list", "-o", "id")) == [old]
 
-    def test_a_deleted_card_is_none_to_add(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:
+    def test_a_deleted_card_cannot_be_added(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:
         gone = add("gone")
         old = box_of(add("a"))
         succeed(cbx("card", "delete", gone, "--yes"))
         editor(f'echo {gone} >> "$1"')
         assert refusal(cbx("box", "edit", old)) == (3, f"no card '{gone}' in project 'p'")
 
-    def test_a_list_can_be_given(self, cbx: Cbx, add: Add, box_of: BoxOf, feed: Feed) -> None:
+    def test_the_list_of_cards_can_come_from_standard_input(
+        self, cbx: Cbx, add: Add, box_of: BoxOf, feed: Feed
+    ) -> None:
         one, two = add("one"), add("two")
         old = box_of(one, two)
         feed(f"{two}\n{one}\n")
         [made] = lines(cbx("box", "edit", old, "--file", "-", "-o", "id"))
         assert box(cbx, made)["card_ids"] == [two, one]
 
-    def test_what_others_did_meanwhile_is_named(
+    def test_a_concurrent_change_causes_a_warning(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor
     ) -> None:
         one, two, later = add("one"), add("two"), add("later")
@@ -625,7 +631,9 @@ printf '{one} moved here\\n   four # by its beginning\\n\\n{one}\\n' >> "$1" """
 
 
 class TestInPlace:
-    def test_the_box_itself_changes(self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor) -> None:
+    def test_an_edit_in_place_changes_the_box_itself(
+        self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor
+    ) -> None:
         one, two = add("one"), add("two")
         old = box_of(one, two, "dangles", title="kept")
         editor('sed -i 1d "$1"')
@@ -633,7 +641,7 @@ class TestInPlace:
         assert (box(cbx, old)["card_ids"], box(cbx, old)["title"]) == ([two, "dangles"], "kept")
         assert lines(cbx("box", "list", "-o", "id")) == [old]
 
-    def test_a_change_of_others_is_a_conflict_and_both_are_kept(
+    def test_a_concurrent_change_is_a_conflict_and_loses_no_cards(
         self, cbx: Cbx, add: Add, box_of: BoxOf, editor: Editor, drafts: Path
     ) -> None:
         one, two, later = add("one"), add("two"), add("later")
@@ -655,7 +663,7 @@ class TestInPlace:
         )
         assert (box(cbx, made)["card_ids"], box(cbx, made)["parent_ids"]) == ([two], [old])
 
-    def test_the_box_of_a_profile_is_refused_before_anybody_edits(
+    def test_the_box_of_a_profile_is_refused_before_the_editor_starts(
         self, cbx: Cbx, feed: Feed, editor: Editor, tmp_path: Path
     ) -> None:
         feed("name: clerk\nsystem_prompt: You are a clerk.\n")

@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class TestList:
-    def test_what_ships_is_there(self, offline: Cbx) -> None:
+    def test_the_shipped_recipes_are_listed(self, offline: Cbx) -> None:
         listed = offline("handover", "list", "-o", "json").json()
         assert [recipe["name"] for recipe in listed] == SHIPPED
         for recipe in listed:
@@ -39,7 +39,7 @@ class TestList:
             assert recipe["description"]
             assert recipe["problem"] is None
 
-    def test_a_recipe_here_hides_others_and_says_where_it_is(
+    def test_a_local_recipe_hides_others_and_shows_its_path(
         self, offline: Cbx, here: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CBX_HANDOVERS", "elsewhere")
@@ -65,7 +65,7 @@ class TestList:
 
 
 class TestShow:
-    def test_it_is_the_file_as_it_is_written(self, offline: Cbx) -> None:
+    def test_show_prints_the_recipe_file_unchanged(self, offline: Cbx) -> None:
         result = offline("handover", "show", "delegate")
         assert succeed(result) == (shipped_path("handovers") / "delegate.yaml").read_text()
         assert result.err == (
@@ -74,7 +74,7 @@ class TestShow:
             "--arg input_box_ids=…  box_ids, optional. The boxes whose cards it inherits, in this order\n"
         )
 
-    def test_as_json_it_is_what_the_recipe_means(self, offline: Cbx, here: Path, feed: Feed) -> None:
+    def test_json_output_has_the_parsed_recipe(self, offline: Cbx, here: Path, feed: Feed) -> None:
         (here / "mine.yaml").write_text(MINE)
         feed(MINE)
         for name, source in (("mine.yaml", "mine.yaml"), ("-", None)):
@@ -86,7 +86,7 @@ class TestShow:
             assert answer["arguments"]["note"]["required"] is True
             assert len(answer["digest"]) == 64
 
-    def test_a_name_that_nothing_has(self, offline: Cbx) -> None:
+    def test_an_unknown_recipe_is_refused_with_a_suggestion(self, offline: Cbx) -> None:
         result = offline("handover", "show", "delegat")
         assert (result.code, result.out) == (3, "")
         assert result.err == (
@@ -100,12 +100,12 @@ class TestShow:
 
 
 class TestValidate:
-    def test_what_ships_is_valid(self, offline: Cbx) -> None:
+    def test_the_shipped_recipes_are_valid(self, offline: Cbx) -> None:
         files = [str(path) for path in sorted(shipped_path("handovers").glob("*.yaml"))]
         assert succeed(offline("handover", "validate", *files)) == "4 valid recipes\n"
         assert lines(offline("handover", "validate", *SHIPPED, "-o", "id")) == SHIPPED
 
-    def test_all_that_is_wrong_with_all_of_them_is_told(self, offline: Cbx, here: Path) -> None:
+    def test_every_problem_in_every_file_is_reported(self, offline: Cbx, here: Path) -> None:
         (here / "good.yaml").write_text(MINE)
         (here / "one.yaml").write_text("descripton: x\n")
         (here / "two.yaml").write_text("arguments: {a: {type: strin}}\ndescription: 1\n")
@@ -128,7 +128,7 @@ class TestValidate:
             ("two.yaml", 2, "description"),
         ]
 
-    def test_standard_input(self, offline: Cbx, feed: Feed) -> None:
+    def test_a_recipe_is_read_from_standard_input(self, offline: Cbx, feed: Feed) -> None:
         feed(MINE)
         assert offline("handover", "validate", "-").code == 0
         feed("descripton: x\n")
@@ -136,7 +136,7 @@ class TestValidate:
             "error: standard input:1: descripton: unknown key"
         )
 
-    def test_bytes_that_are_no_text(self, offline: Cbx, feed: Feed, here: Path) -> None:
+    def test_a_file_that_is_not_utf_8_is_refused(self, offline: Cbx, feed: Feed, here: Path) -> None:
         bad = b"description: caf\xe9\n"
         (here / "bad.yaml").write_bytes(bad)
         feed(bad)
@@ -147,6 +147,6 @@ class TestValidate:
 
 
 class TestSchema:
-    def test_it_is_the_schema_of_recipes(self, offline: Cbx) -> None:
+    def test_the_command_prints_the_schema_of_recipes(self, offline: Cbx) -> None:
         assert json.loads(succeed(offline("handover", "schema"))) == recipe_schema()
         assert yaml.safe_load(succeed(offline("handover", "schema", "-o", "yaml"))) == recipe_schema()

@@ -29,7 +29,7 @@ def clerk(cbx: Cbx, tmp_path: Path) -> str:
 
 
 class TestProject:
-    def test_it_is_created_changed_and_shown(self, cbx: Cbx) -> None:
+    def test_a_project_is_created_updated_and_shown(self, cbx: Cbx) -> None:
         assert succeed(cbx("project", "create", "shop", "--title", "The shop")) == "created project shop\n"
         assert succeed(cbx("-p", "shop", "project", "update", "--owner", "ann")) == "updated project shop\n"
         assert succeed(cbx("project", "update", "shop", "--owner", "ann")) == "unchanged: project shop\n"
@@ -62,7 +62,7 @@ class TestProject:
             "knowledge",
         ]
 
-    def test_its_settings_are_kept(self, cbx: Cbx) -> None:
+    def test_the_settings_of_a_project_are_stored(self, cbx: Cbx) -> None:
         def settings(*options: str) -> tuple[str, object, object]:
             said = succeed(cbx("project", "update", *options)).split(":")[0].strip()
             shown = cbx("project", "show", "-o", "json").json()
@@ -82,7 +82,7 @@ class TestProject:
         assert settings("--share-default", "--reproducible-layers", "") == (updated, None, [])
         assert cbx("project", "show", "other", "-o", "json").json()["enable_share_context"] is None
 
-    def test_what_contexts_may_lack_and_where_knowledge_is_looked_for(self, cbx: Cbx) -> None:
+    def test_incomplete_contexts_and_knowledge_scope_are_project_settings(self, cbx: Cbx) -> None:
         def rules(*options: str) -> tuple[str, object, object]:
             said = succeed(cbx("project", "update", *options)).split(":")[0].strip()
             shown = cbx("project", "show", "-o", "json").json()
@@ -98,7 +98,7 @@ class TestProject:
         assert rules("--no-allow-incomplete-context", "--knowledge-scope", "none")[1:] == (False, "none")
         assert cbx("project", "update", "--knowledge-scope", "all").code == 2
 
-    def test_the_framework_s_layer_is_never_stored(self, cbx: Cbx, database: Database) -> None:
+    def test_the_framework_layer_is_never_stored(self, cbx: Cbx, database: Database) -> None:
         succeed(cbx("project", "create"))
         refused = cbx("project", "update", "--reproducible-layers", "todo__context,framework__context")
         assert (refused.code, "'framework__context' is never stored" in refused.err) == (4, True)
@@ -113,7 +113,7 @@ class TestProject:
         )
         assert lines(shown)[-3].split("  ")[-1].strip() == "todo__context"
 
-    def test_without_their_table_they_are_the_defaults(self, cbx: Cbx, database: Database) -> None:
+    def test_settings_are_the_defaults_if_their_table_is_missing(self, cbx: Cbx, database: Database) -> None:
         succeed(cbx("project", "create"))
         database.script("DROP TABLE cbx.project_settings")
         shown = cbx("project", "show", "-o", "json").json()
@@ -121,7 +121,7 @@ class TestProject:
         refused = cbx("project", "update", "--knowledge-scope", "none")
         assert (refused.code, "no table cbx.project_settings" in refused.err) == (7, True)
 
-    def test_they_are_listed_by_id(self, cbx: Cbx) -> None:
+    def test_projects_are_listed_by_id(self, cbx: Cbx) -> None:
         for name in ("two", "one", "three"):
             assert lines(cbx("-p", name, "project", "create", "-o", "id")) == [name]
         assert lines(cbx("project", "list", "-o", "id")) == ["one", "three", "two"]
@@ -132,7 +132,7 @@ class TestProject:
         )
 
     @pytest.mark.parametrize("write", ["profile", "tool", "agent"])
-    def test_the_first_write_creates_it(self, cbx: Cbx, clerk: str, write: str) -> None:
+    def test_the_first_write_creates_the_project(self, cbx: Cbx, clerk: str, write: str) -> None:
         new = ("-p", "new") if write != "agent" else ("-p", PROJECT)
         command = {
             "profile": ("profile", "import", clerk),
@@ -145,7 +145,7 @@ class TestProject:
 
 
 class TestAgent:
-    def test_it_is_provisioned_listed_and_shown(self, cbx: Cbx, clerk: str) -> None:
+    def test_an_agent_is_provisioned_listed_and_shown(self, cbx: Cbx, clerk: str) -> None:
         said = "a-1 (profile clerk, worker target desk)\n"
         assert succeed(cbx(*PROVISION)) == f"provisioned {said}"
         assert succeed(cbx(*PROVISION)) == f"unchanged: {said}"
@@ -159,7 +159,7 @@ class TestAgent:
         assert cbx("agent", "list", "-o", "json").json() == [shown]
         assert lines(cbx("agent", "list", "-o", "id")) == ["a-1"]
 
-    def test_its_answer_is_the_agent_and_what_was_done(self, cbx: Cbx, clerk: str) -> None:
+    def test_provision_prints_the_agent_and_the_action(self, cbx: Cbx, clerk: str) -> None:
         options = ("--worker-target", "gpu", "--tag", "x", "--tag", "y", "--display-name", "Ann")
         made = cbx(*PROVISION, *options, "--owner", "sys.me", "-o", "json").json()
         assert (made["action"], made["outdated"]) == ("provision", False)
@@ -170,7 +170,7 @@ class TestAgent:
         assert "display name   Ann\n" in shown
         assert "\nstatus  idle, since " in shown
 
-    def test_a_new_version_of_its_profile_waits_for_an_update(self, cbx: Cbx, clerk: str) -> None:
+    def test_an_agent_keeps_its_profile_version_until_an_update(self, cbx: Cbx, clerk: str) -> None:
         old = cbx(*PROVISION, "-o", "json").json()["profile_box_id"]
         Path(clerk).write_text(Path(clerk).read_text() + "description: newer\n")
         [new] = lines(cbx("profile", "import", clerk, "-o", "id"))
@@ -184,7 +184,7 @@ class TestAgent:
         assert succeed(cbx(*PROVISION, "--update")).startswith("updated a-1 ")
         assert cbx("agent", "show", "a-1", "-o", "json").json()["profile_box_id"] == new
 
-    def test_a_list_can_be_narrowed_and_says_what_it_cut_off(self, cbx: Cbx, clerk: str) -> None:
+    def test_a_list_is_filtered_and_counts_the_omitted_agents(self, cbx: Cbx, clerk: str) -> None:
         for name, target in (("a", "gpu"), ("b", "desk"), ("c", "gpu")):
             succeed(cbx("agent", "provision", name, "--profile", "clerk", "--worker-target", target))
         listed = cbx("agent", "list", "--limit", "1")
@@ -204,7 +204,7 @@ class TestAgent:
 
 
 class TestTool:
-    def test_it_is_added_shown_replaced_and_removed(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_a_tool_is_added_shown_replaced_and_removed(self, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "s.json").write_text(SCHEMA)
         add = ("tool", "add", "weather", "--description", "Rain?", "--exec", "cat", "--timeout", "2.5")
         assert succeed(cbx(*add, "--schema", str(tmp_path / "s.json"))) == "added weather\n"
@@ -239,7 +239,7 @@ class TestTool:
 
 
 class TestProfileImport:
-    def test_makes_a_box_only_of_what_has_changed(
+    def test_an_import_creates_a_box_only_for_a_changed_profile(
         self, cbx: Cbx, clerk: str, tmp_path: Path, database: Database
     ) -> None:
         def imported(*files: str) -> Any:
@@ -284,7 +284,7 @@ class TestProfileImport:
 
 
 class TestNothingToShow:
-    def test_of_a_project_that_nobody_knows(self, cbx: Cbx) -> None:
+    def test_lists_of_an_unknown_project_report_that_it_is_unknown(self, cbx: Cbx) -> None:
         for noun in ("agent", "tool", "profile"):
             listed = cbx("-p", "nope", noun, "list")
             assert (listed.code, listed.out) == (0, "")
@@ -294,7 +294,9 @@ class TestNothingToShow:
             assert cbx("-p", "nope", noun, "list", "-o", "json").out == "[]\n"
 
     @pytest.mark.parametrize("known_by", ["card", "project"])
-    def test_of_a_project_that_there_is(self, cbx: Cbx, known_by: str, add: Callable[..., str]) -> None:
+    def test_empty_lists_of_a_known_project_have_a_hint(
+        self, cbx: Cbx, known_by: str, add: Callable[..., str]
+    ) -> None:
         if known_by == "card":
             add()
         else:
@@ -306,7 +308,7 @@ class TestNothingToShow:
         ):
             assert cbx(noun, "list").err == f"no {noun}s in project 'p'; {hint}\n"
 
-    def test_of_no_project_at_all(self, cbx: Cbx) -> None:
+    def test_an_empty_list_of_projects_has_a_hint(self, cbx: Cbx) -> None:
         hint = "create one with `cbx project create ID`"
         assert cbx("project", "list").err == f"no projects; {hint}\n"
 
@@ -427,7 +429,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("command", "code", "said"), REFUSED, ids=[" ".join(words) for words, *_ in REFUSED])
-def test_what_is_refused_writes_nothing(
+def test_a_refused_command_writes_nothing(
     cbx: Cbx, clerk: str, row_counts: RowCounts, command: tuple[str, ...], code: int, said: str
 ) -> None:
     succeed(cbx(*PROVISION))
@@ -439,7 +441,7 @@ def test_what_is_refused_writes_nothing(
     assert row_counts() == before
 
 
-def test_two_tenants_never_mix(cbx: Cbx, tmp_path: Path) -> None:
+def test_commands_in_one_project_never_change_another(cbx: Cbx, tmp_path: Path) -> None:
     for name in ("ours", "theirs"):
         (tmp_path / "p.yaml").write_text(f"name: clerk\nworker_target: {name}\n")
         here = ("-p", name)
@@ -474,7 +476,7 @@ def test_agents_and_tools_are_completed(cbx: Cbx, clerk: str, offered: Offered) 
     assert offered("cbx agent provision x --profile c") == {"clerk": "desk"}
 
 
-def test_a_profile_that_no_turn_could_end_by_is_told(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_profile_that_can_never_end_a_turn_causes_a_warning(cbx: Cbx, tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
 
     def warned(*keys: str) -> list[str]:
@@ -501,7 +503,7 @@ def test_a_profile_that_no_turn_could_end_by_is_told(cbx: Cbx, tmp_path: Path) -
 
 
 class TestProfileValidate:
-    def test_is_quiet_about_what_is_right(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_valid_profiles_have_no_problems(self, offline: Cbx, tmp_path: Path) -> None:
         for name in ("one", "two"):
             (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nextra: kept\n")
         files = [str(tmp_path / f"{name}.yaml") for name in ("one", "two")]
@@ -510,7 +512,7 @@ class TestProfileValidate:
         assert "warning:" in found.err
         assert "cbx ignores the unknown key 'extra'" in found.err
 
-    def test_tells_all_that_is_wrong(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_every_problem_in_every_file_is_reported(self, offline: Cbx, tmp_path: Path) -> None:
         for file, text in (
             ("a", "name: One\n"),
             ("b", "name: one\n"),
@@ -547,7 +549,7 @@ class TestProfileValidate:
         (("delegate", "--strategy", "new", "--ref", "clekr", "--instruction", "Go"), "profile"),
     ],
 )
-def test_what_a_mistyped_name_may_have_meant(
+def test_a_mistyped_name_gets_a_suggestion_from_the_same_project(
     cbx: Cbx, clerk: str, box_of: Callable[..., str], arguments: tuple[str, ...], kind: str
 ) -> None:
     names = {"agent": "writer-1", "profile": "clerk", "tool": "lookup"}

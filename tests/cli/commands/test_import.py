@@ -48,7 +48,7 @@ class TestBadText:
         path.write_text(json.dumps({"id": "c\x00", "title": "t\ud83d", "messages": messages}))
         return str(path)
 
-    def test_it_is_refused_with_the_remedy(self, cbx: Cbx, file: str, row_counts: RowCounts) -> None:
+    def test_unstorable_text_is_refused_with_a_hint(self, cbx: Cbx, file: str, row_counts: RowCounts) -> None:
         before = row_counts()
         result = cbx("card", "import", file)
         assert result.code == 4
@@ -58,7 +58,7 @@ class TestBadText:
         )
         assert row_counts() == before
 
-    def test_or_replaced_and_counted(self, cbx: Cbx, file: str) -> None:
+    def test_unstorable_characters_are_replaced_and_counted(self, cbx: Cbx, file: str) -> None:
         imported = cbx("card", "import", file, "--on-bad-text", "replace", "-o", "id")
         box = succeed(imported).strip()
         assert imported.err == (
@@ -73,7 +73,9 @@ class TestBadText:
         again = cbx("card", "import", file, "--on-bad-text", "replace")
         assert "2 cards, 0 new" in again.err
 
-    def test_what_it_would_make_one_is_refused_or_kept_apart(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_equal_replaced_keys_are_refused_and_equal_ids_stay_distinct(
+        self, cbx: Cbx, tmp_path: Path
+    ) -> None:
         file = tmp_path / "alike.json"
         file.write_text('[{"role": "user", "content": "x", "a\\u0000": 1, "a\\ud800": 2}]')
         result = cbx("card", "import", str(file), "--on-bad-text", "replace")
@@ -86,7 +88,7 @@ class TestBadText:
         )
         assert len(set(lines(cbx("card", "import", str(file), "--on-bad-text", "replace", "-o", "id")))) == 2
 
-    def test_numbers_that_are_none_stay_an_error(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_nan_is_still_refused_when_text_is_replaced(self, cbx: Cbx, tmp_path: Path) -> None:
         (tmp_path / "nan.json").write_text('[{"role": "user", "content": "x", "n": NaN}]')
         result = cbx("card", "import", str(tmp_path / "nan.json"), "--on-bad-text", "replace")
         assert (result.code, result.err.splitlines()[1]) == (
@@ -94,7 +96,7 @@ class TestBadText:
             "hint: remove or replace that value; nothing was imported",
         )
 
-    def test_the_way_must_be_known(self, cbx: Cbx, file: str) -> None:
+    def test_an_unknown_value_of_on_bad_text_is_refused(self, cbx: Cbx, file: str) -> None:
         result = cbx("card", "import", file, "--on-bad-text", "drop")
         assert (result.code, result.err) == (
             2,
@@ -109,7 +111,7 @@ class TestFollowing:
         path.write_text(session_line(0))
         return path
 
-    def test_what_is_appended_comes_in(self, shell: Shell, cbx: Cbx, file: Path) -> None:
+    def test_appended_lines_are_imported(self, shell: Shell, cbx: Cbx, file: Path) -> None:
         with shell.started("card", "import", file.name, "--follow", "-o", "jsonl") as process:
             assert process.stdout is not None
             [first] = json.loads(process.stdout.readline())["boxes"]
@@ -133,7 +135,7 @@ class TestFollowing:
         shown = lines(cbx("card", "export", "--box", first["box_id"], "--to", "claude-code"))
         assert list(map(json.loads, shown)) == list(map(json.loads, file.read_text().splitlines()))
 
-    def test_a_young_session_is_waited_for(self, shell: Shell, file: Path) -> None:
+    def test_follow_waits_until_a_line_names_the_session(self, shell: Shell, file: Path) -> None:
         file.write_text("\n" + json.dumps({"type": "file-history-snapshot", "messageId": "a"}) + "\n")
         with shell.started("card", "import", file.name, "--follow", "-o", "jsonl") as process:
             assert process.stdout is not None
@@ -145,7 +147,7 @@ class TestFollowing:
             assert (box["cards"], box["new_cards"]) == (2, 2)
             assert interrupted(process)[0] == 130
 
-    def test_a_file_that_is_emptied_and_one_without_a_last_line_break(self, shell: Shell, file: Path) -> None:
+    def test_an_emptied_file_and_an_incomplete_last_line_are_reported(self, shell: Shell, file: Path) -> None:
         with shell.started("card", "import", file.name, "--follow", "-o", "jsonl") as process:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -160,7 +162,7 @@ class TestFollowing:
             assert said[-1] == b"the last line is incomplete (no line break): waiting for the rest\n"
             assert interrupted(process)[0] == 130
 
-    def test_nor_can_a_pipe_be_followed(self, shell: Shell) -> None:
+    def test_a_named_pipe_cannot_be_followed(self, shell: Shell) -> None:
         os.mkfifo(shell.folder / "pipe")
         result = shell.run("card", "import", "pipe", "--follow")
         assert (result.code, result.err) == (
@@ -168,12 +170,12 @@ class TestFollowing:
             "error: --follow needs a file that grows, not 'pipe'\nhint: pass the path of a JSONL file\n",
         )
 
-    def test_an_unreachable_database_is_told_at_once(self, shell: Shell, file: Path) -> None:
+    def test_an_unreachable_database_fails_immediately(self, shell: Shell, file: Path) -> None:
         file.write_text("")
         result = shell.run("card", "import", file.name, "--follow", CBX_DATABASE_URL="host=127.0.0.1 port=1")
         assert result.code == 7
 
-    def test_it_waits_for_the_first_line(self, shell: Shell, file: Path) -> None:
+    def test_follow_waits_for_the_first_complete_line(self, shell: Shell, file: Path) -> None:
         file.write_text(session_line(0)[:20])
         with shell.started("card", "import", file.name, "--follow", "-o", "id") as process:
             with file.open("a") as writer:
@@ -182,7 +184,7 @@ class TestFollowing:
             assert len(process.stdout.readline().strip()) == 36
             assert interrupted(process)[0] == 130
 
-    def test_a_file_that_goes_ends_it(self, shell: Shell, file: Path) -> None:
+    def test_a_deleted_file_ends_the_import(self, shell: Shell, file: Path) -> None:
         with shell.started("card", "import", file.name, "--follow", "-o", "id") as process:
             assert process.stdout is not None
             process.stdout.readline()
@@ -214,7 +216,7 @@ class TestFollowing:
             ),
         ],
     )
-    def test_what_cannot_be_followed(
+    def test_inputs_that_cannot_be_followed_are_refused(
         self, shell: Shell, arguments: tuple[str, ...], code: int, message: str, hint: str
     ) -> None:
         (shell.folder / "chat.jsonl").write_text('{"role": "user", "content": "hi"}\n' * 2)
@@ -228,18 +230,20 @@ class TestFollowing:
 
 
 class TestPipes:
-    def test_a_process_substitution(self, shell: Shell) -> None:
+    def test_a_process_substitution_is_imported(self, shell: Shell) -> None:
         (shell.folder / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
         result = shell.line("cbx card import <(cat chat.json) -o id | xargs cbx box show -o jsonl")
         assert json.loads(succeed(result))["content"]["text"] == "hi"
 
-    def test_standard_input_from_a_file(self, shell: Shell) -> None:
+    def test_a_file_redirected_to_standard_input_is_imported(self, shell: Shell) -> None:
         (shell.folder / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
         assert "1 card, 1 new" in shell.line("cbx card import - < chat.json").err
 
 
 class TestGivingUp:
-    def test_a_broken_export_leaves_the_old_file(self, shell: Shell, cbx: Cbx, database: Database) -> None:
+    def test_an_interrupted_export_keeps_the_old_file(
+        self, shell: Shell, cbx: Cbx, database: Database
+    ) -> None:
         (shell.folder / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
         box = succeed(shell.run("card", "import", "chat.json", "-o", "id")).strip()
         (shell.folder / "old.json").write_text("old")
@@ -253,7 +257,7 @@ class TestGivingUp:
         succeed(shell.run("card", "export", "--box", box, "--out", "old.json"))
         assert json.loads((shell.folder / "old.json").read_text())["messages"][0]["content"] == "hi"
 
-    def test_ctrl_c_leaves_nothing(
+    def test_an_interrupted_import_writes_nothing(
         self, shell: Shell, target: Target, database: Database, row_counts: RowCounts
     ) -> None:
         (shell.folder / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
@@ -275,7 +279,7 @@ class TestProgress:
         path.write_text("".join(session_line(number, "word " * 20) for number in range(25_000)))
         return path
 
-    def test_on_a_terminal_there_is_a_bar(self, shell: Shell, file: Path) -> None:
+    def test_a_terminal_shows_a_progress_bar(self, shell: Shell, file: Path) -> None:
         command = [sys.executable, "-m", "cardbox_cli", "card", "import", file.name]
         with Typist(command, shell.environment, shell.folder) as person:
             bar = person.see(r"importing [━╸╺ ]+ *[\d.]+/[\d.]+ MB 0:00:0\d")
@@ -284,7 +288,9 @@ class TestProgress:
             assert person.end() == 0
 
     @pytest.mark.parametrize("where", ["a pipe", "a dumb terminal"])
-    def test_elsewhere_there_is_none(self, shell: Shell, file: Path, where: str) -> None:
+    def test_a_pipe_and_a_dumb_terminal_show_no_progress_bar(
+        self, shell: Shell, file: Path, where: str
+    ) -> None:
         if where == "a pipe":
             result = shell.run("card", "import", file.name, "-o", "id")
             assert (
@@ -328,7 +334,7 @@ class TestManyMessages:
             pytest.param("lines", MANY, id="lines, many", marks=pytest.mark.soak),
         ],
     )
-    def test_they_come_and_go_in_little_memory_all_or_nothing(
+    def test_a_large_conversation_is_imported_atomically_in_bounded_memory(
         self, shell: Shell, database: Database, row_counts: RowCounts, layout: str, size: Size
     ) -> None:
         count, repeated, limit = size
@@ -404,7 +410,7 @@ def _importing(database: Database) -> int:
     return int(others)
 
 
-def test_a_folder_that_holds_more_than_anybody_looks_through_is_refused(
+def test_a_folder_with_too_many_files_is_refused(
     cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversation_files, "FOLDER_FILES", Limit(2, "files", ""))
@@ -416,7 +422,7 @@ def test_a_folder_that_holds_more_than_anybody_looks_through_is_refused(
     assert f"the folder {str(tmp_path)!r} contains more than 2 files" in refused.err
 
 
-def test_what_is_gone_from_a_folder_meanwhile_is_left_out(
+def test_a_folder_that_disappears_during_an_import_is_skipped(
     cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As processes are from /proc, and what others clean up."""
@@ -433,7 +439,7 @@ def test_what_is_gone_from_a_folder_meanwhile_is_left_out(
     assert len(lines(cbx("card", "import", str(tmp_path), "-o", "id"))) == 1
 
 
-def test_a_negative_zero_comes_out_as_a_zero(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_negative_zero_is_exported_as_zero(cbx: Cbx, tmp_path: Path) -> None:
     file = tmp_path / "f.json"
     text = (
         '{"model": "m", "temperature": -0.0, "messages": [{"role": "user", "content": "-0.0", "n": [-0.0, 0.0, -1.5, -0]}, '
@@ -452,7 +458,7 @@ def test_a_negative_zero_comes_out_as_a_zero(cbx: Cbx, tmp_path: Path) -> None:
     assert ", 0 new" in cbx("card", "import", str(file), "-o", "table").err
 
 
-def test_zeros_of_one_form_are_one_message(cbx: Cbx, tmp_path: Path) -> None:
+def test_messages_that_differ_only_in_the_sign_of_zero_are_equal(cbx: Cbx, tmp_path: Path) -> None:
     file, boxes = tmp_path / "f.json", set()
     for zero, plain in (("0", "0"), ("-0", "0"), ("0.0", "0.0"), ("-0.0", "0.0")):
         parts = f'[{{"functionCall": {{"name": "f", "args": {{"x": {zero}}}}}}}]'

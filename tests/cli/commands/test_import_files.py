@@ -40,7 +40,7 @@ def test_each_file_has_its_own_outcome(cbx: Cbx, folder: Path) -> None:
     assert result.err.endswith("1 file of 3 refused and not imported\n")
 
 
-def test_the_first_that_is_refused_ends_it(cbx: Cbx, folder: Path) -> None:
+def test_the_first_refused_file_ends_the_import(cbx: Cbx, folder: Path) -> None:
     result = cbx("card", "import", str(folder), "-o", "id")
     assert result.code == 4
     assert len(result.out.splitlines()) == 2
@@ -51,14 +51,16 @@ def test_the_first_that_is_refused_ends_it(cbx: Cbx, folder: Path) -> None:
     assert f"error: {folder}/b.jsonl:1" in result.err
 
 
-def test_a_file_that_is_missing_is_one_that_is_refused(cbx: Cbx, folder: Path) -> None:
+def test_a_missing_file_is_reported_as_refused(cbx: Cbx, folder: Path) -> None:
     files = [str(folder / name) for name in ("a.json", "gone.json", "deep/c.json")]
     result = cbx("card", "import", *files, "-k", "-o", "id")
     assert (result.code, len(result.out.splitlines())) == (3, 3)
     assert f"error: no file '{files[1]}'" in result.err
 
 
-def test_one_conversation_of_many(cbx: Cbx, folder: Path, row_counts: Callable[[], dict[str, int]]) -> None:
+def test_the_only_option_imports_that_conversation(
+    cbx: Cbx, folder: Path, row_counts: Callable[[], dict[str, int]]
+) -> None:
     file = str(folder / "a.json")
     [one] = lines(cbx("card", "import", file, "--only", "1", "-o", "id"))
     assert cbx("card", "export", "--box", one).json() == chat("two")
@@ -87,19 +89,21 @@ def test_one_conversation_of_many(cbx: Cbx, folder: Path, row_counts: Callable[[
         (["a.json", "deep/c.json", "--follow"], "--follow takes one file"),
     ],
 )
-def test_what_excludes_each_other(cbx: Cbx, folder: Path, arguments: list[str], message: str) -> None:
+def test_contradictory_arguments_are_refused(
+    cbx: Cbx, folder: Path, arguments: list[str], message: str
+) -> None:
     given = [str(folder / each) if each.endswith(".json") else each for each in arguments]
     result = cbx("card", "import", *given)
     assert (result.code, result.err.splitlines()[0]) == (2, f"error: {message}")
 
 
-def test_a_folder_without_any_is_told(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_folder_without_conversation_files_is_refused(cbx: Cbx, tmp_path: Path) -> None:
     result = cbx("card", "import", str(tmp_path))
     assert result.code == 4
     assert "has no file that ends in .json, .jsonl" in result.err
 
 
-def test_a_conversation_without_a_message_makes_no_box(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_conversation_without_messages_creates_no_box(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text(json.dumps([chat(), chat("one")]))
     result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "json")
     assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [1]
@@ -123,7 +127,7 @@ def test_a_conversation_without_a_message_makes_no_box(cbx: Cbx, tmp_path: Path)
         ),
     ],
 )
-def test_the_others_are_imported_beside_one_without_messages(
+def test_conversations_without_messages_do_not_stop_the_others(
     cbx: Cbx, tmp_path: Path, text: str, options: tuple[str, ...]
 ) -> None:
     (tmp_path / "f.json").write_text(text)
@@ -146,7 +150,7 @@ def test_the_others_are_imported_beside_one_without_messages(
         ({"id": 1, "mesages": []}, None),
     ],
 )
-def test_messages_at_a_misspelt_key_are_never_left_out(
+def test_a_mistyped_message_key_is_refused(
     cbx: Cbx, tmp_path: Path, line: dict[str, Any], told: str | None
 ) -> None:
     file = tmp_path / "typo.jsonl"
@@ -180,7 +184,7 @@ def test_messages_at_a_misspelt_key_are_never_left_out(
         ),
     ],
 )
-def test_so_it_is_in_files_of_agents(
+def test_a_mistyped_message_key_in_an_agent_file_is_refused(
     cbx: Cbx, tmp_path: Path, of: Callable[[list[Any]], dict[str, Any]], told: str
 ) -> None:
     file = tmp_path / "f.json"
@@ -190,7 +194,7 @@ def test_so_it_is_in_files_of_agents(
     assert result.error["hint"].startswith("its keys are '")
 
 
-def test_a_session_of_events_alone_makes_no_box(
+def test_a_session_with_only_events_creates_no_box(
     cbx: Cbx, tmp_path: Path, row_counts: Callable[[], dict[str, int]]
 ) -> None:
     (tmp_path / "s.jsonl").write_text('{"type": "summary", "summary": "Shop", "sessionId": "s"}\n' * 2)
@@ -202,7 +206,7 @@ def test_a_session_of_events_alone_makes_no_box(
     assert row_counts() == before
 
 
-def test_cards_are_as_old_as_their_lines_and_a_command_is_no_title(cbx: Cbx, tmp_path: Path) -> None:
+def test_cards_have_the_time_of_their_line_and_a_command_is_not_the_title(cbx: Cbx, tmp_path: Path) -> None:
     said = "<command-message>review is running…</command-message>\n<command-name>/review</command-name>"
     around = {"type": "user", "sessionId": "s"}
     session = [
@@ -240,7 +244,7 @@ def test_cards_are_as_old_as_their_lines_and_a_command_is_no_title(cbx: Cbx, tmp
         "# Context from my IDE setup:\n\n## Active file: a.py\n\n## My request for Codex:",
     ],
 )
-def test_what_codex_writes_itself_is_no_title(cbx: Cbx, tmp_path: Path, preamble: str) -> None:
+def test_a_codex_preamble_is_not_the_title(cbx: Cbx, tmp_path: Path, preamble: str) -> None:
     def said(*texts: str) -> dict[str, Any]:
         content = [{"type": "input_text", "text": text} for text in texts]
         item = {"type": "message", "role": "user", "content": content}
@@ -253,7 +257,7 @@ def test_what_codex_writes_itself_is_no_title(cbx: Cbx, tmp_path: Path, preamble
         assert box["title"] == "Mend it"
 
 
-def test_links_that_lead_out_of_a_folder_are_left_out(cbx: Cbx, folder: Path, tmp_path: Path) -> None:
+def test_links_to_files_outside_the_folder_are_skipped(cbx: Cbx, folder: Path, tmp_path: Path) -> None:
     """Whoever packed it would choose which of our files are read."""
     (folder / "b.jsonl").unlink()
     (tmp_path / "ours.json").write_text(json.dumps(chat("private")))

@@ -139,7 +139,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_refused_in_one_line_and_nothing_is_written(
+def test_an_invalid_file_is_refused_in_one_line_and_writes_nothing(
     cbx: Cbx, tmp_path: Path, row_counts: Callable[[], dict[str, int]], name: str
 ) -> None:
     case = CASES[name]

@@ -45,7 +45,7 @@ def box(cbx: Cbx, file: Callable[..., str]) -> Callable[..., str]:
 
 
 class TestCardLint:
-    def test_a_sound_file_is_clean(self, offline: Cbx, file: Callable[..., str]) -> None:
+    def test_a_valid_file_has_no_findings(self, offline: Cbx, file: Callable[..., str]) -> None:
         sound = file(ASKED, CALLED, ANSWERED)
         assert offline("card", "lint", sound, "-o", "json") == Result(
             0, "[]\n", "taken as openai: a message has 'tool_calls'\n"
@@ -53,7 +53,7 @@ class TestCardLint:
         assert offline("card", "lint", sound, "--from", "openai") == Result(0, "", "nothing found\n")
 
     @pytest.mark.parametrize("columns", [80, 140])
-    def test_on_a_terminal_all_of_a_finding_is_read(
+    def test_a_terminal_shows_the_whole_text_of_a_finding(
         self, shell: Shell, file: Callable[..., str], columns: int
     ) -> None:
         shown = shell.on_terminal("card", "lint", file(ASKED, CALLED), columns=columns, NO_COLOR="1")
@@ -62,7 +62,7 @@ class TestCardLint:
         assert TORN in said
         assert "or a result that says that the call failed, or drop the call" in said
 
-    def test_what_is_found_is_the_answer(self, offline: Cbx, file: Callable[..., str]) -> None:
+    def test_findings_are_printed_as_json_and_exit_8(self, offline: Cbx, file: Callable[..., str]) -> None:
         torn = file(ASKED, CALLED)
         result = offline("card", "lint", torn, "-o", "json")
         assert result.code == 8
@@ -78,14 +78,14 @@ class TestCardLint:
         assert finding["message"] == f"{torn}: message 1: {TORN}"
         assert result.error["message"] == "the lint found 1 error"
 
-    def test_cards_are_named_as_an_import_names_them(
+    def test_findings_have_the_card_ids_that_an_import_would_give(
         self, cbx: Cbx, file: Callable[..., str], box: Callable[..., str]
     ) -> None:
         [finding] = cbx("card", "lint", file(ASKED, CALLED), "-o", "json").json()
         imported = cbx("box", "show", box(ASKED, CALLED), "-o", "json").json()["cards"]
         assert finding["card_id"] == imported[1]["card_id"]
 
-    def test_for_people(self, offline: Cbx, file: Callable[..., str]) -> None:
+    def test_the_table_shows_findings_and_remedies(self, offline: Cbx, file: Callable[..., str]) -> None:
         header, finding, blank, _, remedy = lines_of(offline("card", "lint", file(ASKED, CALLED)), code=8)
         assert header.split() == ["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"]
         assert finding.split()[0:1] + finding.split()[2:5] == ["1", "-", "error", "call-without-result"]
@@ -93,18 +93,20 @@ class TestCardLint:
         assert blank == ""
         assert remedy.split("  ")[0] == "call-without-result"
 
-    def test_by_the_rules_of_another_provider(self, offline: Cbx, file: Callable[..., str]) -> None:
+    def test_the_format_option_selects_the_rules_of_a_provider(
+        self, offline: Cbx, file: Callable[..., str]
+    ) -> None:
         result = offline("card", "lint", file(*TWICE), "--format", "anthropic", "-o", "json")
         assert result.code == 0
         assert [each["rule"] for each in result.json()] == ["tool-id-repeated"]
         assert offline("card", "lint", file(*TWICE), "-o", "json").json() == []
 
-    def test_of_many_conversations_in_standard_input(self, offline: Cbx, feed: Feed) -> None:
+    def test_findings_name_the_conversation_in_standard_input(self, offline: Cbx, feed: Feed) -> None:
         feed(json.dumps([{"messages": [ASKED]}, {"messages": [ASKED, CALLED]}]))
         result = offline("card", "lint", "-", "-o", "json")
         assert [each["message"] for each in result.json()] == [f"standard input[1]: message 1: {TORN}"]
 
-    def test_of_several_files_and_folders_each_has_its_outcome(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_each_of_several_files_and_folders_is_checked(self, offline: Cbx, tmp_path: Path) -> None:
         (tmp_path / "logs" / "deep").mkdir(parents=True)
         for name, messages in (("a.json", [ASKED, CALLED]), ("deep/b.json", [ASKED]), ("notes.txt", [])):
             (tmp_path / "logs" / name).write_text(json.dumps({"messages": messages}))
@@ -123,7 +125,7 @@ class TestCardLint:
         sound = offline("card", "lint", f"{folder}/deep", f"{folder}/deep/b.json")
         assert (sound.code, sound.out, sound.err.splitlines()[-1]) == (0, "", "nothing found")
 
-    def test_a_file_that_is_refused_keeps_none_from_being_checked(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_an_unreadable_file_does_not_stop_the_check_of_others(self, offline: Cbx, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text('{"oops')
         (tmp_path / "b.json").write_text(json.dumps([ASKED, CALLED]))
         files = [str(tmp_path / name) for name in ("a.json", "gone.json", "b.json")]
@@ -145,7 +147,7 @@ class TestCardLint:
         assert [each["file"] for each in result.error["details"]["failed"]] == [str(empty)]
         assert offline("card", "lint", str(empty)).code == 4
 
-    def test_nothing_is_said_of_files_that_could_not_be_read(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_unreadable_files_are_not_reported_as_clean(self, offline: Cbx, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text(json.dumps([ASKED]))
         (tmp_path / "b.json").write_text(json.dumps(TWICE))
         gone, sound, twice = (str(tmp_path / name) for name in ("gone.json", "a.json", "b.json"))
@@ -163,7 +165,7 @@ class TestCardLint:
             "1 warning, no errors in the 2 files that could be read: a provider would accept this"
         )
 
-    def test_any_name_of_a_file_is_told_on_a_line(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_unusual_file_names_are_escaped_on_one_line(self, offline: Cbx, tmp_path: Path) -> None:
         names = [os.fsencode(tmp_path) + name for name in (b"/a\nb.json", b"/c\xff.json", b"/d\xff\n.json")]
         for name, text in zip(names, [json.dumps([ASKED, CALLED])] * 2 + ["{oops"], strict=True):
             Path(os.fsdecode(name)).write_text(text)
@@ -184,7 +186,9 @@ class TestCardLint:
         alone = offline("card", "lint", os.fsdecode(names[1]), "-o", "json")
         assert [each["file"] for each in alone.json()] == [f"{tmp_path}/c\\xff.json"]
 
-    def test_what_says_nothing_is_left_out_as_by_an_import(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_conversations_without_messages_are_skipped_as_in_an_import(
+        self, offline: Cbx, tmp_path: Path
+    ) -> None:
         file = tmp_path / "f.jsonl"
         left_out = f"1 conversation without a message left out: {file}"
         # The second is of a session in another file, and would be imported: there is nothing to check in it.
@@ -209,7 +213,7 @@ class TestCardLint:
             ({"temperature": 0.5}, True),
         ],
     )
-    def test_a_request_without_a_message_is_refused_and_nothing_else_is_left_out(
+    def test_only_a_request_without_messages_is_a_finding(
         self, offline: Cbx, tmp_path: Path, line: dict[str, Any], is_request: bool
     ) -> None:
         file = tmp_path / "f.jsonl"
@@ -228,9 +232,7 @@ class TestCardLint:
         else:
             assert alone.code == (0 if "messages" in line else 4)
 
-    def test_what_stands_above_the_missing_messages_makes_no_request(
-        self, offline: Cbx, tmp_path: Path
-    ) -> None:
+    def test_keys_above_missing_messages_do_not_make_a_request(self, offline: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.jsonl"
         logged = {"body": {"model": "gpt-4o", "messages": [ASKED]}}
         file.write_text(
@@ -240,14 +242,14 @@ class TestCardLint:
         assert (result.code, result.json()) == (0, [])
         assert f"2 conversations without a message left out, the first at {file}:2\n" in result.err
 
-    def test_a_sample_without_messages_is_no_request(self, offline: Cbx, tmp_path: Path) -> None:
+    def test_a_sample_without_messages_is_not_a_request(self, offline: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"
         samples = [{"id": 1, "messages": []}, {"messages": [ASKED]}]
         file.write_text(json.dumps({"eval": {"model": "openai/gpt-4o"}, "samples": samples}))
         result = offline("card", "lint", str(file), "-o", "json")
         assert (result.code, "without a message left out" in result.err) == (0, True)
 
-    def test_nothing_is_said_of_an_import(self, offline: Cbx, cbx: Cbx, tmp_path: Path) -> None:
+    def test_a_lint_hint_does_not_mention_an_import(self, offline: Cbx, cbx: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"
         file.write_text(json.dumps([{"contents": [{"parts": [{"text": "x"}]}]}, {"messages": [CALLED]}]))
         assert offline("card", "lint", str(file)).err.endswith("hint: split the file by format\n")
@@ -256,7 +258,7 @@ class TestCardLint:
         of_several = cbx("card", "import", str(file), str(file)).err
         assert of_several.endswith("hint: split the file by format; nothing of this file was imported\n")
 
-    def test_a_message_without_a_role_is_named(self, offline: Cbx, file: Callable[..., str]) -> None:
+    def test_a_message_without_a_role_is_a_finding(self, offline: Cbx, file: Callable[..., str]) -> None:
         strange = file({"content": "hi"}, ASKED)
         [finding] = offline("card", "lint", strange, "-o", "json").json()
         assert (finding["rule"], finding["position"]) == ("role-unknown", 0)
@@ -275,7 +277,7 @@ class TestCardLint:
             result.json()[1]["message"] == f"{strange}: message 1: unknown role 'tool' for format anthropic"
         )
 
-    def test_what_stands_beside_the_messages_counts(self, offline: Cbx, file: Callable[..., str]) -> None:
+    def test_parameters_of_the_request_are_checked(self, offline: Cbx, file: Callable[..., str]) -> None:
         body = file(
             ASKED,
             CALLED,
@@ -304,7 +306,7 @@ class TestCardLint:
             ({"model": "claude-sonnet-4-5"}, ("--format", "openai"), "openai"),
         ],
     )
-    def test_what_stands_beside_the_messages_says_whose_request_it_is(
+    def test_parameters_of_the_request_identify_the_provider(
         self,
         offline: Cbx,
         file: Callable[..., str],
@@ -318,12 +320,12 @@ class TestCardLint:
         told = {"anthropic": f"{taken}, checked for anthropic\n", "openai": f"{taken}\n"}
         assert result.err.startswith("" if "--from" in options else told[provider])
 
-    def test_tools_that_are_none_are_found(self, offline: Cbx, file: Callable[..., str]) -> None:
+    def test_invalid_tools_are_a_finding(self, offline: Cbx, file: Callable[..., str]) -> None:
         for tools in ("x", [5]):
             result = offline("card", "lint", file(ASKED, tools=tools), "-o", "json")
             assert [each["rule"] for each in result.json()] == ["value-invalid"]
 
-    def test_what_is_no_conversation(self, offline: Cbx, feed: Feed) -> None:
+    def test_input_without_a_conversation_is_refused(self, offline: Cbx, feed: Feed) -> None:
         feed("{}")
         assert offline("card", "lint", "-").code == 4
         assert offline("card", "lint", "absent").code == 3
@@ -342,7 +344,7 @@ LOGGED = [
 
 
 class TestAsLogged:
-    def test_what_rendering_mends_is_an_error_where_nobody_had_mended_it(
+    def test_problems_that_rendering_repairs_are_errors_in_a_logged_request(
         self, cbx: Cbx, file: Callable[..., str]
     ) -> None:
         logged = file(*LOGGED, model="claude-sonnet-4-5", max_tokens=64)
@@ -356,7 +358,7 @@ class TestAsLogged:
         rendered = cbx("render", "--box", box, "--format", "anthropic", "--check", "-o", "json")
         assert (rendered.code, [each["severity"] for each in rendered.json()]) == (0, ["warning"])
 
-    def test_what_the_provider_does_not_know_is_an_error_that_names_the_version(
+    def test_unknown_keys_are_errors_that_name_the_sdk_version(
         self, offline: Cbx, file: Callable[..., str]
     ) -> None:
         body = file({**ASKED, "id": "m"}, model="gpt-4o", foo=1, service_tier="fastest")
@@ -372,13 +374,13 @@ class TestAsLogged:
         allowed = offline("card", "lint", body, "--allow-unknown", "-o", "json")
         assert (allowed.code, {each["severity"] for each in allowed.json()}) == (0, {"warning"})
 
-    def test_what_stands_beside_messages_that_are_no_request_is_nobodys_business(
+    def test_other_keys_of_a_plain_conversation_are_not_checked(
         self, offline: Cbx, file: Callable[..., str]
     ) -> None:
         chat = file(ASKED, title="A chat", metadata={"stars": 5}, user={"name": "ann"})
         assert offline("card", "lint", chat, "-o", "json").json() == []
 
-    def test_a_text_where_another_provider_has_its_messages_is_a_parameter(
+    def test_an_input_string_is_an_unknown_parameter_for_openai(
         self, offline: Cbx, file: Callable[..., str]
     ) -> None:
         both = offline("card", "lint", file(ASKED, model="gpt-4o", input="And?"), "-o", "json")
@@ -387,7 +389,7 @@ class TestAsLogged:
         # Beside messages that are no request it is nobody's business.
         assert offline("card", "lint", file(ASKED, input="And?"), "-o", "json").json() == []
 
-    def test_a_host_has_rules_of_its_own(self, cbx: Cbx, file: Callable[..., str]) -> None:
+    def test_each_provider_has_its_own_rules(self, cbx: Cbx, file: Callable[..., str]) -> None:
         long = [{**CALL, "id": "c" * 50}]
         asked = [ASKED, {**CALLED, "tool_calls": long}, {**ANSWERED, "tool_call_id": "c" * 50}]
         body = file(*asked, model="mistral-large", safe_prompt=True)
@@ -415,7 +417,9 @@ class TestAsLogged:
             (("--check", "--provider", "mistral"), "--provider: unknown provider 'mistral'"),
         ],
     )
-    def test_a_host_is_for_the_check_alone(self, offline: Cbx, options: tuple[str, ...], error: str) -> None:
+    def test_invalid_uses_of_the_provider_option_are_refused(
+        self, offline: Cbx, options: tuple[str, ...], error: str
+    ) -> None:
         result = offline("render", "--box", "x", "--provider", "openai-compatible", *options)
         assert result.code == 2
         assert result.err.startswith(f"error: {error}\n")
@@ -427,13 +431,13 @@ def lines_of(result: Result, *, code: int) -> list[str]:
 
 
 class TestRenderCheck:
-    def test_a_sound_box_is_clean(self, cbx: Cbx, box: Callable[..., str]) -> None:
+    def test_a_valid_box_has_no_findings(self, cbx: Cbx, box: Callable[..., str]) -> None:
         sound = box(ASKED, CALLED, ANSWERED)
         for format_ in ("openai", "anthropic", "text"):
             result = cbx("render", "--box", sound, "--format", format_, "--check", "-o", "json")
             assert result == Result(0, "[]\n", "")
 
-    def test_what_is_found_stands_in_the_place_of_the_body(self, cbx: Cbx, box: Callable[..., str]) -> None:
+    def test_findings_are_printed_instead_of_the_request(self, cbx: Cbx, box: Callable[..., str]) -> None:
         torn = box(ASKED, CALLED)
         result = cbx("render", "--box", torn, "--format", "anthropic", "--check", "-o", "json")
         assert result.code == 8
@@ -442,7 +446,7 @@ class TestRenderCheck:
         assert (finding["box_id"], finding["position"], finding["message"]) == (torn, 1, TORN)
         assert result.error["code"] == "findings"
 
-    def test_cards_that_are_gone(self, cbx: Cbx, box: Callable[..., str]) -> None:
+    def test_a_deleted_card_is_a_finding_that_exits_0(self, cbx: Cbx, box: Callable[..., str]) -> None:
         held = box(ASKED, {**ASKED, "content": "b"})
         asked = cbx("box", "show", held, "-o", "json").json()["cards"][0]["card_id"]
         succeed(cbx("card", "delete", asked, "--yes"))
@@ -450,7 +454,7 @@ class TestRenderCheck:
         assert result.code == 0
         assert [(each["rule"], each["card_id"]) for each in result.json()] == [("card-deleted", asked)]
 
-    def test_the_model_of_the_command_line_counts(self, cbx: Cbx, box: Callable[..., str]) -> None:
+    def test_the_model_option_selects_the_rules(self, cbx: Cbx, box: Callable[..., str]) -> None:
         prefilled = box(ASKED, {"role": "assistant", "content": "{"})
         check = ("render", "--box", prefilled, "--format", "anthropic", "--check", "-o", "json")
         assert [each["rule"] for each in cbx(*check, "--model", "claude-opus-4-7").json()] == [
@@ -458,14 +462,14 @@ class TestRenderCheck:
         ]
         assert cbx(*check, "--model", "claude-sonnet-4-5").json() == []
 
-    def test_it_and_the_explanation_are_two_answers(self, cbx: Cbx) -> None:
+    def test_check_and_explain_cannot_be_combined(self, cbx: Cbx) -> None:
         result = cbx("render", "--box", "x", "--check", "--explain")
         assert (result.code, result.err) == (
             2,
             "error: --check and --explain cannot be combined\nhint: remove one of them\n",
         )
 
-    def test_renamed_calls_are_told(self, cbx: Cbx, box: Callable[..., str]) -> None:
+    def test_renamed_tool_calls_cause_a_warning(self, cbx: Cbx, box: Callable[..., str]) -> None:
         result = cbx("render", "--box", box(*TWICE), "--format", "anthropic", "--model", "m")
         ids = [block["id"] for each in result.json()["messages"][1::2] for block in each["content"]]
         assert ids == ["c1", "c1_2"]
@@ -491,13 +495,13 @@ class TestPackCheck:
         succeed(cbx("profile", "import", "-"))
         return lambda box, *options: cbx("pack", "-H", str(recipe), "-a", f"work={box}", "--check", *options)
 
-    def test_a_sound_context_is_packed(self, pack: Callable[..., Result], box: Callable[..., str]) -> None:
+    def test_a_valid_context_is_packed(self, pack: Callable[..., Result], box: Callable[..., str]) -> None:
         sound = box(ASKED, CALLED, ANSWERED)
         result = pack(sound, "-o", "id")
         assert (result.code, result.err, len(lines(result))) == (0, "", 1)
         assert pack(sound, "-o", "json").err == "[]\n"
 
-    def test_errors_write_nothing(
+    def test_errors_prevent_a_pack(
         self, pack: Callable[..., Result], box: Callable[..., str], row_counts: Callable[[], dict[str, int]]
     ) -> None:
         torn = box(ASKED, CALLED)
@@ -514,7 +518,7 @@ class TestPackCheck:
         assert row_counts() == before
         assert pack(torn, "--dry-run").code == 8
 
-    def test_force_writes_all_the_same(
+    def test_force_packs_in_spite_of_errors_and_is_audited(
         self, cbx: Cbx, pack: Callable[..., Result], box: Callable[..., str]
     ) -> None:
         result = pack(box(ASKED, CALLED), "--force", "-o", "json")
@@ -532,12 +536,14 @@ class TestPackCheck:
         assert audited["action"] == "pack --force"
         assert audited["detail"] == {"context_box_id": box_id, "overruled": ["exchange-split"]}
 
-    def test_warnings_are_told_and_packed(self, pack: Callable[..., Result], box: Callable[..., str]) -> None:
+    def test_warnings_do_not_prevent_a_pack(
+        self, pack: Callable[..., Result], box: Callable[..., str]
+    ) -> None:
         result = pack(box(*TWICE), "-o", "id")
         assert result.code == 0
         assert result.err.startswith("warning: tool-id-repeated at card ")
 
-    def test_cards_that_are_gone(
+    def test_a_deleted_card_is_a_finding_that_exits_0(
         self, cbx: Cbx, pack: Callable[..., Result], box: Callable[..., str]
     ) -> None:
         held = box(ASKED, {**ASKED, "content": "b"})
@@ -549,7 +555,7 @@ class TestPackCheck:
             ("card-deleted", first)
         ]
 
-    def test_force_alone_has_nothing_to_force(self, cbx: Cbx) -> None:
+    def test_force_without_check_is_refused(self, cbx: Cbx) -> None:
         result = cbx("pack", "-H", "delegate", "--force")
         assert (result.code, result.err) == (
             2,
@@ -570,13 +576,13 @@ class TestDispatchCheck:
         succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
         return lambda *options: cbx("dispatch", "--agent", "clerk", *options, "--check")
 
-    def test_a_sound_context_is_dispatched(
+    def test_a_valid_context_is_dispatched(
         self, dispatch: Callable[..., Result], box: Callable[..., str]
     ) -> None:
         result = dispatch("-c", box(ASKED, CALLED, ANSWERED), "-o", "json")
         assert (result.code, result.err, result.json()["status"]) == (0, "[]\n", "accepted")
 
-    def test_errors_write_nothing_unless_it_is_forced(
+    def test_errors_prevent_a_dispatch_unless_force_is_given(
         self,
         cbx: Cbx,
         dispatch: Callable[..., Result],
@@ -610,7 +616,7 @@ class TestDispatchCheck:
         )
         assert audited["detail"] == {"overruled": ["call-without-result"]}
 
-    def test_what_a_recipe_packs(
+    def test_the_context_packed_by_a_recipe_is_checked(
         self,
         dispatch: Callable[..., Result],
         box: Callable[..., str],
@@ -627,7 +633,7 @@ class TestDispatchCheck:
         assert (finding["rule"], finding["box_id"], finding["position"]) == ("exchange-split", None, 1)
         assert dispatch(*request, "--force").json()["created"]
 
-    def test_the_output_box_is_seen_first_but_for_what_a_turn_is_writing(
+    def test_the_output_box_is_checked_except_cards_of_a_running_turn(
         self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
     ) -> None:
         asked, called, answered = cards_of(cbx, box(ASKED, CALLED, ANSWERED))
@@ -648,7 +654,7 @@ class TestDispatchCheck:
             succeed(cbx("box", "append", output, unanswered))
         assert dispatch("-c", context, "--output-box", output).code == 0
 
-    def test_the_request_has_the_tools_of_the_profile_and_the_model_of_the_dispatch(
+    def test_the_check_uses_the_tools_of_the_profile_and_the_dispatched_model(
         self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
     ) -> None:
         for name in ("f", "g"):
@@ -659,7 +665,7 @@ class TestDispatchCheck:
             [finding] = json.loads(dispatch(*request, *options).err)
             assert (finding["rule"], finding["provider"]) == ("tool-not-offered", provider)
 
-    def test_a_request_that_was_made_before_is_not_checked_again(
+    def test_a_repeated_request_is_not_checked_again(
         self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
     ) -> None:
         request = ("-c", box(ASKED, CALLED), "--correlation-id", "once", "-o", "json")
@@ -668,13 +674,13 @@ class TestDispatchCheck:
         again = dispatch(*request)
         assert (again.code, again.err, again.json()) == (0, "", {**first, "created": False})
 
-    def test_what_is_not_accepted_is_not_checked(
+    def test_a_request_that_is_not_accepted_is_not_checked(
         self, cbx: Cbx, dispatch: Callable[..., Result], box: Callable[..., str]
     ) -> None:
         result = dispatch("-c", box(ASKED, CALLED), "--source-agent", "nobody")
         assert (result.code, result.err.startswith("error: not accepted")) == (6, True)
 
-    def test_force_alone_has_nothing_to_force(self, cbx: Cbx) -> None:
+    def test_force_without_check_is_refused(self, cbx: Cbx) -> None:
         result = cbx("dispatch", "--agent", "clerk", "-c", "x", "--force")
         assert (result.code, result.err) == (
             2,

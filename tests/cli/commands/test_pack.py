@@ -38,7 +38,9 @@ def packed(cbx: Cbx, result: Result) -> list[Any]:
 
 
 class TestArguments:
-    def test_as_text_from_a_file_or_as_json(self, cbx: Cbx, pack: Callable[..., Result]) -> None:
+    def test_arguments_are_text_or_json_and_can_come_from_a_file(
+        self, cbx: Cbx, pack: Callable[..., Result]
+    ) -> None:
         Path("b.txt").write_text("from a\nfile")
         Path("c.json").write_text('{"n": 1.10}')
         arguments = ("-a", "a=x=y: {z}", "-a", "b=@b.txt", "-a", "c:=@c.json", "-o", "id")
@@ -49,10 +51,10 @@ class TestArguments:
             "3.50",
         ]
 
-    def test_of_one_key_make_a_list(self, cbx: Cbx, pack: Callable[..., Result]) -> None:
+    def test_arguments_with_the_same_key_become_a_list(self, cbx: Cbx, pack: Callable[..., Result]) -> None:
         assert packed(cbx, pack("-a", "a=x", "-a", "a:=2", "-o", "id")) == [["x", 2]]
 
-    def test_from_files_that_options_override(
+    def test_arguments_from_files_are_overridden_by_options(
         self, cbx: Cbx, pack: Callable[..., Result], feed: Feed
     ) -> None:
         Path("args.yaml").write_text("a: [1, 2]\nb: file\n")
@@ -60,7 +62,7 @@ class TestArguments:
         arguments = ("--args", "args.yaml", "--args", "-", "-a", "c=option", "-o", "id")
         assert packed(cbx, pack(*arguments)) == [[1, 2], "stdin", "option"]
 
-    def test_that_are_malformed(self, pack: Callable[..., Result]) -> None:
+    def test_malformed_arguments_are_refused(self, pack: Callable[..., Result]) -> None:
         Path("list.yaml").write_text("- 1\n")
         for options, code, message in (
             (("-a", "x"), 2, "--arg 'x' is not KEY=VALUE"),
@@ -75,14 +77,14 @@ class TestArguments:
             assert (result.code, result.out) == (code, "")
             assert result.err.startswith(f"error: {message}"), options
 
-    def test_that_no_rule_uses_are_told(self, pack: Callable[..., Result]) -> None:
+    def test_an_unused_argument_causes_a_warning(self, pack: Callable[..., Result]) -> None:
         result = pack("-a", "a=x", "-a", "d=y")
         assert result.code == 0
         assert result.err == "warning: recipe 'abc' does not use the argument 'd'\n"
 
 
 class TestDryRun:
-    def test_it_writes_nothing_and_foretells_the_digest(
+    def test_a_dry_run_writes_nothing_and_predicts_the_digest(
         self, pack: Callable[..., Result], row_counts: Callable[[], dict[str, int]]
     ) -> None:
         before = row_counts()
@@ -124,7 +126,9 @@ context_packing_config:
         Path("boxes.yaml").write_text(self.RECIPE)
         return box_of(add("First."))
 
-    def test_are_named_as_elsewhere(self, cbx: Cbx, box: str, add: Callable[..., str], box_of: BoxOf) -> None:
+    def test_box_arguments_accept_short_ids_and_last(
+        self, cbx: Cbx, box: str, add: Callable[..., str], box_of: BoxOf
+    ) -> None:
         last = box_of(add("Second."))
         Path("last").write_text("from a file")
         Path("work.yaml").write_text(f"work: ['{box[-6:]}', '@last']\n")
@@ -139,7 +143,7 @@ context_packing_config:
                 "Second.",
             ]
 
-    def test_that_are_none_are_named_as_given(self, cbx: Cbx, box: str) -> None:
+    def test_an_unknown_box_argument_is_reported_as_typed(self, cbx: Cbx, box: str) -> None:
         result = cbx("pack", "-H", "boxes.yaml", "-a", "work=8b1f22c0")
         assert (result.code, result.err) == (
             3,
@@ -151,16 +155,14 @@ context_packing_config:
             "error: '@last' is not set: your commands have not created a box in project 'q'",
         )
 
-    def test_a_dispatch_takes_them_too(self, cbx: Cbx, box: str) -> None:
+    def test_a_dispatch_accepts_short_box_ids_as_arguments(self, cbx: Cbx, box: str) -> None:
         succeed(cbx("agent", "provision", "clerk", "--profile", "clerk"))
         given = ("--handover", "boxes.yaml", "-a", f"work={box[-8:]}", "-a", f"one={box[-6:]}", "-o", "json")
         context = cbx("dispatch", "--agent", "clerk", *given).json()["context_box_id"]
         assert cbx("box", "show", context, "-o", "json").json()["parent_ids"] == [box]
 
 
-def test_the_whole_way_as_the_documentation_goes(
-    cbx: Cbx, pack: Callable[..., Result], box_of: BoxOf
-) -> None:
+def test_the_documented_steps_make_a_request(cbx: Cbx, pack: Callable[..., Result], box_of: BoxOf) -> None:
     [box] = lines(pack("-a", "a=What now?", "-o", "id"))
     [profile] = lines(cbx("profile", "list", "-o", "id"))
     request = cbx("render", "--box", profile, "--box", box, "--model", "m-1")

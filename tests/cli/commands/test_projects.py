@@ -63,7 +63,9 @@ def tenants(cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     return settle(cbx, "ours"), settle(cbx, "theirs")
 
 
-def test_the_same_import_makes_other_cards_and_boxes(tenants: tuple[Tenant, Tenant]) -> None:
+def test_the_same_import_creates_different_cards_and_boxes_in_each_project(
+    tenants: tuple[Tenant, Tenant],
+) -> None:
     ours, theirs = tenants
     assert ours.conversation != theirs.conversation
     cards = [set(one.json("box", "show", one.conversation)["card_ids"]) for one in tenants]
@@ -73,7 +75,7 @@ def test_the_same_import_makes_other_cards_and_boxes(tenants: tuple[Tenant, Tena
         assert (again["box_id"], again["new_cards"]) == (one.conversation, 0)
 
 
-def test_lists_and_searches_show_their_own(tenants: tuple[Tenant, Tenant]) -> None:
+def test_lists_and_searches_show_only_their_project(tenants: tuple[Tenant, Tenant]) -> None:
     for one in tenants:
         assert {card["project_id"] for card in one.json("card", "list")} == {one.name}
         assert {box["project_id"] for box in one.json("box", "list")} == {one.name}
@@ -86,7 +88,7 @@ def test_lists_and_searches_show_their_own(tenants: tuple[Tenant, Tenant]) -> No
         assert len(one.ids("card", "list", "--limit", "0", "--deleted")) == 2 + 1 + 1 + 2
 
 
-def test_one_ending_and_one_name_mean_ones_own(tenants: tuple[Tenant, Tenant]) -> None:
+def test_a_short_id_or_name_refers_to_the_own_project(tenants: tuple[Tenant, Tenant]) -> None:
     for one in tenants:
         assert one.json("card", "show", "4711")["card_id"] == one.card
         assert one.json("profile", "show", "CLERK")["system_prompt"] == f"You work for {one.name}."
@@ -94,7 +96,7 @@ def test_one_ending_and_one_name_mean_ones_own(tenants: tuple[Tenant, Tenant]) -
         assert one.json("box", "show", one.packed)["parent_ids"] == [one.conversation]
 
 
-def test_what_is_the_others_does_not_exist(tenants: tuple[Tenant, Tenant]) -> None:
+def test_items_of_the_other_project_are_not_found(tenants: tuple[Tenant, Tenant]) -> None:
     ours, theirs = tenants
     box, card = theirs.conversation, theirs.card
     before = theirs.json("box", "show", box), theirs.json("card", "list"), theirs.json("box", "list")
@@ -136,7 +138,7 @@ def test_what_is_the_others_does_not_exist(tenants: tuple[Tenant, Tenant]) -> No
     )
 
 
-def test_a_card_of_the_other_is_dangling_in_a_box(tenants: tuple[Tenant, Tenant]) -> None:
+def test_a_card_of_the_other_project_is_dangling_in_a_box(tenants: tuple[Tenant, Tenant]) -> None:
     ours, theirs = tenants
     box = ours.json("box", "create", theirs.card, "--allow-dangling")["box_id"]
     shown = ours.json("box", "show", box)
@@ -146,7 +148,7 @@ def test_a_card_of_the_other_is_dangling_in_a_box(tenants: tuple[Tenant, Tenant]
     assert ours.json("card", "export", "--box", box) == {"messages": []}
 
 
-def test_changes_stay_where_they_were_made(tenants: tuple[Tenant, Tenant]) -> None:
+def test_changes_in_one_project_never_affect_the_other(tenants: tuple[Tenant, Tenant]) -> None:
     ours, theirs = tenants
     before = theirs.json("card", "list"), theirs.json("box", "list"), theirs.json("profile", "list")
     succeed(ours("card", "delete", "4711", "--yes"))
@@ -157,7 +159,9 @@ def test_changes_stay_where_they_were_made(tenants: tuple[Tenant, Tenant]) -> No
     assert before == (theirs.json("card", "list"), theirs.json("box", "list"), theirs.json("profile", "list"))
 
 
-def test_even_one_box_id_is_two_boxes(tenants: tuple[Tenant, Tenant], database: Database) -> None:
+def test_the_same_box_id_is_a_separate_box_in_each_project(
+    tenants: tuple[Tenant, Tenant], database: Database
+) -> None:
     box = "018f2b64-0000-7000-8000-00000000cafe"
     for one in tenants:
         BoxStore(database, one.name).create([one.card], box_id=box, title=f"of {one.name}")
@@ -174,7 +178,7 @@ def test_even_one_box_id_is_two_boxes(tenants: tuple[Tenant, Tenant], database: 
     assert ours("box", "show", box).code == 3
 
 
-def test_an_id_that_the_other_has_is_taken_and_nothing_more_is_said(tenants: tuple[Tenant, Tenant]) -> None:
+def test_an_id_of_the_other_project_is_taken_and_nothing_is_disclosed(tenants: tuple[Tenant, Tenant]) -> None:
     ours, theirs = tenants
     result = ours(
         "card", "add", "--type", "task.instruction", "--text", "secret", "--id", theirs.card, "--repair"
@@ -186,7 +190,7 @@ def test_an_id_that_the_other_has_is_taken_and_nothing_more_is_said(tenants: tup
     )
 
 
-def test_the_project_comes_from_the_option_else_the_variable_else_default(
+def test_the_project_comes_from_the_option_then_the_variable_then_default(
     cbx: Cbx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def project_of(*options: str) -> str:
@@ -202,7 +206,7 @@ def test_the_project_comes_from_the_option_else_the_variable_else_default(
     assert project_of() == "default"
 
 
-def test_any_printable_name_is_a_project(cbx: Cbx) -> None:
+def test_any_printable_name_is_a_valid_project(cbx: Cbx) -> None:
     for name in ("проект 1", "p'; DROP TABLE cards; --", "100%", "_", "*", "x" * 255):
         made = cbx("-p", name, "card", "add", "--type", "x", "--text", "t", "-o", "json").json()
         assert made["project_id"] == name
@@ -212,7 +216,7 @@ def test_any_printable_name_is_a_project(cbx: Cbx) -> None:
 
 
 @pytest.mark.parametrize("name", ["@me", "-x", "a\ufe0fb"])
-def test_no_first_write_makes_a_project_of_a_name_that_nobody_could_type(
+def test_no_command_creates_a_project_with_an_invalid_name(
     cbx: Cbx, database: Database, tmp_path: Path, name: str
 ) -> None:
     """Names of projects are checked where a row of one is written first, whatever writes it."""
@@ -239,7 +243,7 @@ def test_no_first_write_makes_a_project_of_a_name_that_nobody_could_type(
     assert database.connection.execute(held).fetchall() == []
 
 
-def test_a_project_that_another_program_named_so_is_written_to(cbx: Cbx, database: Database) -> None:
+def test_an_existing_project_with_an_invalid_name_can_be_written_to(cbx: Cbx, database: Database) -> None:
     database.connection.execute(
         "INSERT INTO public.cards (card_id, tenant_id, metadata) VALUES ('c', '@me', '{}')"
     )

@@ -82,7 +82,7 @@ def roles(result: Result) -> list[str]:
 
 
 class TestTurns:
-    def test_what_is_to_come_and_what_was(self, cbx: Cbx, ask: Ask) -> None:
+    def test_render_shows_the_next_request_or_the_recorded_one(self, cbx: Cbx, ask: Ask) -> None:
         turn = ask()
         command = ("render", "--turn", turn)
         composed = cbx(*command)
@@ -95,7 +95,7 @@ class TestTurns:
         assert json.loads(cbx(*command, "--model", "other").out)["model"] == "other"
         assert cbx(*command, "--format", "text").out.startswith("── 1 system ──\n  You are a clerk.\n")
 
-    def test_a_profile_by_its_name_makes_of_boxes_what_a_turn_would_be_sent(self, cbx: Cbx, ask: Ask) -> None:
+    def test_a_profile_with_boxes_renders_the_request_of_a_turn(self, cbx: Cbx, ask: Ask) -> None:
         turn = ask()
         box = cbx("turn", "show", turn, "-o", "json").json()["context_box_id"]
         would = cbx("render", "--profile", "CLERK", "--box", box)
@@ -113,7 +113,7 @@ class TestTurns:
             f"error: --diff: {turn!r} is not a box, and --profile requires boxes"
         )
 
-    def test_of_an_agent(self, cbx: Cbx, ask: Ask) -> None:
+    def test_the_agent_option_selects_its_current_or_last_turn(self, cbx: Cbx, ask: Ask) -> None:
         def told() -> str:
             result = cbx("render", "--agent", "clerk")
             assert result.code == 0
@@ -132,7 +132,9 @@ class TestTurns:
         succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         assert told() == f"note: agent 'clerk': turn {second}, ended"
 
-    def test_a_step_is_to_the_byte_what_the_command_got(self, cbx: Cbx, ask: Ask, tmp_path: Path) -> None:
+    def test_a_rendered_step_equals_the_sent_request_byte_for_byte(
+        self, cbx: Cbx, ask: Ask, tmp_path: Path
+    ) -> None:
         turn = ask()
         command = f"tee {tmp_path}/body-$CBX_STEP | {CLIENT} --call look '{{}}'"
         succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", command, "--drain"))
@@ -143,7 +145,7 @@ class TestTurns:
         difference = cbx("render", "--turn", turn, "--diff", "1", "next", "-o", "json").json()["difference"]
         assert difference["b"]["section"] == "messages"
 
-    def test_it_comes_in_the_format_of_the_last_step_else_of_the_model(
+    def test_the_format_is_that_of_the_last_step_or_the_model(
         self, cbx: Cbx, ask: Ask, add: Callable[..., str], box_of: Callable[..., str]
     ) -> None:
         def is_anthropic(*options: str) -> bool:
@@ -178,7 +180,7 @@ class TestTurns:
         [found] = cbx("render", "--box", box, "--model", "claude-3-7-sonnet", *check).json()
         assert found["provider"] == "anthropic"
 
-    def test_of_boxes_a_note_says_whose_the_model_is(
+    def test_a_model_that_does_not_fit_the_format_of_a_box_causes_a_note(
         self, cbx: Cbx, box_of: Callable[..., str], add: Callable[..., str]
     ) -> None:
         words = ("render", "--box", box_of(add("x")), "--model")
@@ -191,13 +193,13 @@ class TestTurns:
         assert cbx(*words, "claude-3-7-sonnet", "--format", "openai").err == ""
         assert "note" not in cbx(*words, "claude-3-7-sonnet", "--check").err
 
-    def test_what_its_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:
+    def test_check_reports_what_the_provider_would_refuse(self, cbx: Cbx, ran: str) -> None:
         check = ("render", "--turn", ran, "--check", "-o", "json")
         assert cbx(*check).json() == []
         result = cbx(*check, "--at", "next", "--format", "anthropic", "--model", "claude-opus-4-7")
         assert (result.code, [each["rule"] for each in result.json()]) == (8, ["prefill-refused"])
 
-    def test_what_is_not_there(self, cbx: Cbx, ran: str) -> None:
+    def test_unknown_turns_and_steps_are_refused(self, cbx: Cbx, ran: str) -> None:
         for option, message in (
             (("--turn", "nope"), "no turn 'nope' in project 'p'"),
             (("--turn", ran, "--at", "7"), f"turn '{ran}' has no step '7'"),
@@ -236,7 +238,7 @@ class TestWaiting:
         )
         return turn
 
-    def test_what_is_reported_is_in_its_next_request(self, cbx: Cbx, suspended: str, tmp_path: Path) -> None:
+    def test_reported_results_are_in_the_next_request(self, cbx: Cbx, suspended: str, tmp_path: Path) -> None:
         render = ("render", "--turn", suspended, "-o", "jsonl")
         composed, waits = (
             "note: as cbx would compose it\n",
@@ -267,7 +269,7 @@ class TestWaiting:
         )
         assert (tmp_path / "body").read_text() == result.out
 
-    def test_a_result_that_ends_the_turn(self, cbx: Cbx, suspended: str) -> None:
+    def test_a_result_that_ends_the_turn_causes_a_note(self, cbx: Cbx, suspended: str) -> None:
         report = ("turn", "report", suspended, "--result", '"seen"', "--tool-call-id")
         succeed(cbx(*report, "b_0", "--after-execution", "terminate"))
         assert "ends the turn" not in cbx("render", "--turn", suspended).err
@@ -277,7 +279,7 @@ class TestWaiting:
         succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         assert cbx("turn", "show", suspended, "-o", "json").json()["steps"][1:] == []
 
-    def test_one_whose_worker_answers_its_calls_waits_for_them(
+    def test_a_turn_rendered_during_a_tool_call_waits_for_its_result(
         self, cbx: Cbx, ask: Ask, tmp_path: Path
     ) -> None:
         turn = ask()
@@ -301,7 +303,7 @@ class TestWaiting:
 
 
 class TestExplaining:
-    def test_from_message_to_rule(self, cbx: Cbx, ran: str) -> None:
+    def test_explain_shows_the_card_and_rule_of_each_message(self, cbx: Cbx, ran: str) -> None:
         told = cbx("render", "--turn", ran, "--explain", "-o", "json").json()["explanation"]
         assert [(line["role"], line["rule"]) for line in told["messages"]] == [
             ("system", None),
@@ -317,7 +319,7 @@ class TestExplaining:
         ids = lines(cbx("render", "--turn", ran, "--explain", "-o", "id"))
         assert ids == [line["card_id"] for line in told["messages"]]
 
-    def test_the_rules_that_packed_a_turns_context(
+    def test_explain_shows_the_rules_that_packed_the_context(
         self, cbx: Cbx, ask: Ask, add: Callable[..., str], box_of: Callable[..., str], tmp_path: Path
     ) -> None:
         work = box_of(add("Earlier work."))
@@ -337,7 +339,7 @@ class TestExplaining:
         succeed(cbx("worker", "run", "--trust-stored-commands", "--exec", CLIENT, "--drain"))
         assert rules() == composed
 
-    def test_the_cards_of_layers_and_layers_left_out(
+    def test_explain_shows_the_cards_of_layers_and_the_omitted_layers(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str], tmp_path: Path
     ) -> None:
         (tmp_path / "sum.yaml").write_text("name: sum\nsystem_prompt: Sum up.\nprocess: mapreduce_worker\n")
@@ -358,7 +360,7 @@ class TestExplaining:
 
 
 class TestStats:
-    def test_each_layer_has_its_bar(self, cbx: Cbx, ran: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_each_layer_has_a_bar(self, cbx: Cbx, ran: str, monkeypatch: pytest.MonkeyPatch) -> None:
         stats = ("render", "--turn", ran, "--stats")
         shown = lines(cbx(*stats))
         assert shown[0].split() == ["model", "gpt-4o"]
@@ -373,7 +375,7 @@ class TestStats:
         monkeypatch.setenv("TERM", "dumb")
         assert all(set(line.split()[-1]) == {"#"} for line in lines(cbx(*stats))[6:])
 
-    def test_for_programs(self, cbx: Cbx, ran: str) -> None:
+    def test_json_output_has_the_numbers_of_each_layer(self, cbx: Cbx, ran: str) -> None:
         found = cbx("render", "--turn", ran, "--stats", "-o", "json").json()
         keys = ["layer", "messages", "characters", "tokens", "tokens_exact", "share", "of_window"]
         assert [list(each) for each in found] == [keys] * 3
@@ -385,14 +387,14 @@ class TestStats:
         names = ["system_prompt", "checkpoint_messages", "tools"]
         assert lines(cbx("render", "--turn", ran, "--stats", "-o", "id")) == names
 
-    def test_of_nothing(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
+    def test_an_empty_box_has_no_stats(self, cbx: Cbx, box_of: Callable[..., str]) -> None:
         empty = ("render", "--box", box_of(), "--stats")
         assert cbx(*empty, "-o", "json").json() == []
         assert lines(cbx(*empty))[-1].split() == ["tokens", "0"]
 
 
 class TestDiff:
-    def test_of_two_steps(self, cbx: Cbx, ran: str) -> None:
+    def test_the_diff_of_two_steps_shows_the_new_messages(self, cbx: Cbx, ran: str) -> None:
         result = cbx("render", "--turn", ran, "--diff", "1", "2")
         assert (result.code, result.err) == (0, "")
         kept, new, *messages = result.out.splitlines()
@@ -413,9 +415,7 @@ class TestDiff:
         same = cbx("render", "--turn", ran, "--diff", "2", "2")
         assert (same.code, same.out.split(",")[0], same.err) == (0, "equal: 4 messages", "")
 
-    def test_a_layer_that_lived_for_the_calls_is_compared_by_its_hash(
-        self, cbx: Cbx, ran_with_notes: str, ask: Ask
-    ) -> None:
+    def test_an_unstored_layer_is_compared_by_its_hash(self, cbx: Cbx, ran_with_notes: str, ask: Ask) -> None:
         kept, *_, one, other = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2").out.splitlines()
         assert re.match(r"kept  3 messages, ~\d+ tokens and those of 1 unknown text: ", kept)
         first, second = cbx("turn", "show", ran_with_notes, "-o", "json").json()["steps"]
@@ -463,7 +463,7 @@ class TestDiff:
         one_sided = cbx("render", "--diff", first["step_id"], another, *given)
         assert "    [-Notes.-]\n" in one_sided.out
 
-    def test_a_step_that_kept_no_hashes_may_have_had_more(
+    def test_a_step_without_hashes_causes_a_note(
         self, cbx: Cbx, ran_with_notes: str, database: Database
     ) -> None:
         first, _ = cbx("turn", "show", ran_with_notes, "-o", "json").json()["steps"]
@@ -477,7 +477,7 @@ class TestDiff:
         other = cbx("render", "--turn", ran_with_notes, "--diff", "1", "2")
         assert (other.code, other.err.startswith(note)) == (8, True)
 
-    def test_of_two_boxes_behind_a_profile(
+    def test_two_boxes_are_compared_with_a_profile(
         self, cbx: Cbx, ran: str, add: Callable[..., str], box_of: Callable[..., str]
     ) -> None:
         profile = succeed(cbx("profile", "list", "-o", "id")).strip()
@@ -521,7 +521,7 @@ class TestDiff:
         assert [found["difference"][side]["card_ids"] for side in "ab"] == [[one], [other]]
         assert cbx(*compare, "-o", "id").out == f"{other}\n"
 
-    def test_texts_that_are_equal_are_told_apart(
+    def test_messages_with_equal_text_show_the_differing_keys(
         self, cbx: Cbx, add: Callable[..., str], box_of: Callable[..., str]
     ) -> None:
         a, b = (box_of(add("ok", "--tool-call-id", each, type="tool.result")) for each in ("c1", "c2"))
@@ -530,14 +530,14 @@ class TestDiff:
         found = cbx("render", "--diff", a, b, "-o", "json").json()["difference"]
         assert [found[side]["differing"] for side in "ab"] == [{"tool_call_id": "c1"}, {"tool_call_id": "c2"}]
 
-    def test_a_query_is_for_boxes(self, cbx: Cbx, ran: str) -> None:
+    def test_a_query_with_turns_is_refused(self, cbx: Cbx, ran: str) -> None:
         result = cbx("render", "--diff", ran, ran, "--query", "Go on")
         assert (result.code, result.err.splitlines()[0]) == (
             2,
             "error: --query requires --box: a turn's prompt is in its context box",
         )
 
-    def test_options_must_change_one_of_them(self, cbx: Cbx, ran: str) -> None:
+    def test_options_that_cannot_change_either_step_are_refused(self, cbx: Cbx, ran: str) -> None:
         layer = ("--layer", "framework__context=Rules.")
         assert cbx("render", "--turn", ran, "--diff", "2", "next", *layer).code == 8
         result = cbx("render", "--turn", ran, "--diff", "1", "2", *layer)
@@ -546,7 +546,7 @@ class TestDiff:
             "error: --layer framework__context cannot change a step that was sent",
         )
 
-    def test_of_turns_and_steps_by_their_ids(self, cbx: Cbx, ran: str) -> None:
+    def test_turns_and_steps_are_compared_by_id(self, cbx: Cbx, ran: str) -> None:
         first, second = cbx("turn", "show", ran, "-o", "json").json()["steps"]
         assert cbx("render", "--diff", second["step_id"], ran).code == 0
         found = cbx("render", "--diff", first["request_box_id"], first["step_id"], "-o", "json").json()
@@ -561,7 +561,7 @@ class TestDiff:
 
 
 class TestVerify:
-    def test_what_is_proven_and_what_is_not(self, cbx: Cbx, ran: str) -> None:
+    def test_verify_reports_if_the_cards_make_the_sent_request(self, cbx: Cbx, ran: str) -> None:
         verify = ("render", "--turn", ran, "--verify")
         step = cbx("turn", "show", ran, "-o", "json").json()["steps"][1]
         [said] = lines(cbx(*verify))
@@ -595,7 +595,7 @@ class TestVerify:
         assert f"- card {asked[-8:]} at position 2 of the request box is deleted\n" in result.out
         assert result.err.startswith("error: the cards do not make the request of step_")
 
-    def test_a_layer_that_lived_for_the_call_hides_no_overwritten_card(
+    def test_an_unstored_layer_does_not_hide_an_overwritten_card(
         self, cbx: Cbx, ran_with_notes: str, database: Database
     ) -> None:
         verify = ("render", "--turn", ran_with_notes, "--at", "1", "--verify")
@@ -628,7 +628,7 @@ class TestVerify:
         assert uncompared == [lost, f"- not proved: {unproved}"]
         assert cbx(*verify, "-o", "json").json()["unproved"] == unproved
 
-    def test_of_a_turn_that_sent_nothing(self, cbx: Cbx, ask: Ask) -> None:
+    def test_a_turn_that_sent_nothing_cannot_be_verified(self, cbx: Cbx, ask: Ask) -> None:
         turn = ask()
         result = cbx("render", "--turn", turn, "--verify")
         assert (result.code, result.err.splitlines()[0]) == (
@@ -657,9 +657,7 @@ class TestVerify:
         ("--layer notes__context=x --verify", "--layer notes__context"),
     ],
 )
-def test_a_request_that_was_sent_is_composed_no_other_way(
-    cbx: Cbx, ran: str, words: str, option: str
-) -> None:
+def test_options_that_change_a_sent_request_are_refused(cbx: Cbx, ran: str, words: str, option: str) -> None:
     result = cbx("render", "--turn", ran, *words.split())
     assert (result.code, result.out, result.err.splitlines()) == (
         2,
@@ -671,7 +669,7 @@ def test_a_request_that_was_sent_is_composed_no_other_way(
     )
 
 
-def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
+def test_a_knowledge_layer_requires_a_query(cbx: Cbx, ran: str) -> None:
     result = cbx("render", "--turn", ran, "--at", "next", "--layer", "knowledge__context")
     assert (result.code, result.err.splitlines()[0]) == (
         2,
@@ -699,20 +697,20 @@ def test_a_search_of_the_next_request_needs_words(cbx: Cbx, ran: str) -> None:
         ("--turn t --diff 1", "Option '--diff' requires 2 arguments."),
     ],
 )
-def test_what_does_not_go_together(offline: Cbx, words: str, message: str) -> None:
+def test_invalid_option_combinations_are_refused(offline: Cbx, words: str, message: str) -> None:
     result = offline("render", *words.split())
     assert (result.code, result.err.splitlines()[0]) == (2, f"error: {message}")
     assert result.err.splitlines()[1].startswith("hint: ")
 
 
-def test_its_options_are_completed(ran: str, offered: Offered) -> None:
+def test_the_options_of_render_are_completed(ran: str, offered: Offered) -> None:
     assert set(offered("cbx render --turn ")) == {ran[-8:]}
     assert set(offered("cbx render --agent ")) == {"clerk"}
     assert set(offered("cbx render --at ")) == {"next"}
     assert ran[-8:] in offered("cbx render --diff one ")
 
 
-def test_a_long_box_is_not_held(
+def test_a_long_box_is_rendered_in_bounded_memory(
     cbx: Cbx, cards: CardStore, boxes: BoxStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In no format as much is held of it at any time as is printed."""
@@ -736,7 +734,7 @@ def test_a_long_box_is_not_held(
             assert most < len(text) * len(drafts), name
 
 
-def test_several_kinds_of_losses_are_named_each_once(cbx: Cbx, tmp_path: Path) -> None:
+def test_each_unsupported_key_is_named_once(cbx: Cbx, tmp_path: Path) -> None:
     said = {"role": "user", "content": "Hi", "weight": 0, "mood": "sure", "name": "ann", "seat": 4}
     file = tmp_path / "chat.json"
     file.write_text(json.dumps({"messages": [said, said]}))

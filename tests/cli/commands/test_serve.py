@@ -47,7 +47,7 @@ def _until_it_answers(client: httpx.Client) -> None:
     pytest.fail("it does not answer")
 
 
-def test_it_answers_until_ctrl_c(shell: Shell) -> None:
+def test_the_server_answers_until_ctrl_c(shell: Shell) -> None:
     with served(shell) as (process, client):
         assert client.get(f"{ADDRESS}/agents").json() == []
         assert client.get("/health", headers={"Host": "evil.example"}).status_code == 400
@@ -58,7 +58,7 @@ def test_it_answers_until_ctrl_c(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_it_ends_at_once_and_quietly_whoever_follows(
+def test_open_streams_do_not_delay_the_shutdown(
     shell: Shell, ask: Asked, sent: signal.Signals, code: int
 ) -> None:
     # Answers that are being sent had three seconds. A busy machine may take as long, but not each time.
@@ -79,7 +79,7 @@ def seconds_to_end(shell: Shell, sent: signal.Signals, code: int) -> float:
         return seconds
 
 
-def test_what_nobody_reads_is_cut_off_quietly(shell: Shell, database: Database) -> None:
+def test_an_unread_response_is_cut_off_at_shutdown(shell: Shell, database: Database) -> None:
     CardStore(database, PROJECT).add(draft_card("agent.thought", "x" * 12_000_000, card_id="large"))
     with served(shell) as (process, client):
         place = (client.base_url.host, client.base_url.port)
@@ -91,7 +91,7 @@ def test_what_nobody_reads_is_cut_off_quietly(shell: Shell, database: Database) 
         assert (process.returncode, err.strip()) == (130, b"interrupted")
 
 
-def test_what_changes_is_told_as_it_changes_and_no_stream_holds_the_server(shell: Shell, ask: Asked) -> None:
+def test_changes_are_streamed_and_no_stream_blocks_the_shutdown(shell: Shell, ask: Asked) -> None:
     with served(shell) as (process, client), client.stream("GET", f"{ADDRESS}/events") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         lines = stream.iter_lines()
@@ -119,7 +119,7 @@ def test_a_stream_ends_with_the_token_that_opened_it(shell: Shell, cbx: Cbx, ask
         assert err == b""
 
 
-def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
+def test_a_port_in_use_is_an_error(shell: Shell) -> None:
     with served(shell) as (_, client):
         port = str(client.base_url.port)
         refused = shell.run("serve", "--port", port)
@@ -128,7 +128,7 @@ def test_an_address_that_is_taken_is_told(shell: Shell) -> None:
         assert "pass another port with --port" in refused.err
 
 
-def test_an_address_of_another_machine_is_told(shell: Shell) -> None:
+def test_an_address_of_another_machine_is_an_error(shell: Shell) -> None:
     refused = shell.run("serve", "--host", "203.0.113.1", "--port", "0")
     assert refused.code == 2
     assert "error: cannot listen on 203.0.113.1:0: " in refused.err
@@ -143,7 +143,7 @@ def test_an_address_of_another_machine_is_told(shell: Shell) -> None:
         ("--allowed-host", "a.example", "--allowed-host", "127.0.0.1"),
     ],
 )
-def test_where_others_may_reach_it_it_asks_for_tokens(
+def test_a_reachable_server_requires_tokens(
     shell: Shell, cbx: Cbx, ask: Asked, options: tuple[str, ...]
 ) -> None:
     with served(shell, *options) as (_, client):
@@ -169,13 +169,13 @@ def test_where_others_may_reach_it_it_asks_for_tokens(
         ("--allowed-host", "", "invalid host name"),
     ],
 )
-def test_a_name_that_no_request_can_have_is_told(cbx: Cbx, option: str, value: str, fault: str) -> None:
+def test_invalid_origins_and_host_names_are_refused(cbx: Cbx, option: str, value: str, fault: str) -> None:
     refused = cbx("serve", "--port", "0", option, value)
     assert refused.code == 2
     assert refused.err.startswith(f"error: {option}: {fault} {value!r}\nhint: ")
 
 
-def test_a_database_without_the_table_of_tokens_is_told(cbx: Cbx, database: Database) -> None:
+def test_a_database_without_the_token_table_is_an_error(cbx: Cbx, database: Database) -> None:
     database.script("DROP TABLE cbx.api_tokens")
     refused = cbx("serve", "--port", "0", "--require-token")
     assert refused.code == 7

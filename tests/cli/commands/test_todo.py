@@ -40,7 +40,7 @@ def test_items_are_added_from_arguments_files_and_standard_input(
     assert card["content"] == {"__type__": "JsonContent", "data": {"text": "Last", "done": False}}
 
 
-def test_an_item_is_settled_by_a_new_card_and_reopened(cbx: Cbx, box: str) -> None:
+def test_a_new_card_marks_an_item_done_or_open(cbx: Cbx, box: str) -> None:
     first, second = lines(cbx("todo", "add", box, "Call", "Write", "-o", "id"))
     [settled] = cbx("todo", "done", box, "2", second, "-o", "json").json()
     assert (settled["done"], settled["first_card_id"]) == (True, second)
@@ -58,7 +58,7 @@ def test_an_item_is_settled_by_a_new_card_and_reopened(cbx: Cbx, box: str) -> No
     assert cbx("box", "verify", box).code == 0
 
 
-def test_an_edited_item_keeps_its_place(cbx: Cbx, box: str) -> None:
+def test_an_edited_item_keeps_its_position(cbx: Cbx, box: str) -> None:
     first, _ = lines(cbx("todo", "add", box, "Call", "Write", "-o", "id"))
     text = json.dumps({"__type__": "JsonContent", "data": {"text": "Call Ann", "done": True}})
     [edited] = lines(cbx("card", "edit", first, "--text", text, "-o", "id"))
@@ -66,7 +66,7 @@ def test_an_edited_item_keeps_its_place(cbx: Cbx, box: str) -> None:
     assert state(cbx, box) == ["1 Call Ann!", "2 Write"]
 
 
-def test_a_list_without_items_says_so(cbx: Cbx, box: str, add: Callable[..., str]) -> None:
+def test_an_empty_list_prints_a_note(cbx: Cbx, box: str, add: Callable[..., str]) -> None:
     succeed(cbx("box", "append", box, add()))
     assert cbx("todo", "list", box).err == f"no todo items in box {box}\n"
     assert cbx("todo", "list", box, "--done").err == f"no done todo items in box {box}\n"
@@ -107,13 +107,15 @@ def test_cards_of_other_programs_are_shown(cbx: Cbx, box: str, add: Callable[...
         ),
     ],
 )
-def test_what_is_refused(cbx: Cbx, box: str, command: tuple[str, ...], code: int, error: str) -> None:
+def test_invalid_commands_are_refused(
+    cbx: Cbx, box: str, command: tuple[str, ...], code: int, error: str
+) -> None:
     result = cbx("todo", *(word.replace("BOX", box) for word in command))
     assert (result.code, result.out, result.err) == (code, "", error.replace("BOX", box))
     assert cbx("todo", "list", box, "-o", "json").json() == []
 
 
-def test_another_projects_box_is_not_there(cbx: Cbx, box: str) -> None:
+def test_a_box_of_another_project_is_not_found(cbx: Cbx, box: str) -> None:
     succeed(cbx("todo", "add", box, "Call"))
     for command in (("add", box, "x"), ("done", box, "1"), ("list", box)):
         assert cbx("-p", "other", "todo", *command).code == 3

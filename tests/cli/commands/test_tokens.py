@@ -32,7 +32,7 @@ def of(answer: dict[str, Any]) -> tuple[Any, ...]:
         ([], "~7", (None, None, None)),
     ],
 )
-def test_a_box_counts_by_the_model_that_is_named(
+def test_the_tokens_of_a_box_are_counted_for_the_named_model(
     cbx: Cbx,
     add: Callable[..., str],
     box_of: Callable[..., str],
@@ -50,7 +50,7 @@ def test_a_box_counts_by_the_model_that_is_named(
 @pytest.mark.parametrize(
     ("model", "mark", "told"), [("gpt-4o", "", EXACT), ("claude-opus-4-5", "~", ESTIMATED)]
 )
-def test_a_plan_and_a_request_count_by_the_model_of_the_profile(
+def test_packed_and_rendered_tokens_are_counted_for_the_profile_model(
     cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, mark: str, told: tuple[Any, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -27,7 +27,9 @@ def failed(cbx: Cbx, dispatch: Dispatch) -> str:
     return turn
 
 
-def test_everything_says_why_a_turn_failed(cbx: Cbx, failed: str, shown: Callable[[str], Any]) -> None:
+def test_every_view_of_a_failed_turn_shows_the_cause(
+    cbx: Cbx, failed: str, shown: Callable[[str], Any]
+) -> None:
     header, *text = succeed(cbx("turn", "logs", failed)).splitlines()
     assert "  step 1: the command of the model ended with exit code 3 after 0s; " in header
     assert text == ["  begun", "  \\x1b[2Jkey [redacted] is refused"]
@@ -68,7 +70,7 @@ def test_everything_says_why_a_turn_failed(cbx: Cbx, failed: str, shown: Callabl
     assert "key [redacted] is refused" in card
 
 
-def test_each_step_and_tool_has_its_own(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_each_step_and_tool_has_its_own_log(cbx: Cbx, dispatch: Dispatch) -> None:
     succeed(cbx("tool", "add", "lookup", "--exec", "echo looking >&2; echo 1"))
     turn = dispatch()
     work(cbx, f"echo thinking >&2; {CALLING}")
@@ -87,7 +89,7 @@ def test_each_step_and_tool_has_its_own(cbx: Cbx, dispatch: Dispatch) -> None:
     assert "its stderr ends" not in cbx("turn", "show", turn).out
 
 
-def test_a_command_that_answers_nothing_may_have_said_why(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_the_stderr_of_a_command_without_an_answer_is_shown(cbx: Cbx, dispatch: Dispatch) -> None:
     turn, silent = dispatch(), dispatch()
     work(cbx, "echo no answer >&2", "--once")
     work(cbx, "true", "--once")
@@ -99,7 +101,7 @@ def test_a_command_that_answers_nothing_may_have_said_why(cbx: Cbx, dispatch: Di
     assert f"`cbx turn show {silent}`" in cbx("why", silent, "-o", "json").json()["next_actor"]
 
 
-def test_a_turn_without_logs(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_a_turn_without_logs_prints_a_note(cbx: Cbx, dispatch: Dispatch) -> None:
     turn = dispatch()
     nothing = cbx("turn", "logs", turn)
     assert (nothing.code, nothing.out) == (0, "")
@@ -107,7 +109,7 @@ def test_a_turn_without_logs(cbx: Cbx, dispatch: Dispatch) -> None:
     assert cbx("turn", "logs", turn, "-o", "json").json() == []
 
 
-def test_a_database_without_the_table_says_that_it_keeps_none(
+def test_a_database_without_the_log_table_reports_it(
     cbx: Cbx, database: Database, dispatch: Dispatch, shown: Callable[[str], Any]
 ) -> None:
     database.connection.execute("DROP TABLE cbx.logs")
@@ -127,7 +129,7 @@ def test_a_database_without_the_table_says_that_it_keeps_none(
     assert succeed(cbx("db", "gc", "--dry-run")) == "nothing to purge\n"
 
 
-def test_a_failed_turn_is_asked_for_anew(
+def test_a_failed_turn_can_be_retried(
     cbx: Cbx, failed: str, dispatch: Dispatch, shown: Callable[[str], Any]
 ) -> None:
     assert lines(cbx("turn", "list", "--end", "failed", "-o", "id")) == [failed]
@@ -155,7 +157,7 @@ def test_a_failed_turn_is_asked_for_anew(
     )
 
 
-def test_logs_go_with_their_time(cbx: Cbx, failed: str, database: Database) -> None:
+def test_logs_are_purged_after_their_retention_time(cbx: Cbx, failed: str, database: Database) -> None:
     purged = {"expired": 0, "deleted": 0, "box_info": 0, "logs": 1}
     assert succeed(cbx("db", "gc", "--yes")) == "nothing to purge\n"
     database.connection.execute("UPDATE cbx.logs SET ended_at = ended_at - interval '31 days'")

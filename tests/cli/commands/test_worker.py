@@ -105,7 +105,7 @@ def test_a_client_answers_from_the_request(cbx: Cbx, dispatch: Dispatch, shown: 
     assert step["metadata"]["llm_usage"].keys() == {"prompt_tokens", "completion_tokens"}
 
 
-def test_on_the_embedded_server_stored_commands_are_obeyed_where_it_is_the_callers_alone(
+def test_stored_commands_run_on_the_embedded_server_unless_root_owns_it(
     cbx: Cbx, dispatch: Dispatch, databases: Databases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root lends it an account, whose processes could have root run whatever they store."""
@@ -143,7 +143,7 @@ def test_a_call_is_answered_later_by_a_report(cbx: Cbx, dispatch: Dispatch) -> N
 
 
 @pytest.mark.parametrize("text", ["@/etc/passwd", '{"a": 1}', "@-"])
-def test_a_text_is_reported_as_it_is(cbx: Cbx, dispatch: Dispatch, text: str) -> None:
+def test_a_result_text_is_stored_unchanged(cbx: Cbx, dispatch: Dispatch, text: str) -> None:
     succeed(cbx("tool", "add", "lookup"))
     turn = dispatch()
     work(cbx, CALLING)
@@ -163,7 +163,7 @@ def test_a_stored_command_waits_for_a_report_unless_it_is_trusted(cbx: Cbx, disp
     assert "has a stored command that no worker ran" in stored["shows"]
 
 
-def test_the_workers_own_commands_are_of_a_file(
+def test_the_tools_file_gives_the_commands_of_the_worker(
     cbx: Cbx, dispatch: Dispatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     succeed(cbx("tool", "add", "lookup", "--exec", "echo stored"))
@@ -180,9 +180,7 @@ def test_the_workers_own_commands_are_of_a_file(
     assert deliverable(cbx, turn) == "The tool says: secret"
 
 
-def test_cbx_within_a_command_works_with_no_other_database(
-    shell: Shell, cbx: Cbx, dispatch: Dispatch
-) -> None:
+def test_cbx_in_a_command_gets_no_default_database(shell: Shell, cbx: Cbx, dispatch: Dispatch) -> None:
     dispatch()
     [rest] = rests(shell.run("worker", "run", "--exec", "cbx card list 2>&1", "--drain", "-o", "jsonl"))
     assert rest["error_code"] == "command_failed"
@@ -191,7 +189,7 @@ def test_cbx_within_a_command_works_with_no_other_database(
     assert "its worker passes it no database" in report
 
 
-def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_the_command_does_not_inherit_the_database_address(cbx: Cbx, dispatch: Dispatch) -> None:
     dispatch()
     address = "test -z $CBX_DATABASE_URL$CBX_HOME$CBX_NATS_URL && printf '%s' '{}'"
     turn = dispatch()
@@ -211,7 +209,9 @@ def test_the_command_gets_what_is_named_and_no_address(cbx: Cbx, dispatch: Dispa
         ("lookup: *a", "commands.yaml:1: lookup: the alias *a is not supported; write the value out"),
     ],
 )
-def test_a_file_of_commands_is_checked_first(cbx: Cbx, tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_tools_file_is_refused_before_work_starts(
+    cbx: Cbx, tmp_path: Path, text: str, message: str
+) -> None:
     commands = tmp_path / "commands.yaml"
     commands.write_text(text)
     result = cbx("worker", "run", "--exec", "true", "--drain", "--tools", str(commands))
@@ -219,7 +219,7 @@ def test_a_file_of_commands_is_checked_first(cbx: Cbx, tmp_path: Path, text: str
     assert message in result.err
 
 
-def test_a_resumed_turn_that_the_database_refuses_is_tried_again_later(
+def test_a_resumed_turn_is_deferred_if_the_database_refuses_it(
     cbx: Cbx, dispatch: Dispatch, shown: Any, database: Database
 ) -> None:
     succeed(cbx("tool", "add", "lookup"))
@@ -231,7 +231,7 @@ def test_a_resumed_turn_that_the_database_refuses_is_tried_again_later(
     assert [row["status"] for row in shown(turn)["inbox"]] == ["consumed", "deferred"]
 
 
-def test_a_turn_that_fails_is_no_failure_of_the_worker(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
+def test_a_failed_turn_does_not_fail_the_worker(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
     turn = dispatch()
     result = work(cbx, "echo no key >&2; exit 2")
     [rest] = rests(result)
@@ -245,7 +245,7 @@ def test_a_turn_that_fails_is_no_failure_of_the_worker(cbx: Cbx, dispatch: Dispa
     assert left["diagnostics"]["stderr_tail"] == "no key\n"
 
 
-def test_a_model_of_another_provider_than_the_format_is_told_once(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_a_model_that_does_not_fit_the_format_causes_one_warning(cbx: Cbx, dispatch: Dispatch) -> None:
     note = (
         "warning: the model 'claude-sonnet-4-5' is Anthropic's, and this body is in the format openai: "
         "--format anthropic makes its own"
@@ -264,12 +264,12 @@ def test_a_model_of_another_provider_than_the_format_is_told_once(cbx: Cbx, disp
         assert "warning" not in work(cbx, CLIENT, "--model", model, "--drain").err
 
 
-def test_without_work_it_ends_at_once(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_a_worker_without_work_ends_immediately(cbx: Cbx, dispatch: Dispatch) -> None:
     assert rests(work(cbx, CLIENT, "--once")) == []
     assert rests(work(cbx, CLIENT, "--drain")) == []
 
 
-def test_once_makes_one_claim_and_drain_goes_on(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_once_runs_one_turn_and_drain_runs_all(cbx: Cbx, dispatch: Dispatch) -> None:
     turns = [dispatch(), dispatch(), dispatch()]
     assert [rest["agent_turn_id"] for rest in rests(work(cbx, CLIENT, "--once"))] == turns[:1]
     assert [rest["agent_turn_id"] for rest in rests(work(cbx, CLIENT, "--drain"))] == turns[1:]
@@ -283,7 +283,7 @@ def test_two_turns_run_at_the_same_time(cbx: Cbx, dispatch: Dispatch, tmp_path: 
     assert [rest["end_status"] for rest in found] == ["success", "success"]
 
 
-def test_all_projects(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_all_projects_runs_the_turns_of_other_projects(cbx: Cbx, dispatch: Dispatch) -> None:
     turn = dispatch()
     assert rests(cbx("-p", "other", "worker", "run", "--exec", CLIENT, "--drain", "-o", "jsonl")) == []
     [rest] = rests(
@@ -292,7 +292,7 @@ def test_all_projects(cbx: Cbx, dispatch: Dispatch) -> None:
     assert (rest["agent_turn_id"], rest["project_id"]) == (turn, PROJECT)
 
 
-def test_a_drain_of_all_projects_waits_for_what_others_claimed(
+def test_a_drain_of_all_projects_waits_for_claimed_turns(
     cbx: Cbx, dispatch: Dispatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = dispatch()
@@ -305,7 +305,7 @@ def test_a_drain_of_all_projects_waits_for_what_others_claimed(
     assert (rest["agent_turn_id"], rest["end_status"]) == (turn, "success")
 
 
-def test_a_turn_is_not_blamed_for_a_connection_that_breaks_as_it_begins(
+def test_a_broken_connection_does_not_fail_the_turn_that_begins(
     cbx: Cbx, dispatch: Dispatch, database: Database
 ) -> None:
     turn = dispatch()
@@ -326,7 +326,7 @@ def test_a_turn_is_not_blamed_for_a_connection_that_breaks_as_it_begins(
     assert (tries, "failed" in result.err) == ([(0,)], False)
 
 
-def test_a_drain_does_not_wait_for_what_nobody_can_claim(
+def test_a_drain_does_not_wait_for_unclaimable_turns(
     shell: Shell, dispatch: Dispatch, database: Database
 ) -> None:
     turn = dispatch(agent="whole")
@@ -338,7 +338,7 @@ def test_a_drain_does_not_wait_for_what_nobody_can_claim(
     assert drained.err.splitlines()[-1].endswith(warning)
 
 
-def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
+def test_every_output_format_lists_the_turns(cbx: Cbx, dispatch: Dispatch) -> None:
     turns = [dispatch(), dispatch(), dispatch()]
     assert lines(cbx("worker", "run", "--exec", CLIENT, "--once", "-o", "id")) == turns[:1]
     assert succeed(cbx("worker", "run", "--exec", CLIENT, "--once")) == ""
@@ -348,7 +348,9 @@ def test_other_output_formats(cbx: Cbx, dispatch: Dispatch) -> None:
     ] == turns[2:]
 
 
-def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said: Any, shell: Shell) -> None:
+def test_a_deliverable_appended_by_the_command_is_used(
+    cbx: Cbx, dispatch: Dispatch, said: Any, shell: Shell
+) -> None:
     turn = dispatch()
     command = "CARD=$(cbx card add --type task.deliverable --text mine -o id) && cbx box append $CBX_OUTPUT_BOX $CARD >&2"
     named = [option for name in ("CBX_DATABASE_URL", "CBX_HOME") for option in ("--env", name)]
@@ -358,7 +360,7 @@ def test_cards_that_the_command_appends_count(cbx: Cbx, dispatch: Dispatch, said
     assert said(turn) == ["task.deliverable"]
 
 
-def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
+def test_a_lost_lease_stops_the_command_even_if_it_is_claimed_again(
     cbx: Cbx, dispatch: Dispatch, shell: Shell, database: Database, tmp_path: Path
 ) -> None:
     # No heartbeat comes meanwhile, so the worker takes its own turn for lost, and has a slot free for it.
@@ -421,7 +423,7 @@ def test_a_lease_that_it_lost_and_got_again_stops_its_first_command(
         ),
     ],
 )
-def test_usage_errors(cbx: Cbx, options: list[str], message: str) -> None:
+def test_invalid_options_are_refused(cbx: Cbx, options: list[str], message: str) -> None:
     result = cbx("worker", "run", *options)
     assert (result.code, result.err) == (2, message)
 
@@ -442,7 +444,7 @@ class TestProcesses:
 
         return start
 
-    def test_one_that_is_killed_leaves_its_turn_to_another(
+    def test_the_turn_of_a_killed_worker_is_run_by_another(
         self,
         cbx: Cbx,
         dispatch: Dispatch,
@@ -472,7 +474,7 @@ class TestProcesses:
         assert [step["status"] for step in shown(turn)["steps"]] == ["failed", "completed"]
 
     @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-    def test_one_that_nobody_reads_leaves_once_its_turn_rests(
+    def test_a_worker_with_a_closed_output_ends_after_its_turn(
         self, dispatch: Dispatch, worker: Any, shown: Any, tmp_path: Path, stream: str
     ) -> None:
         turn, next_turn = dispatch(), dispatch()
@@ -486,7 +488,7 @@ class TestProcesses:
         assert shown(turn)["end_status"] == "success"
         assert shown(next_turn)["status"] == "dispatched"
 
-    def test_one_that_was_paused_past_its_lease_writes_nothing(
+    def test_a_worker_paused_past_its_lease_writes_nothing(
         self,
         cbx: Cbx,
         dispatch: Dispatch,
@@ -512,7 +514,7 @@ class TestProcesses:
         assert "I read 2 messages" in deliverable(cbx, turn)
 
     @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-    def test_one_that_is_told_to_leave_hands_its_turn_back(
+    def test_a_signaled_worker_hands_back_its_turn(
         self, cbx: Cbx, dispatch: Dispatch, worker: Any, shown: Any, number: int, code: int
     ) -> None:
         turn = dispatch()
@@ -526,7 +528,7 @@ class TestProcesses:
         assert lines(cbx("worker", "list", "-o", "id")) == []
         assert [rest["end_status"] for rest in rests(work(cbx, CLIENT, "--once"))] == ["success"]
 
-    def test_one_that_is_told_to_leave_lets_its_turn_finish_until_told_again(
+    def test_a_signaled_worker_finishes_its_turn_before_it_exits(
         self, dispatch: Dispatch, worker: Any, shown: Any, tmp_path: Path, cbx: Cbx
     ) -> None:
         turn = dispatch()
@@ -544,7 +546,7 @@ class TestProcesses:
         assert process.returncode == 0
         assert shown(turn)["end_status"] == "success"
 
-    def test_one_that_loses_the_database_for_a_while_goes_on(
+    def test_a_worker_survives_a_temporary_loss_of_the_database(
         self,
         databases: Databases,
         database: Database,
@@ -601,7 +603,7 @@ def later(database: Database) -> Callable[[str], None]:
     return shift
 
 
-def test_work_that_nobody_comes_for_is_no_news_of_a_worker(
+def test_a_worker_does_not_report_turns_for_other_targets(
     cbx: Cbx, dispatch: Dispatch, later: Callable[[str], None]
 ) -> None:
     turn = dispatch()
@@ -619,7 +621,7 @@ class TestClientsThatStay:
         done = cbx("worker", "run", "--serve", client, "-o", "jsonl", "--drain", *options)
         return [json.loads(line) for line in lines(done)]
 
-    def test_one_asks_for_tools_in_one_step_and_answers_in_the_next(
+    def test_a_client_calls_tools_in_one_step_and_answers_in_the_next(
         self, cbx: Cbx, dispatch: Dispatch, said: Callable[[str], list[str]]
     ) -> None:
         succeed(cbx("tool", "add", "lookup", "--exec", "cat"))
@@ -635,7 +637,7 @@ class TestClientsThatStay:
             "task.deliverable",
         ]
 
-    def test_it_knows_the_turn_and_the_text_that_people_read(self, cbx: Cbx, dispatch: Dispatch) -> None:
+    def test_a_client_gets_the_turn_id_and_the_request_as_text(self, cbx: Cbx, dispatch: Dispatch) -> None:
         turn = dispatch("Say which turn this is.")
         say = """
 import json
@@ -649,13 +651,13 @@ print(json.dumps({"answer": asked["turn"]["CBX_TURN_ID"] + ": " + asked["request
         assert answer.startswith(f"{turn}: ")
         assert "Say which turn this is." in answer
 
-    def test_the_example_in_shell(self, cbx: Cbx, dispatch: Dispatch) -> None:
+    def test_the_example_client_in_shell_works(self, cbx: Cbx, dispatch: Dispatch) -> None:
         turn = dispatch()
         [outcome] = self.serve(cbx, self.SHELL)
         assert outcome["agent_turn_id"] == turn
         assert cbx("turn", "wait", turn).out.startswith("The request had ")
 
-    def test_one_that_crashes_costs_its_own_turn_alone(
+    def test_a_crashed_client_fails_only_its_own_turn(
         self, cbx: Cbx, dispatch: Dispatch, shown: Callable[[str], Any]
     ) -> None:
         crashing = "read -r line; case $line in *crash*) echo oops >&2; exit 3;; esac"
@@ -676,7 +678,7 @@ print(json.dumps({"answer": asked["turn"]["CBX_TURN_ID"] + ": " + asked["request
             (("--serve", "no-such-client"), "--serve: unknown program 'no-such-client'"),
         ],
     )
-    def test_options_that_make_no_sense_are_refused(
+    def test_invalid_client_options_are_refused(
         self, cbx: Cbx, options: tuple[str, ...], message: str
     ) -> None:
         refused = cbx("worker", "run", *options)

@@ -57,7 +57,7 @@ def page(cbx: Cbx, turn: str, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_page_has_all_of_a_request_and_asks_for_nothing(page: Path) -> None:
+def test_a_page_shows_the_whole_request_and_loads_nothing(page: Path) -> None:
     read = Reader(page.read_text())
     tags = {tag for tag, _ in read.elements}
     assert not tags & {"script", "link", "img", "iframe", "object", "base", "form", "a"}
@@ -81,7 +81,7 @@ def test_a_page_has_all_of_a_request_and_asks_for_nothing(page: Path) -> None:
         assert heading in read.text
 
 
-def test_a_finding_stands_at_its_message(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_finding_is_shown_at_its_message(cbx: Cbx, tmp_path: Path) -> None:
     card = cbx("card", "add", "--type", "tool.result", "--tool-call-id", "call_9", "--text", "x", "-o", "id")
     box = cbx("box", "create", card.out.strip(), "-o", "id")
     shown = cbx("render", "--box", box.out.strip(), "--format", "html").out
@@ -90,13 +90,13 @@ def test_a_finding_stands_at_its_message(cbx: Cbx, tmp_path: Path) -> None:
     assert "error: result-without-call" in article[0]
 
 
-def test_an_empty_box_makes_a_page_too(cbx: Cbx) -> None:
+def test_an_empty_box_is_rendered_as_a_page(cbx: Cbx) -> None:
     box = cbx("box", "create", "-o", "id")
     shown = cbx("render", "--box", box.out.strip(), "--format", "html")
     assert (shown.code, "<h1>Request of" in shown.out) == (0, True), shown.err
 
 
-def test_html_is_an_answer_of_its_own(cbx: Cbx, turn: str) -> None:
+def test_html_and_explain_cannot_be_combined(cbx: Cbx, turn: str) -> None:
     refused = cbx("render", "--turn", turn, "--format", "html", "--explain")
     assert (refused.code, refused.err) == (
         2,
@@ -104,7 +104,7 @@ def test_html_is_an_answer_of_its_own(cbx: Cbx, turn: str) -> None:
     )
 
 
-def test_a_trace_is_a_page_and_a_drawing(cbx: Cbx, turn: str) -> None:
+def test_a_trace_is_rendered_as_html_and_svg(cbx: Cbx, turn: str) -> None:
     shown = cbx("turn", "trace", turn, "--format", "html")
     assert shown.code == 0, shown.err
     assert turn in Reader(shown.out).text
@@ -132,7 +132,7 @@ def costs(cbx: Cbx, feed: Callable[[str], None], tmp_path: Path) -> Path:
     return file
 
 
-def test_the_page_of_costs_has_what_the_command_says(cbx: Cbx, costs: Path) -> None:
+def test_the_cost_page_has_the_same_numbers_as_the_command(cbx: Cbx, costs: Path) -> None:
     read = Reader(costs.read_text())
     assert not {tag for tag, _ in read.elements} & {"script", "link", "img", "iframe", "object", "b", "a"}
     for heading in (
@@ -154,7 +154,7 @@ def test_the_page_of_costs_has_what_the_command_says(cbx: Cbx, costs: Path) -> N
     assert len(titles) == sum(card["sends"] for card in told["by"]["card"])
 
 
-def test_of_many_requests_the_last_are_drawn(cbx: Cbx, feed: Callable[[str], None]) -> None:
+def test_only_the_last_of_many_requests_are_drawn(cbx: Cbx, feed: Callable[[str], None]) -> None:
     """The first of them has all that was sent by then."""
     talk = [{"role": role, "content": "word"} for role in ("user", "assistant")] * 105
     feed(json.dumps(talk))
@@ -171,7 +171,9 @@ def pages(cbx: Cbx, turn: str, page: Path, costs: Path) -> list[Path]:
     return [page, costs, trace]
 
 
-def test_a_browser_finds_nothing_amiss(pages: list[Path], visit: Callable[..., Visitor]) -> None:
+def test_pages_have_no_scripts_errors_or_overflow_in_a_browser(
+    pages: list[Path], visit: Callable[..., Visitor]
+) -> None:
     """Not even without its policy does a page ask for anything, run a script, or go beyond the screen's edge."""
     for width, scheme in product((390, 1366), ("light", "dark")):
         visitor = visit(width, scheme, at=pages[0].parent.as_uri(), bypass_csp=True)
@@ -182,7 +184,9 @@ def test_a_browser_finds_nothing_amiss(pages: list[Path], visit: Callable[..., V
             assert (visitor.overflows(), visitor.faults()) == (0, []), (page.name, width, scheme)
 
 
-def test_the_policy_lets_the_own_style_in(pages: list[Path], visit: Callable[..., Visitor]) -> None:
+def test_the_content_policy_allows_the_style_of_the_page(
+    pages: list[Path], visit: Callable[..., Visitor]
+) -> None:
     visitor = visit(scheme="dark", at=pages[0].parent.as_uri())
     for page in pages:
         visitor.go(f"/{page.name}")
@@ -190,7 +194,7 @@ def test_the_policy_lets_the_own_style_in(pages: list[Path], visit: Callable[...
         assert ground == "rgb(13, 17, 23)"
 
 
-def test_a_drawing_of_its_own_asks_for_nothing(
+def test_a_standalone_svg_is_shown_in_a_browser(
     cbx: Cbx, turn: str, tmp_path: Path, visit: Callable[..., Visitor]
 ) -> None:
     (tmp_path / "trace.svg").write_text(succeed(cbx("turn", "trace", turn, "--format", "svg")))
@@ -199,14 +203,14 @@ def test_a_drawing_of_its_own_asks_for_nothing(
     assert visitor.page.locator("text").text_content() == "clerk (ended success)"
 
 
-def test_what_hides_or_turns_round_is_spelled_out(cbx: Cbx, feed: Callable[[str], None]) -> None:
+def test_invisible_and_bidirectional_characters_are_escaped(cbx: Cbx, feed: Callable[[str], None]) -> None:
     feed(json.dumps([{"role": "user", "content": "a\u202eb\x1b[31mc\u200bd\ufffee"}]))
     box = succeed(cbx("card", "import", "-", "-o", "id")).strip()
     shown = Reader(succeed(cbx("render", "--box", box, "--format", "html"))).text
     assert r"a\u202eb\x1b[31mc\u200bd\ufffee" in shown
 
 
-def test_a_text_of_many_lines_is_folded(cbx: Cbx, feed: Callable[[str], None]) -> None:
+def test_a_long_text_is_folded(cbx: Cbx, feed: Callable[[str], None]) -> None:
     """Its beginning is what is seen, and is gone where the whole is unfolded."""
     lines = "\n".join(str(number) for number in range(40))
     feed(json.dumps([{"role": "user", "content": lines}, {"role": "user", "content": "short"}]))
@@ -218,7 +222,7 @@ def test_a_text_of_many_lines_is_folded(cbx: Cbx, feed: Callable[[str], None]) -
     assert f">{lines}</pre>" in details
 
 
-def test_an_empty_box_costs_a_page_too(cbx: Cbx) -> None:
+def test_an_empty_box_has_a_cost_page(cbx: Cbx) -> None:
     box = succeed(cbx("box", "create", "-o", "id")).strip()
     page = succeed(cbx("cost", box, "--format", "html"))
     assert f"<h1>Costs of box {box}" in page
