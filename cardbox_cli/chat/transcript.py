@@ -36,7 +36,7 @@ def send(
     chat_key: str,
     text: str,
     *,
-    told: Mapping[str, Any] = {},
+    platform_metadata: Mapping[str, Any] = {},
     turn: Mapping[str, str] = {},
 ) -> AppendedEntry:
     """Append a user's message. A running run reads it before its next step.
@@ -44,7 +44,7 @@ def send(
     `turn` is the metadata of the turn, or the run, whose command sends it.
     """
     with stores.transaction():
-        return _append(stores, chat_key, "user", text, told, turn, None)
+        return _append(stores, chat_key, "user", text, platform_metadata, turn, None)
 
 
 def correct(
@@ -52,13 +52,13 @@ def correct(
     chat_key: str,
     text: str,
     *,
-    told: Mapping[str, Any] = {},
+    platform_metadata: Mapping[str, Any] = {},
     turn: Mapping[str, str] = {},
 ) -> AppendedEntry:
     """Append a user's message to an existing chat, like `send`. Raises NotFound for an unknown chat."""
     with stores.transaction():
         stores.chats.get(chat_key)
-        return send(stores, chat_key, text, told=told, turn=turn)
+        return send(stores, chat_key, text, platform_metadata=platform_metadata, turn=turn)
 
 
 def reply(
@@ -66,7 +66,7 @@ def reply(
     chat_key: str,
     text: str,
     *,
-    told: Mapping[str, Any] = {},
+    platform_metadata: Mapping[str, Any] = {},
     turn: Mapping[str, str] = {},
     fence: ChatFence | None = None,
 ) -> AppendedEntry:
@@ -76,7 +76,7 @@ def reply(
     messages so far. Raises StaleEpoch if the run has lost the chat.
     """
     with stores.transaction():
-        return _append(stores, chat_key, "assistant", text, told, turn, fence)
+        return _append(stores, chat_key, "assistant", text, platform_metadata, turn, fence)
 
 
 def _append(
@@ -84,7 +84,7 @@ def _append(
     chat_key: str,
     role: Literal["user", "assistant"],
     text: str,
-    told: Mapping[str, Any],
+    platform_metadata: Mapping[str, Any],
     turn: Mapping[str, str],
     fence: ChatFence | None,
 ) -> AppendedEntry:
@@ -92,12 +92,12 @@ def _append(
     if not text.strip():
         raise InvalidInput("the message is blank", hint="pass a text")
     chat = stores.chats.lock_or_create(chat_key) if fence is None else stores.chats.hold(fence)
-    message_id = told.get("message_id")
+    message_id = platform_metadata.get("message_id")
     draft = entry_draft(
         chat_key,
         role,
         text,
-        told=told,
+        platform_metadata=platform_metadata,
         card_id=None if message_id is None else entry_id(stores.project_id, chat_key, role, str(message_id)),
         metadata={**turn, **({} if fence is None else {"agent_turn_id": fence.run_id})},
     )

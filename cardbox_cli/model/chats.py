@@ -193,11 +193,11 @@ def entry_draft(
     *,
     author_id: str | None = None,
     card_id: str | None = None,
-    told: Mapping[str, Any] | None = None,
+    platform_metadata: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> CardDraft:
-    """Return a transcript entry, or a message of a context, as a card. `told` is the platform's metadata."""
-    given = {name: value for name, value in (told or {}).items() if value is not None}
+    """Return a transcript entry, or a message of a context, as a card."""
+    given = {name: value for name, value in (platform_metadata or {}).items() if value is not None}
     return draft_card(
         CHAT_MESSAGE,
         text,
@@ -215,8 +215,8 @@ def entry_id(project_id: str, chat_key: str, role: Role, message_id: str) -> str
 
 def chat_metadata(card: Card) -> dict[str, Any]:
     """Return the platform's metadata of an entry, or {} for other cards."""
-    told = card.metadata.get(CHAT)
-    return told if isinstance(told, dict) else {}
+    stored = card.metadata.get(CHAT)
+    return stored if isinstance(stored, dict) else {}
 
 
 def message_time(card: Card) -> datetime | None:

@@ -76,7 +76,9 @@ def test_a_second_import_changes_nothing(room: ChatStores, row_counts: Any) -> N
 def test_an_export_can_be_imported_here_and_into_another_project(
     room: ChatStores, database: Database
 ) -> None:
-    send(room, KEY, "怎么退款？", told={"message_id": "m1", "channel": "telegram", "user_id": "7"})
+    send(
+        room, KEY, "怎么退款？", platform_metadata={"message_id": "m1", "channel": "telegram", "user_id": "7"}
+    )
     reply(room, KEY, "填表 🎉")
     taken(room, {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]})
     start_new(room, KEY, title="退款", reason="done")
@@ -96,7 +98,7 @@ def test_an_export_can_be_imported_here_and_into_another_project(
 
 def test_a_chat_that_cbx_began_is_exported_in_the_layout(room: ChatStores) -> None:
     key = "telegram-chat-42-topic-7"
-    send(room, key, "hello", told={"user_id": "7", "meta": {"a": 1.10}})
+    send(room, key, "hello", platform_metadata={"user_id": "7", "meta": {"a": 1.10}})
     with room.snapshot():
         [moved] = export_chat(room, key).files.transcript
     [spelled] = [each.encode() for each in moved.lines]
@@ -135,14 +137,14 @@ def test_lines_that_moved_to_another_file_are_not_imported_again(room: ChatStore
 
 def test_a_message_that_the_platform_delivers_again_is_the_one_imported(room: ChatStores) -> None:
     taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]})
-    assert not send(room, KEY, "a", told={"message_id": "m1", "channel": "telegram"}).is_new
+    assert not send(room, KEY, "a", platform_metadata={"message_id": "m1", "channel": "telegram"}).is_new
     edited = [line(1, "a", messageId="m1"), line(2, "a, edited", messageId="m1")]
     assert taken(room, {"conversations/history.jsonl": edited}).new_entries == 1
     assert entries(room) == ["a", "a, edited"]
 
 
 def test_a_message_that_the_platform_has_delivered_is_not_imported_again(room: ChatStores) -> None:
-    send(room, KEY, "a", told={"message_id": "m1"})
+    send(room, KEY, "a", platform_metadata={"message_id": "m1"})
     assert taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]}).new_entries == 0
 
 

@@ -53,18 +53,18 @@ class TestTranscript:
         assert said(room) == [("user", "Wo ist die Küche? 🍳"), ("assistant", "Links."), ("user", "谢谢")]
 
     def test_a_message_that_a_platform_delivers_twice_is_stored_once(self, room: ChatStores) -> None:
-        first = send(room, KEY, "hello", told={"message_id": "7"})
-        second = send(room, KEY, "hello", told={"message_id": "7"})
+        first = send(room, KEY, "hello", platform_metadata={"message_id": "7"})
+        second = send(room, KEY, "hello", platform_metadata={"message_id": "7"})
         assert (first.is_new, second.is_new, first.card_id) == (True, False, second.card_id)
         assert len(said(room)) == 1
 
     def test_the_same_id_in_another_chat_or_project_is_another_message(
         self, room: ChatStores, database: Database
     ) -> None:
-        send(room, KEY, "one", told={"message_id": "7"})
-        send(room, "telegram-chat-43", "two", told={"message_id": "7"})
+        send(room, KEY, "one", platform_metadata={"message_id": "7"})
+        send(room, "telegram-chat-43", "two", platform_metadata={"message_id": "7"})
         other = ChatStores(database, "other")
-        send(other, KEY, "three", told={"message_id": "7"})
+        send(other, KEY, "three", platform_metadata={"message_id": "7"})
         assert said(room) == [("user", "one")]
         assert said(other) == [("user", "three")]
 

@@ -125,7 +125,7 @@ def update(database: Database, table: str, column: str, value: str) -> None:
 
 
 def test_answers_for_a_cbx_project_match_the_document(
-    project: Runtime,  # noqa: F811
+    project: Runtime,  # noqa: F811  # the fixture above
     api: TestClient,
     database: Database,
 ) -> None:

@@ -51,7 +51,7 @@ def draft_line(line: TranscriptLine, number: int | None, card_id: str) -> CardDr
         line.text,
         author_id=IMPORTER,
         card_id=card_id,
-        told={name: value for name, value in metadata.items() if value is not UNSET},
+        platform_metadata={name: value for name, value in metadata.items() if value is not UNSET},
         metadata={LAYOUT: {"file": number or GROWING, "extra": line.extra}},
     )
 
@@ -92,7 +92,7 @@ def draft_message(chat_key: str, message: MessageRecord, card_id: str) -> CardDr
         message.body,
         author_id=IMPORTER,
         card_id=card_id,
-        told={} if message.ts is UNSET else {"ts": message.ts},
+        platform_metadata={} if message.ts is UNSET else {"ts": message.ts},
         metadata={LAYOUT: {"key": key, "rest": rest}},
     )
 

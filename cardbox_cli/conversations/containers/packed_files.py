@@ -224,7 +224,7 @@ def read_event_folder(path: str | Path) -> Iterator[bytes]:
         yield lead
         try:
             with open_regular_file(each) as file:
-                yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]
+                yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]  # mypy infers no lambda with a default
         except OSError as exc:
             raise InvalidInput(
                 f"cannot read {each}: {exc.strerror}", hint="check its permissions, or remove it"

@@ -93,7 +93,7 @@ def _append_message(
 ) -> "AppendedEntry":
     metadata = {"message_id": message_id, "user_id": user_id}
     with open_database() as database:
-        entry = append(open_chat_stores(database), key, text, told=metadata, turn=own_turn())
+        entry = append(open_chat_stores(database), key, text, platform_metadata=metadata, turn=own_turn())
         _emit_entry(entry)
     return entry
 
@@ -149,7 +149,7 @@ def reply_to_chat(
                 hint=f"pass the database to the command of the run with --env {DATABASE_URL.name}",
             )
         metadata = {"message_id": message_id, "user_id": None}
-        _emit_entry(reply(stores, key, text, told=metadata, turn=own_turn(), fence=own))
+        _emit_entry(reply(stores, key, text, platform_metadata=metadata, turn=own_turn(), fence=own))
 
 
 @verb("correct", "cbx chat correct telegram-chat-42 'I mean order 7, not 8'")
