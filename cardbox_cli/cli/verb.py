@@ -89,12 +89,13 @@ class VerbDefinition(Definition):
         command.pages, command.reads, command.renamed = self.pages, self.reads, self.renamed
         panels = {name: panel for panel, names in self.panels.items() for name in names.split()}
         for parameter in command.params:
-            if panel := panels.get(parameter.name or ""):
+            if panel := panels.pop(parameter.name or "", None):
                 parameter.rich_help_panel = panel  # type: ignore[attr-defined]  # typer's parameters have one
             if isinstance(parameter, click.Argument) and parameter.metavar is None:
                 # Without a metavar, typer shows the name of the variable.
                 kind = parameter.type.get_metavar(parameter, click.Context(command)) or parameter.type.name
                 parameter.metavar = kind + "..." * (parameter.nargs != 1)
+        assert not panels, f"{self.name} has no parameters {', '.join(panels)}"
         command.params += [*(list_options() if command.lists else []), *common_options()]
         return command
 
