@@ -32,8 +32,9 @@ from cardbox_cli.store.projects import ensure_project
 
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
 
-# A read that waited for the head's lock may have seen old rows. The dispatch then reads again.
-_MAX_READS = 5
+# A read that waited for the head's lock may have seen old rows, and a pack takes time. Then the dispatch
+# reads again.
+_MAX_READS = 6
 
 
 def dispatch(
