@@ -91,12 +91,13 @@ class _Pager:
             return
         assert process.stdin is not None
         # Ctrl-C is for the pager. Some people leave the pager with it.
-        with suppress(BrokenPipeError, KeyboardInterrupt):
-            process.stdin.close()
-        while process.poll() is None:
-            with suppress(KeyboardInterrupt):
-                process.wait()
-        code = process.returncode
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            code = process.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
         if code not in (0, -signal.SIGINT, 128 + signal.SIGINT):
             state = f"exited with {code}" if code > 0 else f"was killed by signal {-code}"
             self._warn(f"the pager {self._command!r} {state}; CBX_PAGER=cat shows the answer without it")
