@@ -79,7 +79,7 @@ def chosen(points: list[str], *statements: str) -> list[str]:
     return [point for point in points if point.rpartition(":")[0] in names]
 
 
-def test_asking_leaves_a_whole_batch_or_none_and_the_next_look_dispatches_it(stage: MakeStage) -> None:
+def test_a_killed_fork_leaves_a_complete_batch_or_none(stage: MakeStage) -> None:
     made = stage(files=FILES, prepare=office)
     with made.scene() as scene:
         result, points = scene.points("fork-join", "tasks.yaml")
@@ -102,7 +102,7 @@ def test_asking_leaves_a_whole_batch_or_none_and_the_next_look_dispatches_it(sta
 
 
 @pytest.mark.parametrize("most", [5, pytest.param(100, marks=pytest.mark.soak)])
-def test_a_fork_of_a_model_is_joined_once_whoever_dies(stage: MakeStage, most: int) -> None:
+def test_a_fork_of_a_model_is_joined_once_if_a_worker_is_killed(stage: MakeStage, most: int) -> None:
     def asked(scene: Scene) -> None:
         office(scene)
         succeed(scene.run("launch", "lead", "Find out."))
@@ -129,7 +129,7 @@ def test_a_fork_of_a_model_is_joined_once_whoever_dies(stage: MakeStage, most: i
     assert struck >= most
 
 
-def test_ctrl_c_leaves_the_batch_running_and_says_how_to_go_on(stage: MakeStage) -> None:
+def test_ctrl_c_leaves_the_batch_running_and_shows_how_to_continue(stage: MakeStage) -> None:
     made = stage(files=FILES, prepare=office)
     with made.scene() as scene, scene.started("fork-join", "tasks.yaml", "--wait") as command:
         until(lambda: (command.streams / "err").read_text().startswith("batch "))

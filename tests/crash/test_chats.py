@@ -61,7 +61,7 @@ def a_context(scene: Scene) -> None:
     ],
     ids=lambda words: words[0],
 )
-def test_of_one_transaction(words: tuple[str, ...], stage: MakeStage) -> None:
+def test_a_killed_chat_command_is_complete_or_absent(words: tuple[str, ...], stage: MakeStage) -> None:
     explore(stage(prepare=a_context), "chat", *words, state=held)
 
 
@@ -78,7 +78,7 @@ def a_folder(scene: Scene) -> None:
     trees.write(scene.folder, {**tree, "contexts/archive/ctx_1a.json": trees.FIRST})
 
 
-def test_of_an_import(stage: MakeStage) -> None:
+def test_a_killed_chat_import_is_complete_or_absent(stage: MakeStage) -> None:
     points = explore(stage(prepare=a_folder), "chat", "import", ".", state=held)
     assert {"insert_chat_context:1", "write_chat:1", "commit:1"} <= set(points)
 
@@ -121,12 +121,12 @@ def explore_runs(stage: Stage, choose: Callable[[list[str]], list[str]]) -> list
 
 
 class TestRun:
-    def test_at_some_of_its_commits(self, stage: MakeStage) -> None:
+    def test_a_run_survives_a_kill_at_some_commits(self, stage: MakeStage) -> None:
         made = stage(files={"model.sh": MODEL}, prepare=a_context)
         points = explore_runs(made, lambda points: [each for each in points if "commit" in each][1::3])
         assert len(points) > 3
 
     @pytest.mark.soak
-    def test_everywhere(self, stage: MakeStage) -> None:
+    def test_a_run_survives_a_kill_at_every_point(self, stage: MakeStage) -> None:
         made = stage(files={"model.sh": MODEL}, prepare=a_context)
         explore_runs(made, lambda points: points)

@@ -41,12 +41,12 @@ def box_of_two(scene: Scene) -> None:
 
 
 class TestImport:
-    def test_of_several_conversations(self, stage: MakeStage) -> None:
+    def test_a_killed_import_of_several_conversations_is_complete_or_absent(self, stage: MakeStage) -> None:
         several = json.dumps([conversation("a", 2), conversation("b", 1), conversation("c", 3)])
         points = explore(stage(files={"several.json": several}), "card", "import", "several.json")
         assert {"copy_incoming sent:1", "insert_incoming:1", "commit:1", "committed:1"} <= set(points)
 
-    def test_of_one_that_grew_and_one_that_changed(self, stage: MakeStage) -> None:
+    def test_a_killed_import_of_changed_conversations_is_complete_or_absent(self, stage: MakeStage) -> None:
         changed = conversation("b", 2)
         changed["messages"][0]["content"] = "another beginning"
         prepared = stage(
@@ -60,7 +60,7 @@ class TestImport:
 
 
 class TestPack:
-    def test_it(self, stage: MakeStage) -> None:
+    def test_a_killed_pack_is_complete_or_absent(self, stage: MakeStage) -> None:
         def prepare(scene: Scene) -> None:
             box_of_two(scene)
             succeed(scene.run("profile", "import", "clerk.yaml"))
@@ -72,11 +72,11 @@ class TestPack:
 
 
 class TestBox:
-    def test_append(self, stage: MakeStage) -> None:
+    def test_a_killed_append_is_complete_or_absent(self, stage: MakeStage) -> None:
         explore(stage(prepare=box_of_two), "box", "append", BOX, "-", stdin=b"card-3\ncard-1\n")
 
     @pytest.mark.parametrize("guard", [False, True], ids=["unguarded", "guarded"])
-    def test_replace(self, guard: bool, stage: MakeStage) -> None:
+    def test_a_killed_replace_is_complete_or_absent(self, guard: bool, stage: MakeStage) -> None:
         prepared = stage(prepare=box_of_two)
         with prepared.scene() as scene:
             shown = json.loads(succeed(scene.run("box", "show", BOX, "-o", "json")))
@@ -85,12 +85,12 @@ class TestBox:
 
 
 class TestTodo:
-    def test_add(self, stage: MakeStage) -> None:
+    def test_a_killed_todo_add_is_complete_or_absent(self, stage: MakeStage) -> None:
         explore(stage(prepare=box_of_two), "todo", "add", BOX, "Call", "Write")
 
 
 class TestProfileImport:
-    def test_of_a_new_one_and_a_new_version(self, stage: MakeStage) -> None:
+    def test_a_killed_profile_import_is_complete_or_absent(self, stage: MakeStage) -> None:
         prepared = stage(
             files={
                 "old.yaml": "name: clerk\n",
@@ -103,7 +103,7 @@ class TestProfileImport:
 
 
 class TestAgentProvision:
-    def test_of_a_new_one(self, stage: MakeStage) -> None:
+    def test_a_killed_agent_provision_is_complete_or_absent(self, stage: MakeStage) -> None:
         prepared = stage(
             files={"clerk.yaml": "name: clerk\n"},
             prepare=lambda scene: succeed(scene.run("profile", "import", "clerk.yaml")),
@@ -127,15 +127,15 @@ def execute(script: str) -> Callable[[Scene], None]:
 
 
 class TestTables:
-    def test_init_of_an_empty_database(self, stage: MakeStage) -> None:
+    def test_a_killed_init_of_an_empty_database_can_be_repeated(self, stage: MakeStage) -> None:
         points = explore(stage(template="template1"), "db", "init", "--yes", state=tables)
         assert {"script:1", f"script:{len(TABLES)}"} <= set(points)
 
-    def test_init_of_a_card_box_library_s_database(self, stage: MakeStage) -> None:
+    def test_a_killed_init_of_a_library_database_can_be_repeated(self, stage: MakeStage) -> None:
         prepared = stage(template="template1", prepare=execute(LIBRARY + ITS_CARDS))
         explore(prepared, "db", "init", "--yes", state=tables)
 
-    def test_the_text_index_in_place_of_a_broken_one(self, stage: MakeStage) -> None:
+    def test_a_killed_rebuild_of_a_broken_text_index_can_be_repeated(self, stage: MakeStage) -> None:
         def prepare(scene: Scene) -> None:
             succeed(scene.run("db", "index-text"))
             execute(BREAK_INDEX)(scene)

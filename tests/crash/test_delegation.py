@@ -28,7 +28,7 @@ def office(scene: Scene) -> None:
     succeed(scene.run("agent", "provision", "clerk", "--profile", "clerk"))
 
 
-def test_a_task_is_handed_on_whole_or_not_at_all(stage: MakeStage) -> None:
+def test_a_killed_delegation_is_complete_or_absent(stage: MakeStage) -> None:
     asked = ("--strategy", "new", "--ref", "clerk", "--instruction", "Go.", "--turn-id", "turn_a")
     points = explore(stage(files=FILES, prepare=office), "delegate", *asked)
     assert {"insert_agent:1", "insert_card:2", "write_turn:1", "commit:1"} <= set(points)
@@ -37,7 +37,7 @@ def test_a_task_is_handed_on_whole_or_not_at_all(stage: MakeStage) -> None:
 class TestAnExpertThatIsAwaited:
     """A worker that is killed before all that is committed of a turn that asks, of the expert's, and of what follows."""
 
-    def test_it_answers_once(self, stage: MakeStage) -> None:
+    def test_the_expert_answers_once_if_a_worker_is_killed(self, stage: MakeStage) -> None:
         def asked(scene: Scene) -> None:
             office(scene)
             succeed(scene.run("launch", "lead", "Find out."))

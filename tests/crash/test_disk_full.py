@@ -39,7 +39,9 @@ def fill(file: Path, *, leave: int) -> None:
         os.posix_fallocate(ballast.fileno(), 0, free - leave)
 
 
-def test_an_import_that_does_not_fit(small_disk: Path, tmp_path: Path) -> None:
+def test_an_import_on_a_full_disk_writes_nothing_and_can_be_repeated(
+    small_disk: Path, tmp_path: Path
+) -> None:
     noise = random.Random(1)
     messages = [{"role": "user", "content": noise.randbytes(100_000).hex()} for _ in range(60)]
     (tmp_path / "big.json").write_text(json.dumps(messages))

@@ -40,7 +40,7 @@ def scene(home: Path, tmp_path: Path) -> Scene:
     return scene_at_home(EmbeddedServer(home), tmp_path)
 
 
-def test_these_are_its_steps(scene: Scene) -> None:
+def test_the_first_start_consists_of_the_listed_steps(scene: Scene) -> None:
     result, points = scene.points("db", "start")
     succeed(result)
     assert [point for point in points if point in STEPS] == STEPS
@@ -48,7 +48,7 @@ def test_these_are_its_steps(scene: Scene) -> None:
     assert [point for point in made if point not in STEPS and "folder begun" not in point] == []
 
 
-def test_killed_at_every_step_in_turn(scene: Scene, home: Path) -> None:
+def test_a_first_start_killed_at_any_step_can_be_repeated(scene: Scene, home: Path) -> None:
     for step in STEPS:
         scene.kill(step, "db", "start")
     succeed(scene.run("db", "start"))

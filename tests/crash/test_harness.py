@@ -13,7 +13,7 @@ MakeStage = Callable[..., Stage]
 TWICE = f"box append {BOX} card-3\nbox append {BOX} card-1\n"
 
 
-def test_two_transactions_are_not_one(stage: MakeStage) -> None:
+def test_a_command_with_two_transactions_is_detected(stage: MakeStage) -> None:
     prepared = stage(prepare=box_of_two, files={"twice": TWICE})
     with pytest.raises(AssertionError) as failure:
         explore(prepared, "shell", "twice")
@@ -22,7 +22,7 @@ def test_two_transactions_are_not_one(stage: MakeStage) -> None:
     assert '["card-1", "card-2", "card-3"]' in difference[-1]
 
 
-def test_steps_are_judged_by_their_invariant_and_their_end(stage: MakeStage) -> None:
+def test_explore_steps_checks_the_invariant_and_the_final_state(stage: MakeStage) -> None:
     seen: list[int] = []
 
     def look(connection: Connection) -> None:
@@ -34,7 +34,7 @@ def test_steps_are_judged_by_their_invariant_and_their_end(stage: MakeStage) -> 
     assert seen == [2] * (len(seen) - 1) + [3]
 
 
-def test_a_point_that_is_never_reached_is_told(stage: MakeStage) -> None:
+def test_a_point_that_is_never_reached_is_reported(stage: MakeStage) -> None:
     with (
         stage(prepare=box_of_two).scene() as scene,
         pytest.raises(AssertionError, match=r"^at commit:2 it was not"),
@@ -42,7 +42,7 @@ def test_a_point_that_is_never_reached_is_told(stage: MakeStage) -> None:
         scene.kill("commit:2", "box", "append", BOX, "card-3")
 
 
-def test_a_stopped_command_goes_on(stage: MakeStage) -> None:
+def test_a_stopped_command_can_continue(stage: MakeStage) -> None:
     with stage(prepare=box_of_two).scene() as scene:
         with scene.stopped("commit:1", "box", "append", BOX, "card-3") as command:
             command.go_on()
@@ -54,7 +54,7 @@ def test_a_stopped_command_goes_on(stage: MakeStage) -> None:
 @pytest.mark.parametrize(
     "order", ["commit", "SIGKILL:commit", "SIGKILL:commit:0", "SIGNONE:commit:1", "KILL:commit:1"]
 )
-def test_an_order_that_says_nothing_is_refused(order: str, stage: MakeStage) -> None:
+def test_an_invalid_fault_order_is_refused(order: str, stage: MakeStage) -> None:
     with stage().scene() as scene:
         result = scene.run("box", "list", CBX_TEST_FAULT=order)
         assert (result.code, result.out) == (2, "")
@@ -64,7 +64,7 @@ def test_an_order_that_says_nothing_is_refused(order: str, stage: MakeStage) -> 
         )
 
 
-def test_any_signal_can_be_ordered(stage: MakeStage) -> None:
+def test_a_fault_order_can_name_any_signal(stage: MakeStage) -> None:
     with stage().scene() as scene:
         assert scene.run("card", "list", CBX_TEST_FAULT="SIGTERM:list_cards:1").code == -signal.SIGTERM
         assert scene.run("card", "list", CBX_TEST_FAULT="SIGINT:list_cards:1").code == 130

@@ -30,7 +30,7 @@ def talk(scene: Scene, *, without_last: int = 0) -> None:
     )
 
 
-def test_repair(stage: MakeStage) -> None:
+def test_a_killed_repair_is_complete_or_absent(stage: MakeStage) -> None:
     broken = stage(files=TALK, prepare=partial(talk, without_last=1))
     points = explore(broken, "box", "repair", BOX, "--synthesize")
     assert {"insert_card:1", "insert_box:1"} <= set(points)
@@ -47,12 +47,12 @@ COMPRESS = ("box", "compress", BOX, "--summary", "It was done.", "--keep", "3")
     ],
     ids=["given", "by a command"],
 )
-def test_compress(words: tuple[str, ...], stage: MakeStage) -> None:
+def test_a_killed_compression_is_complete_or_absent(words: tuple[str, ...], stage: MakeStage) -> None:
     points = explore(stage(files=TALK, prepare=talk), *words)
     assert {"insert_card:1", "insert_box:1"} <= set(points)
 
 
-def test_expand(stage: MakeStage) -> None:
+def test_a_killed_expansion_is_complete_or_absent(stage: MakeStage) -> None:
     def compressed(scene: Scene) -> None:
         talk(scene)
         short = succeed(scene.run(*COMPRESS, "-o", "id")).strip()
@@ -63,7 +63,7 @@ def test_expand(stage: MakeStage) -> None:
 
 
 @pytest.mark.soak
-def test_pack_within_a_budget(stage: MakeStage) -> None:
+def test_a_killed_pack_with_a_budget_is_complete_or_absent(stage: MakeStage) -> None:
     def prepare(scene: Scene) -> None:
         talk(scene)
         succeed(scene.run("profile", "import", "clerk.yaml"))
@@ -74,7 +74,7 @@ def test_pack_within_a_budget(stage: MakeStage) -> None:
     assert "insert_box:1" in points
 
 
-def test_rebox(stage: MakeStage) -> None:
+def test_a_killed_rebox_is_complete_or_absent(stage: MakeStage) -> None:
     other = "5e3f0c1a-0000-4000-8000-000000000002"
 
     def waiting(scene: Scene) -> None:
@@ -102,7 +102,7 @@ def done(scene: Scene) -> None:
     [("replay", "--times", "2", "--no-wait"), ("fork", "--at", "1", "--instruction", "Again.")],
     ids=["replay", "fork"],
 )
-def test_what_is_asked_again(words: tuple[str, ...], stage: MakeStage) -> None:
+def test_a_killed_replay_or_fork_creates_all_turns_or_none(words: tuple[str, ...], stage: MakeStage) -> None:
     """All of the turns are asked for, each with its agent and its box, or none."""
     made = stage(files=FILES, prepare=done)
     with made.scene() as scene:
@@ -113,7 +113,7 @@ def test_what_is_asked_again(words: tuple[str, ...], stage: MakeStage) -> None:
 
 
 @pytest.mark.parametrize("words", [("replay", "--times", "2"), ("fork", "--at", "1")], ids=["replay", "fork"])
-def test_what_is_run_here_and_interrupted_is_stopped(words: tuple[str, ...], stage: MakeStage) -> None:
+def test_an_interrupted_replay_or_fork_stops_its_turns(words: tuple[str, ...], stage: MakeStage) -> None:
     """No other worker has the target of these turns."""
     with stage(files=FILES, prepare=done).scene() as scene:
         turn = str(look(scene, "SELECT agent_turn_id FROM cbx.turns"))

@@ -30,7 +30,7 @@ def lost(result: Result, *reasons: str) -> bool:
 
 class TestALostConnection:
     @pytest.mark.parametrize("point", ["copy_incoming sent:1", "insert_incoming:1", "commit:1"])
-    def test_in_an_import(self, point: str, stage: MakeStage) -> None:
+    def test_an_import_with_a_lost_connection_writes_nothing(self, point: str, stage: MakeStage) -> None:
         command = ("card", "import", "a.json", "--from", "openai")
         with stage(files={"a.json": json.dumps(conversation("a", 300))}).scene() as scene:
             with scene.connection() as connection:
@@ -79,15 +79,19 @@ def kill(server: EmbeddedServer) -> None:
 
 class TestAKilledServer:
     @pytest.mark.parametrize("point", ["copy_incoming sent:1", "insert_import_boxes:1", "commit:1"])
-    def test_under_an_import(self, point: str, server: EmbeddedServer, scene: Scene) -> None:
+    def test_an_import_can_be_repeated_after_the_server_is_killed(
+        self, point: str, server: EmbeddedServer, scene: Scene
+    ) -> None:
         (scene.folder / "a.json").write_text(json.dumps(conversation(scene.folder.name, 20)))
         self._check(server, scene, point, "card", "import", "a.json", "--from", "openai", "-o", "id")
 
     @pytest.mark.parametrize("point", ["insert_card:1", "commit:1"])
-    def test_under_a_pack(self, point: str, server: EmbeddedServer, packing: Scene) -> None:
+    def test_a_pack_can_be_repeated_after_the_server_is_killed(
+        self, point: str, server: EmbeddedServer, packing: Scene
+    ) -> None:
         self._check(server, packing, point, *PACK)
 
-    def test_after_the_commit_the_command_has_done_its_work(
+    def test_a_command_succeeds_if_the_server_is_killed_after_the_commit(
         self, server: EmbeddedServer, packing: Scene
     ) -> None:
         result = self._struck(server, packing, "committed:1", *PACK)

@@ -120,18 +120,18 @@ def nothing_is_claimed(connection: Connection) -> None:
 class TestDispatch:
     COMMAND = ("dispatch", "--agent", "clerk", "--correlation-id", "nightly")
 
-    def test_it(self, stage: MakeStage) -> None:
+    def test_a_killed_dispatch_is_complete_or_absent(self, stage: MakeStage) -> None:
         points = explore(stage(files=FILES, prepare=office), *self.COMMAND, "-c", BOX)
         assert {"dispatch_situation:1", "write_turn:1", "notify:1"} <= set(points)
 
-    def test_with_a_recipe(self, stage: MakeStage) -> None:
+    def test_a_killed_dispatch_with_a_recipe_is_complete_or_absent(self, stage: MakeStage) -> None:
         recipe = ("-H", "delegate", "-a", "profile_name=clerk", "-a", "instruction=Go")
         points = explore(stage(files=FILES, prepare=office), *self.COMMAND, *recipe)
         assert {"insert_card:1", "write_turn:1"} <= set(points)
 
 
 class TestWorking:
-    def test_claiming(self, stage: MakeStage) -> None:
+    def test_a_killed_claim_claims_nothing(self, stage: MakeStage) -> None:
         def dispatched(scene: Scene) -> None:
             office(scene)
             ask(scene)
@@ -141,36 +141,38 @@ class TestWorking:
         points = explore_steps(prepared, "inbox", "claim", "--owner", "w", invariant=nothing_is_claimed)
         assert points[-1] == "claim_due:1"
 
-    def test_acknowledging_which_ends_the_turn_and_promotes_the_next(
+    def test_a_killed_acknowledgement_ends_the_turn_or_changes_nothing(
         self, known: Callable[..., tuple[Stage, str]]
     ) -> None:
         prepared, row = known(claimed, CLAIMED)
         points = explore(prepared, "inbox", "ack", row, "--owner", "w")
         assert {"write_end:1", "promote_turn:1", "notify:1"} <= set(points)
 
-    def test_deferring(self, known: Callable[..., tuple[Stage, str]]) -> None:
+    def test_a_killed_deferral_is_complete_or_absent(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, row = known(claimed, CLAIMED)
         explore(prepared, "inbox", "defer", row, "--owner", "w", "--reason", "busy", "--delay", "5")
 
 
 class TestReports:
-    def test_reporting(self, known: Callable[..., tuple[Stage, str]]) -> None:
+    def test_a_killed_report_is_complete_or_absent(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, turn = known(suspended, TURN)
         points = explore(prepared, "turn", "report", turn, "--tool-call-id", "call", "--result", "found")
         assert {"report_situation:1", "write_report:1", "commit:1"} <= set(points)
 
-    def test_applying_which_resumes_the_turn(self, known: Callable[..., tuple[Stage, str]]) -> None:
+    def test_a_killed_application_of_a_report_is_complete_or_absent(
+        self, known: Callable[..., tuple[Stage, str]]
+    ) -> None:
         prepared, row = known(reported, CLAIMED)
         points = explore(prepared, *WORKER, "w", row)
         assert {"claimed_report:1", "write_applied:1", "commit:1"} <= set(points)
 
 
 class TestRecovering:
-    def test_reclaiming(self, known: Callable[..., tuple[Stage, str]]) -> None:
+    def test_a_killed_reclaim_is_complete_or_absent(self, known: Callable[..., tuple[Stage, str]]) -> None:
         prepared, turn = known(claimed, TURN)
         explore(prepared, "turn", "reclaim", turn, "--expect-epoch", "1", "--reason", "it hangs")
 
-    def test_reaping_a_lost_lease(self, stage: MakeStage) -> None:
+    def test_a_killed_reaping_of_a_lost_lease_can_be_repeated(self, stage: MakeStage) -> None:
         def lost(scene: Scene) -> None:
             claimed(scene)
             execute(scene, "UPDATE cbx.leases SET expires_at = now()")
@@ -178,7 +180,7 @@ class TestRecovering:
         points = explore_steps(stage(files=FILES, prepare=lost), "reap", invariant=no_turn_is_lost)
         assert {"claimed_situation:1", "give_back:1", "write_audit:1"} <= set(points)
 
-    def test_reaping_a_deadline(self, stage: MakeStage) -> None:
+    def test_a_killed_reaping_of_a_deadline_can_be_repeated(self, stage: MakeStage) -> None:
         points = explore_steps(stage(files=FILES, prepare=suspended), "reap", invariant=no_turn_is_lost)
         assert {"report_situation:1", "write_report:1"} <= set(points)
 
@@ -197,7 +199,7 @@ RUN = ("worker", "run", "--trust-stored-commands", "--target", "desk", "--exec",
 class TestRunning:
     """A worker that is killed around all that it commits of a turn's run, with a step that calls a tool."""
 
-    def test_the_turn_ends_once_by_another(self, stage: MakeStage) -> None:
+    def test_another_worker_ends_the_turn_once(self, stage: MakeStage) -> None:
         def asked(scene: Scene) -> None:
             succeed(scene.run("profile", "import", "looker.yaml"))
             succeed(scene.run("tool", "add", "look", "--exec", "echo found"))

@@ -91,7 +91,7 @@ def less(now: MigrationStep, before: MigrationStep) -> bool:
 
 
 @pytest.mark.parametrize("rows", [1_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
-def test_killed_at_every_statement(
+def test_an_upgrade_killed_at_any_statement_continues(
     rows: int, stage: MakeStage, databases: Databases, next_release: NextRelease
 ) -> None:
     prepared = stage(template=databases.prepared(filled(SCHEMA, rows)))
@@ -123,7 +123,7 @@ def test_killed_at_every_statement(
             assert {name: found[name] for name in kept} == kept
 
 
-def test_killed_on_tables_whose_version_was_lost(
+def test_a_killed_upgrade_without_a_recorded_version_is_repeated(
     stage: MakeStage, databases: Databases, next_release: NextRelease
 ) -> None:
     """The version is recorded last, so that a killed run is repeated."""
@@ -141,7 +141,7 @@ def test_killed_on_tables_whose_version_was_lost(
             assert next_step(connection) is None
 
 
-def test_one_waits_for_another_that_is_amid_its_first_step(
+def test_an_upgrade_waits_for_another_that_is_running(
     stage: MakeStage, databases: Databases, next_release: NextRelease
 ) -> None:
     with stage(template=databases.prepared(filled(SCHEMA, 1_000))).scene() as scene:
@@ -156,7 +156,7 @@ def test_one_waits_for_another_that_is_amid_its_first_step(
             assert next_step(connection) is None
 
 
-def test_the_server_s_process_killed_while_it_builds_an_index(
+def test_an_upgrade_can_be_repeated_after_an_interrupted_index_build(
     stage: MakeStage, databases: Databases, next_release: NextRelease
 ) -> None:
     prepared = stage(template=databases.prepared(filled(SCHEMA, 1_000)))

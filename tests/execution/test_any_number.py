@@ -41,7 +41,7 @@ def poison(database: Database, value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ODD.values(), ids=ODD)
-def test_it_hides_and_holds_no_turn(
+def test_a_turn_with_an_extreme_number_can_be_shown_and_fixed(
     database: Database, runtime: Runtime, ask: Asked, cbx: Cbx, value: str
 ) -> None:
     ask()
@@ -67,7 +67,7 @@ def test_it_hides_and_holds_no_turn(
     assert [cbx(*words).code for words in fixing] == [0, 0, 0]
 
 
-def test_it_does_not_come_in_by_cbx(cbx: Cbx) -> None:
+def test_a_number_with_too_many_digits_is_refused(cbx: Cbx) -> None:
     """Refused is what has more digits than the bound, however it is written; the place is told."""
     add = ("card", "add", "--type", "task.instruction", "--json")
     for number in ("1e5000", "-1e1000", "1e-1000", "9" * 1001, "1." + "1" * 1000):
@@ -79,7 +79,7 @@ def test_it_does_not_come_in_by_cbx(cbx: Cbx) -> None:
         assert added.code == 0, added.err
 
 
-def test_many_numbers_do_not_come_in_by_cbx_together(cbx: Cbx, tmp_path: Path) -> None:
+def test_numbers_with_too_many_digits_in_total_are_refused(cbx: Cbx, tmp_path: Path) -> None:
     """A few characters stand for a thousand digits: a value of 2 MB was one of 300 MB when it was stored."""
     many, file = f"[{','.join(['1e999'] * 1100)}]", tmp_path / "chat.json"
     file.write_text(f'{{"messages": [{{"role": "user", "content": "hi", "seen": {many}}}]}}')
@@ -96,7 +96,7 @@ def test_many_numbers_do_not_come_in_by_cbx_together(cbx: Cbx, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("depth", ["9" * 5000, "٣", "-1", "1e3"])
-def test_a_depth_that_is_no_number_is_none(
+def test_an_invalid_depth_counts_as_zero(
     database: Database, runtime: Runtime, ask: Asked, cbx: Cbx, depth: str
 ) -> None:
     """Headers are texts, and other programs write them."""

@@ -174,7 +174,7 @@ def insert(connection: psycopg.Connection[Any], table: str, row: dict[str, Any])
 
 @given(st.data())
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-def test_no_command_that_reads_crashes(database: Database, cbx: Cbx, data: st.DataObject) -> None:
+def test_no_read_command_crashes(database: Database, cbx: Cbx, data: st.DataObject) -> None:
     connection = database.connection
     connection.execute("ALTER TABLE cbx.audit DISABLE TRIGGER USER")
     connection.execute(b"TRUNCATE " + ", ".join(FILLED).encode() + b" CASCADE")
@@ -199,7 +199,7 @@ def test_no_command_that_reads_crashes(database: Database, cbx: Cbx, data: st.Da
         ("0044-03-15 BC", EARLIEST, "-infinity"),
     ],
 )
-def test_what_no_calendar_has_is_shown(
+def test_a_date_out_of_range_is_shown(
     database: Database, cbx: Cbx, stored: str, read: Any, shown: str
 ) -> None:
     """A row with such a date is listed with the others, and the date is the one that it holds."""
@@ -224,7 +224,9 @@ def test_what_no_calendar_has_is_shown(
 
 
 @pytest.mark.parametrize("odd", ['{"x": []}', '{"x": ["y"]}', '{"x": [[]]}', "[[]]"])
-def test_a_list_is_no_text(odd: str, ask: Asked, cbx: Cbx, database: Database) -> None:
+def test_a_list_instead_of_a_string_crashes_no_command(
+    odd: str, ask: Asked, cbx: Cbx, database: Database
+) -> None:
     turn = ask().agent_turn_id or ""
     database.connection.execute("UPDATE cbx.turns SET report_to = %s", [odd])
     database.connection.execute(

@@ -36,7 +36,7 @@ def refused(change: Callable[[], object], saying: str) -> None:
 
 
 class TestContext:
-    def test_of_a_turn_that_waits_or_runs_stays_as_it_is(
+    def test_the_context_box_of_an_active_turn_cannot_be_changed(
         self, runtime: Runtime, ask: Asked, context_box: str, card: str
     ) -> None:
         boxes = runtime.boxes
@@ -55,7 +55,9 @@ class TestContext:
         boxes.append(context_box, [card])
         assert boxes.replace(context_box, [card]).card_ids == [card]
 
-    def test_of_a_queued_turn_too(self, runtime: Runtime, ask: Asked, card: str) -> None:
+    def test_the_context_box_of_a_queued_turn_cannot_be_changed(
+        self, runtime: Runtime, ask: Asked, card: str
+    ) -> None:
         ask()
         box = runtime.boxes.create([card]).box_id
         queued = ask(context_box_id=box).agent_turn_id
@@ -64,19 +66,21 @@ class TestContext:
         stop(runtime, queued or "", actor="me", reason=None)
         runtime.boxes.append(box, [card])
 
-    def test_of_a_suspended_turn_too(self, runtime: Runtime, ask: Asked, context_box: str, card: str) -> None:
+    def test_the_context_box_of_a_suspended_turn_cannot_be_changed(
+        self, runtime: Runtime, ask: Asked, context_box: str, card: str
+    ) -> None:
         ask()
         fence = by_hand.take(runtime).fence
         by_hand.suspend(runtime, fence, by_hand.enter(runtime, fence), {"call-1": "add"})
         refused(lambda: runtime.boxes.append(context_box, [card]), "which is active")
 
-    def test_of_another_project_does_not_matter(self, runtime: Runtime, ask: Asked, card: str) -> None:
+    def test_a_box_of_another_project_can_be_changed(self, runtime: Runtime, ask: Asked, card: str) -> None:
         ask()
         theirs = BoxStore(runtime.database, "other")
         box = theirs.create([]).box_id
         theirs.append(box, [card], allow_dangling=True)
 
-    def test_an_append_that_waits_for_a_dispatch_is_refused(
+    def test_an_append_during_a_dispatch_waits_and_is_refused(
         self, runtime: Runtime, ask: Asked, target: Target, context_box: str, card: str
     ) -> None:
         with Database.open_target(target) as other:
@@ -96,7 +100,7 @@ class TestContext:
 
 
 class TestOutput:
-    def test_is_written_by_the_turn_alone(self, runtime: Runtime, ask: Asked, card: str) -> None:
+    def test_only_the_turn_can_write_to_its_output_box(self, runtime: Runtime, ask: Asked, card: str) -> None:
         boxes = runtime.boxes
         asked = ask()
         output = asked.output_box_id or ""
@@ -112,7 +116,7 @@ class TestOutput:
         with pytest.raises(StaleEpoch):
             boxes.append(output, [card], fence=task.fence)
 
-    def test_is_not_written_with_the_fence_of_a_lost_lease(
+    def test_the_fence_of_a_lost_lease_cannot_write_to_the_output_box(
         self, runtime: Runtime, ask: Asked, card: str
     ) -> None:
         asked = ask()
@@ -122,7 +126,7 @@ class TestOutput:
             runtime.boxes.append(asked.output_box_id or "", [card], fence=old)
         assert runtime.boxes.get(asked.output_box_id or "").card_ids == []
 
-    def test_is_the_only_box_that_the_fence_opens(
+    def test_a_fence_allows_writing_only_to_the_output_box(
         self, runtime: Runtime, ask: Asked, context_box: str, card: str
     ) -> None:
         asked = ask()
@@ -134,7 +138,9 @@ class TestOutput:
         )
         assert raised.value.hint == f"its output box is {asked.output_box_id}"
 
-    def test_may_be_the_context_of_the_turn_behind_it(self, runtime: Runtime, ask: Asked, card: str) -> None:
+    def test_an_output_box_can_be_the_context_of_the_next_turn(
+        self, runtime: Runtime, ask: Asked, card: str
+    ) -> None:
         output = ask().output_box_id or ""
         ask(context_box_id=output)
         fence = by_hand.take(runtime).fence
@@ -143,7 +149,7 @@ class TestOutput:
 
 
 class TestDeletion:
-    def test_of_what_an_agent_names_is_refused(self, runtime: Runtime, ask: Asked) -> None:
+    def test_the_output_box_of_an_agent_cannot_be_deleted(self, runtime: Runtime, ask: Asked) -> None:
         output = ask().output_box_id or ""
         task = by_hand.take(runtime)
         refused(lambda: runtime.boxes.delete(output), "is the output box of turn")
@@ -151,20 +157,20 @@ class TestDeletion:
         ack(runtime, task.row.inbox_id, owner=by_hand.OWNER)
         refused(lambda: runtime.boxes.delete(output), f"box {output} is the last output box of agent 'clerk'")
 
-    def test_of_an_agents_profile_is_refused_when_its_name_points_elsewhere(self, runtime: Runtime) -> None:
+    def test_a_profile_box_that_only_an_agent_names_cannot_be_deleted(self, runtime: Runtime) -> None:
         agent = runtime.roster.find("clerk")
         assert agent is not None
         runtime.database.connection.execute("DELETE FROM resource.profiles")
         refused(lambda: runtime.boxes.delete(agent.profile_box_id), "is the profile of agent")
 
-    def test_of_an_ended_turns_context_is_allowed(
+    def test_the_context_box_of_an_ended_turn_can_be_deleted(
         self, runtime: Runtime, ask: Asked, context_box: str
     ) -> None:
         stop(runtime, ask().agent_turn_id or "", actor="me", reason=None)
         runtime.boxes.delete(context_box)
 
 
-def test_without_the_tables_of_agents_nothing_is_in_use(
+def test_no_box_is_in_use_without_the_agent_tables(
     runtime: Runtime, ask: Asked, context_box: str, card: str
 ) -> None:
     ask()
@@ -175,7 +181,7 @@ def test_without_the_tables_of_agents_nothing_is_in_use(
     runtime.boxes.delete(context_box)
 
 
-def test_refs_name_the_turns_of_a_box(runtime: Runtime, ask: Asked, context_box: str) -> None:
+def test_references_name_the_turns_of_a_box(runtime: Runtime, ask: Asked, context_box: str) -> None:
     ended = ask("scribe").agent_turn_id or ""
     stop(runtime, ended, actor="me", reason=None)
     asked = ask()
@@ -190,7 +196,7 @@ def test_refs_name_the_turns_of_a_box(runtime: Runtime, ask: Asked, context_box:
 
 
 class TestCards:
-    def test_that_a_turn_sees_stay_as_they_are(
+    def test_cards_that_a_turn_sees_cannot_be_changed(
         self, runtime: Runtime, ask: Asked, context_box: str, card: str
     ) -> None:
         """In its context, its profile and its output, while it waits, runs or is suspended."""
@@ -232,7 +238,7 @@ class TestCards:
         stop(runtime, queued.agent_turn_id or "", actor="me", reason=None)
         assert cards.delete([card]) == [card]
 
-    def test_may_be_changed_by_a_person_who_insists(
+    def test_a_person_can_change_cards_in_use_with_force(
         self, cbx: Cbx, runtime: Runtime, ask: Asked, context_box: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -260,7 +266,7 @@ class TestCards:
         ]
         assert audited[0].detail == {"cards": [{"card_id": card, "box_id": context_box, "use": "context"}]}
 
-    def test_are_not_changed_by_an_import(self, cbx: Cbx, ask: Asked, tmp_path: Path) -> None:
+    def test_an_import_does_not_change_cards_in_use(self, cbx: Cbx, ask: Asked, tmp_path: Path) -> None:
         file = tmp_path / "chat.json"
         file.write_text(json.dumps({"id": "one", "messages": [{"role": "user", "content": "hello"}]}))
         box = cbx("card", "import", str(file), "-o", "id").out.strip()
@@ -272,7 +278,9 @@ class TestCards:
 
 
 class TestTheCommands:
-    def test_name_the_turn(self, cbx: Cbx, ask: Asked, context_box: str, card: str) -> None:
+    def test_box_commands_name_the_turn_that_uses_the_box(
+        self, cbx: Cbx, ask: Asked, context_box: str, card: str
+    ) -> None:
         turn = ask().agent_turn_id
         for command in (
             ("append", context_box, card),
@@ -325,7 +333,7 @@ class TestTheCommands:
         assert (late.code, late.error["code"]) == (5, "stale-epoch")
         assert runtime.boxes.get(output).card_ids == [card]
 
-    def test_a_workers_command_settles_what_its_context_asks_for(
+    def test_a_workers_command_completes_todo_items_of_its_context(
         self, cbx: Cbx, runtime: Runtime, ask: Asked, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         context = runtime.boxes.create([]).box_id

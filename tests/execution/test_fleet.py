@@ -42,7 +42,9 @@ def test_every_turn_ends_once_and_in_order(
     judge(database, fleet)
 
 
-def test_the_server_is_restarted_in_the_middle(own_server: Databases, seed: str, tmp_path: Path) -> None:
+def test_every_turn_ends_once_if_the_server_restarts(
+    own_server: Databases, seed: str, tmp_path: Path
+) -> None:
     # No worker is killed: one that was would never say that the database is back.
     scale = Scale(workers=2, concurrency=2, agents=8, turns=30, dispatchers=2, troubles=0, seconds=600)
     target = own_server.target(own_server.make())

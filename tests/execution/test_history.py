@@ -35,7 +35,7 @@ def violations(runtime: Runtime) -> str:
     return "\n".join(history.violations(history.read(runtime.database)))
 
 
-def test_turns_that_go_well_leave_none(runtime: Runtime, running: Fence) -> None:
+def test_successful_turns_cause_no_violations(runtime: Runtime, running: Fence) -> None:
     by_hand.write(runtime, running, "done", "task.deliverable")
     ack(runtime, running.agent_turn_id, owner=by_hand.OWNER)
     ack(runtime, by_hand.take(runtime).row.inbox_id, owner=by_hand.OWNER)
@@ -74,18 +74,20 @@ def test_turns_that_go_well_leave_none(runtime: Runtime, running: Fence) -> None
         ("UPDATE cbx.turns SET end_status = 'success'", "a turn ended without end or deliverable"),
     ],
 )
-def test_rows_that_may_not_be(runtime: Runtime, running: Fence, change: str, said: str) -> None:
+def test_an_invalid_change_of_a_row_is_a_violation(
+    runtime: Runtime, running: Fence, change: str, said: str
+) -> None:
     runtime.database.connection.execute(change.encode())
     assert said in violations(runtime)
 
 
-def test_an_end_that_is_written_twice(runtime: Runtime, running: Fence) -> None:
+def test_a_second_end_of_a_turn_is_a_violation(runtime: Runtime, running: Fence) -> None:
     ack(runtime, running.agent_turn_id, owner=by_hand.OWNER)
     runtime.database.connection.execute("UPDATE cbx.turns SET end_epoch = 7 WHERE end_status IS NOT NULL")
     assert "the end of a turn was written twice" in violations(runtime)
 
 
-def test_somebody_without_a_lease_writes_and_ends_a_turn(runtime: Runtime, running: Fence) -> None:
+def test_a_write_without_a_lease_is_a_violation(runtime: Runtime, running: Fence) -> None:
     runtime.database.connection.execute("SET history.writer = 'a ghost'")
     ack(runtime, running.agent_turn_id, owner=by_hand.OWNER)
     said = violations(runtime)
@@ -95,7 +97,7 @@ def test_somebody_without_a_lease_writes_and_ends_a_turn(runtime: Runtime, runni
     assert f"a ghost took the head from running to idle of turn {running.agent_turn_id}" in said
 
 
-def test_an_output_box_is_written_to_when_its_turn_has_ended(runtime: Runtime, ask: Asked) -> None:
+def test_a_write_to_the_output_box_of_an_ended_turn_is_a_violation(runtime: Runtime, ask: Asked) -> None:
     turn = ask()
     ack(runtime, by_hand.take(runtime).row.inbox_id, owner=by_hand.OWNER)
     box_id = turn.output_box_id or ""
@@ -103,7 +105,9 @@ def test_an_output_box_is_written_to_when_its_turn_has_ended(runtime: Runtime, a
     assert f"the output box {box_id} was written to, and no turn of it is active" in violations(runtime)
 
 
-def test_two_transactions_at_once(runtime: Runtime, running: Fence, target: Target) -> None:
+def test_concurrent_transactions_on_one_agent_are_a_violation(
+    runtime: Runtime, running: Fence, target: Target
+) -> None:
     """Seen even where each for itself did what it may: their events of one agent are mingled."""
     with Database.open_target(target) as other:
         beat = b"UPDATE state.agent_inbox SET turn_epoch = turn_epoch + 1 WHERE status = "
@@ -114,7 +118,7 @@ def test_two_transactions_at_once(runtime: Runtime, running: Fence, target: Targ
     assert "two transactions changed the agent at the same time" in violations(runtime)
 
 
-def test_a_report_may_come_amid_a_transaction(runtime: Runtime, running: Fence, target: Target) -> None:
+def test_a_report_during_a_transaction_is_allowed(runtime: Runtime, running: Fence, target: Target) -> None:
     with Database.open_target(target) as other:
         beat = b"UPDATE state.agent_inbox SET turn_epoch = turn_epoch WHERE status = 'processing'"
         change = b"UPDATE state.agent_inbox SET agent_turn_id = agent_turn_id || 'x' WHERE status = 'queued'"

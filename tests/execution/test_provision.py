@@ -51,7 +51,7 @@ def edges(database: Database) -> list[Row]:
 
 
 class TestANewAgent:
-    def test_it_is_on_the_roster_with_an_idle_head_and_an_edge(
+    def test_a_new_agent_has_an_entry_an_idle_head_and_an_edge(
         self, database: Database, clerk: ProfileEntry
     ) -> None:
         done = make(database, display_name="Ann", owner_agent_id=OPERATOR, metadata={"depth": 1})
@@ -83,14 +83,14 @@ class TestANewAgent:
             )
         ]
 
-    def test_the_first_write_makes_the_project(self, database: Database) -> None:
+    def test_the_first_write_creates_the_project(self, database: Database) -> None:
         imported(database)
         assert ProjectsStore(database).get(PROJECT).owner_id == OPERATOR
         database.script("DELETE FROM public.projects")
         make(database)
         assert ProjectsStore(database).get(PROJECT).title == PROJECT
 
-    def test_without_a_table_of_projects_it_is_made_all_the_same(self, database: Database) -> None:
+    def test_an_agent_can_be_created_without_a_projects_table(self, database: Database) -> None:
         database.script("DROP TABLE public.projects")
         database.clear_table_cache()
         imported(database)
@@ -109,7 +109,7 @@ class TestANewAgent:
             ({"tags": ["ok", ""]}, InvalidInput, "the tag '' must have 1 to 255 printable characters"),
         ],
     )  # fmt: skip
-    def test_what_is_refused_leaves_no_row(
+    def test_a_refused_request_writes_nothing(
         self,
         database: Database,
         clerk: ProfileEntry,
@@ -124,12 +124,12 @@ class TestANewAgent:
         assert said in refused.value.message
         assert row_counts() == before
 
-    def test_a_profile_whose_box_is_gone_is_refused(self, database: Database, clerk: ProfileEntry) -> None:
+    def test_a_profile_with_a_lost_box_is_refused(self, database: Database, clerk: ProfileEntry) -> None:
         database.script("DELETE FROM card_boxes")
         with pytest.raises(NotFound, match="of profile 'clerk' is gone"):
             make(database)
 
-    def test_a_blank_target_of_another_programs_profile_is_refused(
+    def test_an_empty_worker_target_in_a_foreign_profile_is_refused(
         self, database: Database, clerk: ProfileEntry
     ) -> None:
         database.script("UPDATE resource.profiles SET worker_target = ''")
@@ -137,7 +137,9 @@ class TestANewAgent:
             make(database)
         assert make(database, worker_target="desk").agent.worker_target == "desk"
 
-    def test_it_joins_the_callers_transaction(self, database: Database, clerk: ProfileEntry) -> None:
+    def test_provisioning_joins_the_transaction_of_its_caller(
+        self, database: Database, clerk: ProfileEntry
+    ) -> None:
         with suppress(TakenBack), database.transaction():
             make(database)
             raise TakenBack
@@ -146,7 +148,7 @@ class TestANewAgent:
 
 
 class TestAnAgentThatExists:
-    def test_the_same_again_is_unchanged(self, database: Database, clerk: ProfileEntry) -> None:
+    def test_a_repeated_request_changes_nothing(self, database: Database, clerk: ProfileEntry) -> None:
         first = make(database, worker_target="gpu", tags=["x"])
         assert make(database, worker_target="gpu", tags=["x"]) == ProvisionOutcome(
             agent=first.agent, action="unchanged"
@@ -165,7 +167,7 @@ class TestAnAgentThatExists:
             ),
         ],
     )
-    def test_another_is_a_conflict_until_an_update(
+    def test_a_different_request_is_a_conflict_without_update(
         self, database: Database, clerk: ProfileEntry, given: dict[str, Any], said: str
     ) -> None:
         imported(database, "writer")
@@ -178,7 +180,7 @@ class TestAnAgentThatExists:
         assert make(database, **given).action == "unchanged"
         assert [action for _, action, *_ in edges(database)] == ["provision", "update"]
 
-    def test_it_keeps_its_version_of_a_profile_until_an_update(
+    def test_an_agent_keeps_its_profile_version_until_an_update(
         self, database: Database, clerk: ProfileEntry
     ) -> None:
         make(database)
@@ -192,7 +194,7 @@ class TestAnAgentThatExists:
         assert (updated.agent.worker_target, updated.agent.tags) == ("counter", ["front"])
         assert updated.agent.profile_name == "Clerk"
 
-    def test_what_was_said_of_it_stays_when_its_profile_changes(
+    def test_explicit_settings_survive_a_change_of_the_profile(
         self, database: Database, clerk: ProfileEntry
     ) -> None:
         make(database, worker_target="gpu", tags=["x"], display_name="Ann", owner_agent_id=OPERATOR)
@@ -201,7 +203,7 @@ class TestAnAgentThatExists:
         assert (agent.worker_target, agent.tags) == ("gpu", ["x"])
         assert (agent.display_name, agent.owner_agent_id) == ("Ann", OPERATOR)
 
-    def test_its_head_and_a_running_turn_are_left_alone(
+    def test_an_update_does_not_change_the_head_or_a_running_turn(
         self, database: Database, clerk: ProfileEntry
     ) -> None:
         make(database)
@@ -213,7 +215,9 @@ class TestAnAgentThatExists:
         make(database, update=True)
         assert AgentStore(database, PROJECT).entry("a").head == before
 
-    def test_that_of_another_project_is_another(self, database: Database, clerk: ProfileEntry) -> None:
+    def test_agents_with_one_id_in_two_projects_are_separate(
+        self, database: Database, clerk: ProfileEntry
+    ) -> None:
         make(database)
         imported(database, project="other", worker_target="theirs")
         theirs = provision(database, "other", AgentRequest(agent_id="a", profile_name="clerk"))
@@ -244,21 +248,27 @@ class TestTwoAtATime:
 
             yield start
 
-    def test_making_the_same_agent(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+    def test_the_second_of_two_equal_requests_changes_nothing(
+        self, database: Database, clerk: ProfileEntry, second: Second
+    ) -> None:
         with database.transaction():
             first = make(database)
             waiting = second()
         assert waiting.result() == ProvisionOutcome(agent=first.agent, action="unchanged")
         assert len(edges(database)) == 1
 
-    def test_making_it_differently(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+    def test_the_second_of_two_different_requests_is_a_conflict(
+        self, database: Database, clerk: ProfileEntry, second: Second
+    ) -> None:
         with database.transaction():
             make(database)
             waiting = second(worker_target="gpu")
         with pytest.raises(Conflict, match="agent 'a' exists with worker target 'desk'"):
             waiting.result()
 
-    def test_the_first_takes_it_back(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+    def test_the_second_request_creates_the_agent_if_the_first_rolls_back(
+        self, database: Database, clerk: ProfileEntry, second: Second
+    ) -> None:
         with suppress(TakenBack), database.transaction():
             make(database, worker_target="gpu")
             waiting = second()
@@ -266,7 +276,9 @@ class TestTwoAtATime:
         done = waiting.result()
         assert (done.action, done.agent.worker_target) == ("provision", "desk")
 
-    def test_two_updates_both_arrive(self, database: Database, clerk: ProfileEntry, second: Second) -> None:
+    def test_two_concurrent_updates_are_both_applied(
+        self, database: Database, clerk: ProfileEntry, second: Second
+    ) -> None:
         make(database)
         with database.transaction():
             make(database, worker_target="gpu", metadata={"one": 1}, update=True)
@@ -298,7 +310,7 @@ class TestTheRowsOfAnotherProgram:
             [clerk.profile_box_id],
         )
 
-    def test_it_is_taken_as_it_is_and_gets_the_head_that_it_lacks(self, database: Database) -> None:
+    def test_a_foreign_agent_is_unchanged_and_gets_its_missing_head(self, database: Database) -> None:
         assert make(database).action == "unchanged"
         entry = AgentStore(database, PROJECT).entry("a")
         assert entry.head is not None
@@ -311,7 +323,7 @@ class TestTheRowsOfAnotherProgram:
         assert agent.metadata == {"spawned_by": "boss", "is_ui_agent": True, "profile_name": "clerk"}
         assert (agent.worker_target, agent.tags) == ("desk", ["x"])
 
-    def test_nobody_knows_that_its_older_box_is_the_same_profile(self, database: Database) -> None:
+    def test_an_older_profile_box_of_a_foreign_agent_is_a_conflict(self, database: Database) -> None:
         imported(database, tags=["newer"])
         with pytest.raises(Conflict, match="agent 'a' exists with profile '"):
             make(database)

@@ -34,13 +34,13 @@ def trips(runtime: Runtime, use: Callable[[], Any]) -> int:
     return found.count
 
 
-def test_a_dispatch_to_an_idle_agent(notifying: Runtime, context_box: str) -> None:
+def test_a_dispatch_to_an_idle_agent_takes_five_round_trips(notifying: Runtime, context_box: str) -> None:
     """BEGIN, the read, the write, COMMIT, the notification."""
     request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box, correlation_id="c")
     assert trips(notifying, lambda: dispatch(notifying, request)) == 5
 
 
-def test_a_dispatch_to_a_busy_agent_on_behalf_of_a_turn(
+def test_a_child_dispatch_to_a_busy_agent_takes_four_round_trips(
     notifying: Runtime, context_box: str, ask: Asked
 ) -> None:
     parent = Parent(agent_turn_id=ask().agent_turn_id or "")
@@ -48,18 +48,18 @@ def test_a_dispatch_to_a_busy_agent_on_behalf_of_a_turn(
     assert trips(notifying, lambda: dispatch(notifying, request)) == 4
 
 
-def test_a_refused_dispatch(notifying: Runtime) -> None:
+def test_a_refused_dispatch_takes_three_round_trips(notifying: Runtime) -> None:
     request = DispatchRequest(target_agent_id="clerk", context_box_id=PROJECT)
     assert trips(notifying, lambda: dispatch(notifying, request)) == 3
 
 
-def test_a_dispatch_within_a_transaction(notifying: Runtime, context_box: str) -> None:
+def test_a_dispatch_within_a_transaction_takes_two_round_trips(notifying: Runtime, context_box: str) -> None:
     request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
     with notifying.transaction():
         assert trips(notifying, lambda: dispatch(notifying, request)) == 2
 
 
-def test_a_report(notifying: Runtime, ask: Asked, desk: Desk) -> None:
+def test_a_report_takes_five_round_trips(notifying: Runtime, ask: Asked, desk: Desk) -> None:
     """BEGIN, the read, the write, COMMIT, the notification."""
     turn_id = ask().agent_turn_id or ""
     desk.waiting("a")
@@ -67,7 +67,7 @@ def test_a_report(notifying: Runtime, ask: Asked, desk: Desk) -> None:
     assert trips(notifying, report) == 5
 
 
-def test_applying_a_report(notifying: Runtime, ask: Asked, desk: Desk) -> None:
+def test_applying_a_report_takes_four_round_trips(notifying: Runtime, ask: Asked, desk: Desk) -> None:
     """BEGIN, the read, the write, COMMIT."""
     turn_id = ask().agent_turn_id or ""
     desk.waiting("a")
@@ -76,7 +76,7 @@ def test_applying_a_report(notifying: Runtime, ask: Asked, desk: Desk) -> None:
     assert trips(notifying, lambda: begin(notifying, claimed.row, owner="w")) == 4
 
 
-def test_giving_a_turn_back(notifying: Runtime, ask: Asked, desk: Desk) -> None:
+def test_deferring_a_turn_takes_four_round_trips(notifying: Runtime, ask: Asked, desk: Desk) -> None:
     """BEGIN, the read, the write, COMMIT."""
     ask()
     task = desk.enter()

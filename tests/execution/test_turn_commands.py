@@ -57,7 +57,7 @@ Work = Callable[..., Fence]
 
 
 class TestList:
-    def test_shows_the_newest_first(self, cbx: Cbx, ask: Asked, work: Work) -> None:
+    def test_turns_are_listed_newest_first(self, cbx: Cbx, ask: Asked, work: Work) -> None:
         first, second, other = ask(), ask(), ask("scribe")
         work()
         header, *rows = lines(cbx("turn", "list"))
@@ -80,7 +80,7 @@ class TestList:
                 each.agent_turn_id for each in expected
             ]
 
-    def test_for_programs(self, cbx: Cbx, ask: Asked, work: Work) -> None:
+    def test_the_json_list_has_every_field_of_a_turn(self, cbx: Cbx, ask: Asked, work: Work) -> None:
         asked = ask()
         work()
         [turn] = cbx("turn", "list", "-o", "json").json()
@@ -102,12 +102,12 @@ class TestList:
             "inbox_id": asked.inbox_id,
         }
 
-    def test_of_none(self, cbx: Cbx) -> None:
+    def test_an_empty_list_prints_a_message(self, cbx: Cbx) -> None:
         assert cbx("turn", "list").err == "no turns in project 'p'\n"
         assert cbx("turn", "list", "--agent", "x").err == "no such turns in project 'p'\n"
         assert cbx("turn", "list", "-o", "json").json() == []
 
-    def test_knows_its_states(self, cbx: Cbx) -> None:
+    def test_an_unknown_status_is_refused(self, cbx: Cbx) -> None:
         result = cbx("turn", "list", "--status", "done")
         assert (result.code, result.err) == (
             2,
@@ -117,7 +117,7 @@ class TestList:
 
 
 class TestShow:
-    def test_is_one_page(self, cbx: Cbx, ask: Asked, runtime: Runtime, work: Work) -> None:
+    def test_a_turn_is_shown_on_one_page(self, cbx: Cbx, ask: Asked, runtime: Runtime, work: Work) -> None:
         asked = ask()
         turn = asked.agent_turn_id or ""
         below = ask("scribe", parent=Parent(agent_turn_id=turn), source_agent_id="clerk").agent_turn_id or ""
@@ -141,7 +141,7 @@ class TestShow:
         assert page.endswith("Z  ended        ended: success\n")
         assert f"parent   {turn} of agent clerk\n" in succeed(cbx("turn", "show", below))
 
-    def test_for_programs_has_its_keys(self, cbx: Cbx, ask: Asked, work: Work) -> None:
+    def test_the_json_page_has_all_keys(self, cbx: Cbx, ask: Asked, work: Work) -> None:
         asked = ask()
         before = cbx("turn", "show", asked.agent_turn_id or "", "-o", "json").json()
         assert list(before) == KEYS
@@ -157,21 +157,21 @@ class TestShow:
         assert {type(after[key]) for key in KEYS[8:]} == {list}
         assert set(after["timeline"][0]) == {"at", "event", "text", "ref"}
 
-    def test_of_a_failed_turn_says_why(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+    def test_the_page_of_a_failed_turn_shows_the_reason(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         turn = ask().agent_turn_id or ""
         fail(runtime, by_hand.take(runtime).row.inbox_id, owner=by_hand.OWNER, error="no\nmodel \x1b[2J")
         page = succeed(cbx("turn", "show", turn))
         assert "status       ended failed, epoch 2: no model \\x1b[2J\n" in page
         assert "\x1b" not in page
 
-    def test_of_an_unknown_turn(self, cbx: Cbx) -> None:
+    def test_an_unknown_turn_is_refused(self, cbx: Cbx) -> None:
         result = cbx("turn", "show", "no-such-turn")
         assert (result.code, result.err) == (
             3,
             "error: no turn 'no-such-turn' in project 'p'\nhint: `cbx turn list` shows the newest\n",
         )
 
-    def test_of_the_one_that_was_asked_for_last(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+    def test_last_names_the_turn_that_was_created_last(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         assert cbx("turn", "show", "@last").err.startswith(
             "error: '@last' is not set: your commands have not created a turn in project 'p'\n"
         )
@@ -204,7 +204,7 @@ def test_trace_draws_the_tree(cbx: Cbx, ask: Asked, work: Work) -> None:
     assert root["children"][0]["children"][0]["agent_turn_id"] == below
 
 
-def test_trace_joins_turns_whose_traces_are_others(cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+def test_trace_includes_children_with_other_trace_ids(cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
     """Other programs begin a trace for each child, and name its parent in the request's context alone."""
     top = ask()
     parent = {
@@ -248,7 +248,7 @@ def test_trace_joins_turns_whose_traces_are_others(cbx: Cbx, ask: Asked, runtime
 
 
 class TestWait:
-    def test_prints_what_was_delivered(self, cbx: Cbx, ask: Asked, work: Work) -> None:
+    def test_wait_prints_the_deliverable(self, cbx: Cbx, ask: Asked, work: Work) -> None:
         turn = ask().agent_turn_id or ""
         work("It was the relay.")
         assert succeed(cbx("turn", "wait", turn[-8:], "--timeout", "5")) == "It was the relay.\n"
@@ -256,7 +256,7 @@ class TestWait:
         assert (list(seen), seen["end_status"]) == (KEYS, "success")
         assert lines(cbx("turn", "wait", turn, "-o", "id")) == [seen["deliverable_card_id"]]
 
-    def test_says_when_it_ended_otherwise(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+    def test_wait_reports_an_end_without_success(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         turn = ask().agent_turn_id or ""
         stop(runtime, turn, actor="me", reason="enough")
         result = cbx("turn", "wait", turn)
@@ -268,7 +268,7 @@ class TestWait:
         assert (as_json.code, as_json.json()["end_status"]) == (8, "canceled")
         assert as_json.error["details"] == {"agent_turn_id": turn, "end_status": "canceled"}
 
-    def test_gives_up_in_time(self, cbx: Cbx, ask: Asked) -> None:
+    def test_wait_respects_its_timeout(self, cbx: Cbx, ask: Asked) -> None:
         turn = ask().agent_turn_id or ""
         result = cbx("turn", "wait", turn, "--timeout", "0.1")
         assert (result.code, result.out) == (124, "")
@@ -278,7 +278,7 @@ class TestWait:
 
 
 class TestWatch:
-    def test_of_an_ended_turn_tells_all_at_once(self, cbx: Cbx, ask: Asked, work: Work) -> None:
+    def test_watch_prints_all_events_of_an_ended_turn(self, cbx: Cbx, ask: Asked, work: Work) -> None:
         turn = ask().agent_turn_id or ""
         work()
         told = lines(cbx("turn", "watch", turn))
@@ -287,14 +287,14 @@ class TestWatch:
         assert events == cbx("turn", "show", turn, "-o", "json").json()["timeline"]
         assert cbx("turn", "watch", turn, "-o", "json").json() == events
 
-    def test_exits_as_wait_does(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+    def test_watch_has_the_exit_code_of_wait(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         turn = ask().agent_turn_id or ""
         stop(runtime, turn, actor="me", reason=None)
         result = cbx("turn", "watch", turn)
         assert result.code == 8
         assert "ended: canceled" in result.out
 
-    def test_tells_what_happens_until_the_end(self, shell: Shell, ask: Asked, work: Work) -> None:
+    def test_watch_prints_events_until_the_turn_ends(self, shell: Shell, ask: Asked, work: Work) -> None:
         turn = ask().agent_turn_id or ""
         with shell.started("turn", "watch", turn, "--interval", "0.1") as watching:
             assert watching.stdout is not None
@@ -304,7 +304,7 @@ class TestWatch:
             assert watching.wait() == 0
         assert [line.split()[2] for line in rest.splitlines()][-1] == "ended"
 
-    def test_ends_by_ctrl_c_and_with_its_reader(self, shell: Shell, ask: Asked) -> None:
+    def test_watch_ends_on_ctrl_c_and_on_a_closed_pipe(self, shell: Shell, ask: Asked) -> None:
         turn = ask().agent_turn_id or ""
         with shell.started("turn", "watch", turn) as watching:
             assert watching.stdout is not None
@@ -319,7 +319,7 @@ class TestWatch:
 
 
 class TestInbox:
-    def test_lists_the_newest_first(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+    def test_inbox_rows_are_listed_newest_first(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         dead, waiting = ask(), ask()
         other = ask("scribe")
         first = by_hand.take(runtime).row
@@ -343,7 +343,7 @@ class TestInbox:
         ):
             assert lines(cbx("inbox", "list", *options, "-o", "id")) == [each.inbox_id for each in expected]
 
-    def test_shows_a_row_whole(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
+    def test_a_row_is_shown_with_all_details(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
         asked = ask()
         task = by_hand.take(runtime)
         page = succeed(cbx("inbox", "show", (asked.inbox_id or "")[-8:]))
@@ -357,7 +357,7 @@ class TestInbox:
         shown = cbx("inbox", "show", asked.inbox_id or "", "-o", "json").json()
         assert (shown["payload"]["context_box_id"], shown["status"]) == (asked.context_box_id, "deferred")
 
-    def test_says_what_is_wrong(self, cbx: Cbx) -> None:
+    def test_invalid_arguments_are_refused_with_a_hint(self, cbx: Cbx) -> None:
         for command, code, said in (
             (
                 ("show", "nope"),

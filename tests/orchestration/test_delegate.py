@@ -17,7 +17,7 @@ AtOnce = Callable[..., Future[Any]]
 OPERATOR = Caller()
 
 
-def test_of_two_at_once_with_one_turn_id_the_second_answers_with_it_when_asked_again(
+def test_the_second_of_two_concurrent_calls_succeeds_when_it_is_repeated(
     runtime: Runtime, second: Desk, at_once: AtOnce
 ) -> None:
     def other() -> DispatchResult:
@@ -32,21 +32,21 @@ def test_of_two_at_once_with_one_turn_id_the_second_answers_with_it_when_asked_a
     assert len(runtime.inbox.list_by_turn("turn_a")) == 1
 
 
-def test_workers_are_notified_once_it_is_committed(runtime: Runtime, heard: Any) -> None:
+def test_workers_are_notified_after_the_commit(runtime: Runtime, heard: Any) -> None:
     with runtime.transaction():
         delegate(runtime, OPERATOR, task())
         assert heard.wakeups == []
     assert [wakeup.worker_target for wakeup in heard.wakeups] == ["worker_generic"]
 
 
-def test_a_turn_id_is_that_of_one_caller(runtime: Runtime, asking: Caller) -> None:
+def test_a_turn_id_can_be_used_by_one_caller_only(runtime: Runtime, asking: Caller) -> None:
     delegate(runtime, asking, task(), agent_turn_id="turn_a")
     assert delegate(runtime, asking, task(), agent_turn_id="turn_a").result.created is False
     with pytest.raises(CorrelationConflict, match="was already used for a different request"):
         delegate(runtime, OPERATOR, task(), agent_turn_id="turn_a")
 
 
-def test_a_turn_id_is_no_correlation_id_of_another_turn(
+def test_a_turn_id_cannot_be_the_correlation_id_of_another_turn(
     runtime: Runtime, ask: Callable[..., DispatchResult]
 ) -> None:
     ask("scribe", correlation_id="nightly")
@@ -57,7 +57,7 @@ def test_a_turn_id_is_no_correlation_id_of_another_turn(
         delegate(runtime, OPERATOR, task(), agent_turn_id="nightly")
 
 
-def test_a_call_is_answered_by_one_turn(
+def test_only_one_turn_can_answer_a_call(
     runtime: Runtime, lead: str, ask: Callable[..., DispatchResult]
 ) -> None:
     turn_id = ask(lead).agent_turn_id or ""
@@ -70,7 +70,7 @@ def test_a_call_is_answered_by_one_turn(
         refuse_answered(runtime, caller)
 
 
-def test_the_child_is_on_its_parent_s_channel_and_trace(
+def test_the_child_inherits_the_channel_and_the_trace_of_its_parent(
     runtime: Runtime, lead: str, ask: Callable[..., DispatchResult]
 ) -> None:
     above = ask(lead, channel_id="night")

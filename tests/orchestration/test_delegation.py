@@ -40,7 +40,7 @@ def new_box(runtime: Runtime, *words: str) -> str:
     return runtime.boxes.create([draft.card_id for draft in drafts]).box_id
 
 
-def test_new_makes_an_agent_of_the_profile_that_its_caller_owns(runtime: Runtime, asking: Caller) -> None:
+def test_new_creates_an_agent_of_the_profile_owned_by_the_caller(runtime: Runtime, asking: Caller) -> None:
     made = one(runtime, asking, "new", "clerk", "Count the words.")
     agent = runtime.roster.get(made.agent_id)
     assert made.agent_id.startswith("clerk_")
@@ -58,7 +58,9 @@ def test_new_makes_an_agent_of_the_profile_that_its_caller_owns(runtime: Runtime
     ]
 
 
-def test_the_context_box_comes_before_what_a_clone_inherits(runtime: Runtime, desk: Desk, ask: Ask) -> None:
+def test_the_context_box_precedes_the_cards_that_a_clone_inherits(
+    runtime: Runtime, desk: Desk, ask: Ask
+) -> None:
     ask("scribe")
     finish(desk, "What the scribe wrote.")
     box_id = new_box(runtime, "Given.")
@@ -70,7 +72,7 @@ def test_the_context_box_comes_before_what_a_clone_inherits(runtime: Runtime, de
     assert made.output_box_id is None
 
 
-def test_reuse_goes_on_in_the_box_that_the_agent_wrote_last(runtime: Runtime, desk: Desk, ask: Ask) -> None:
+def test_reuse_continues_the_last_output_box_of_the_agent(runtime: Runtime, desk: Desk, ask: Ask) -> None:
     written = ask("scribe").output_box_id
     finish(desk, "What the scribe wrote.")
     made = one(runtime, OPERATOR, "reuse", "scribe", "Once more.")
@@ -81,7 +83,7 @@ def test_reuse_goes_on_in_the_box_that_the_agent_wrote_last(runtime: Runtime, de
     assert asked.output_box_id == written
 
 
-def test_reuse_of_a_busy_agent_queues_in_the_box_that_it_is_writing(runtime: Runtime, ask: Ask) -> None:
+def test_reuse_of_a_busy_agent_queues_a_turn_with_its_current_output_box(runtime: Runtime, ask: Ask) -> None:
     writing = ask("scribe").output_box_id
     made = one(runtime, OPERATOR, "reuse", "scribe")
     with runtime.transaction():
@@ -89,11 +91,11 @@ def test_reuse_of_a_busy_agent_queues_in_the_box_that_it_is_writing(runtime: Run
     assert (asked.output_box_id, asked.turn_epoch, asked.queue_position) == (writing, None, 1)
 
 
-def test_reuse_of_an_agent_that_never_had_a_turn_begins_a_box(runtime: Runtime) -> None:
+def test_reuse_of_an_agent_without_turns_starts_a_new_output_box(runtime: Runtime) -> None:
     assert one(runtime, OPERATOR, "reuse", "scribe").output_box_id is None
 
 
-def test_an_agent_keeps_the_version_of_its_profile(
+def test_reuse_and_clone_keep_the_profile_version_of_the_agent(
     runtime: Runtime, add_profile: AddProfile, desk: Desk, ask: Ask
 ) -> None:
     first = ProfileStore(runtime.database, PROJECT).get("clerk").profile_box_id
@@ -105,7 +107,7 @@ def test_an_agent_keeps_the_version_of_its_profile(
     assert one(runtime, OPERATOR, "new", "clerk").profile_box_id != first
 
 
-def test_an_agent_of_an_odd_profile_name_gets_an_id_that_subjects_can_hold(
+def test_an_agent_id_from_an_unusual_profile_name_is_valid_in_a_subject(
     runtime: Runtime, add_profile: AddProfile
 ) -> None:
     add_profile("Dr. Wu > *")
@@ -126,7 +128,7 @@ def test_an_agent_of_an_odd_profile_name_gets_an_id_that_subjects_can_hold(
         ),
     ],
 )
-def test_a_target_that_is_not_there_is_refused(
+def test_an_unknown_target_is_refused(
     runtime: Runtime, row_counts: Callable[[], dict[str, int]], arguments: Any, error: Any, message: str
 ) -> None:
     before = row_counts()
@@ -136,7 +138,7 @@ def test_a_target_that_is_not_there_is_refused(
     assert row_counts() == before
 
 
-def test_all_problems_of_all_tasks_are_told_at_once(runtime: Runtime, asking: Caller) -> None:
+def test_all_problems_of_all_tasks_are_reported_at_once(runtime: Runtime, asking: Caller) -> None:
     tasks = [task("new", "nobody", context_box_id="x"), task("new", "clerk"), task("reuse", "nobody")]
     with pytest.raises(BadRequest) as caught:
         prepare(runtime, asking, tasks, tool_suffix="fork_join", within=("tasks",))
@@ -145,7 +147,7 @@ def test_all_problems_of_all_tasks_are_told_at_once(runtime: Runtime, asking: Ca
     assert caught.value.message.splitlines()[0] == "fork_join: 3 problems"
 
 
-def test_a_model_hands_on_its_own_boxes_alone(runtime: Runtime, asking: Caller) -> None:
+def test_a_model_can_pass_on_only_its_own_boxes(runtime: Runtime, asking: Caller) -> None:
     other = new_box(runtime, "Secret.")
     for box_id in (other, "00000000-0000-4000-8000-000000000000"):
         with pytest.raises(NotAllowed) as caught:
@@ -161,19 +163,19 @@ def test_a_model_hands_on_its_own_boxes_alone(runtime: Runtime, asking: Caller) 
     )
 
 
-def test_a_model_that_sees_no_box_hands_on_none(runtime: Runtime, context_box: str) -> None:
+def test_a_model_without_boxes_cannot_pass_on_a_box(runtime: Runtime, context_box: str) -> None:
     blind = Caller(agent_id="clerk", is_model=True, profile={"delegation_policy": {}})
     with pytest.raises(NotAllowed):
         one(runtime, blind, context_box_id=context_box)
 
 
-def test_a_person_hands_on_any_box_that_is_there(runtime: Runtime, context_box: str) -> None:
+def test_a_person_can_pass_on_any_existing_box(runtime: Runtime, context_box: str) -> None:
     one(runtime, OPERATOR, context_box_id=context_box)
     with pytest.raises(NotFound):
         one(runtime, OPERATOR, context_box_id="00000000-0000-4000-8000-000000000000")
 
 
-def test_nothing_of_another_project_is_a_target_or_a_box(runtime: Runtime, database: Database) -> None:
+def test_targets_and_boxes_of_another_project_are_not_found(runtime: Runtime, database: Database) -> None:
     ProfileStore(database, "q").save(
         {"name": "spy", "worker_target": "worker_generic", "tags": []}, author_id="t"
     )
@@ -189,7 +191,7 @@ def test_nothing_of_another_project_is_a_target_or_a_box(runtime: Runtime, datab
             one(runtime, OPERATOR, *arguments, **more)
 
 
-def test_a_model_without_a_policy_asks_nobody_and_a_person_is_told(runtime: Runtime, ask: Ask) -> None:
+def test_a_missing_policy_refuses_a_model_and_warns_a_person(runtime: Runtime, ask: Ask) -> None:
     turn_id = ask("clerk").agent_turn_id or ""
     with pytest.raises(NotAllowed, match="has no delegation_policy, so it may not delegate"):
         one(runtime, calling_turn(runtime, turn_id))
@@ -199,7 +201,7 @@ def test_a_model_without_a_policy_asks_nobody_and_a_person_is_told(runtime: Runt
     assert one(runtime, OPERATOR).notes == []
 
 
-def test_what_is_not_accepted_leaves_nothing(
+def test_a_refused_dispatch_writes_nothing(
     runtime: Runtime, asking: Caller, row_counts: Callable[[], dict[str, int]]
 ) -> None:
     before = row_counts()
@@ -214,7 +216,7 @@ def test_what_is_not_accepted_leaves_nothing(
     assert row_counts() == before
 
 
-def test_an_agent_that_waits_for_the_end_of_a_task_does_not_get_it(
+def test_an_agent_cannot_run_a_task_that_it_waits_for(
     runtime: Runtime, asking: Caller, ask: Ask, row_counts: Callable[[], dict[str, int]]
 ) -> None:
     assert asking.parent is not None
@@ -235,7 +237,9 @@ def test_an_agent_that_waits_for_the_end_of_a_task_does_not_get_it(
     assert row_counts() == before
 
 
-def test_who_does_not_wait_may_give_itself_its_next_task(runtime: Runtime, asking: Caller, ask: Ask) -> None:
+def test_an_agent_that_does_not_wait_can_give_itself_a_task(
+    runtime: Runtime, asking: Caller, ask: Ask
+) -> None:
     assert one(runtime, asking, "reuse", "lead").agent_id == "lead"
     below = ask("scribe", source_agent_id="lead", parent=asking.parent).agent_turn_id or ""
     caller = replace(calling_turn(runtime, below, tool_call_id="tc_below"), profile=asking.profile)

@@ -59,7 +59,9 @@ def run(arguments: list[str], environment: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def test_it(installed: Path, cbx: Cbx, tmp_path: Path) -> None:
+def test_the_example_handler_is_offered_called_and_answered(
+    installed: Path, cbx: Cbx, tmp_path: Path
+) -> None:
     profiles = {
         "worker": "name: worker\nallowed_internal_tools: [second_opinion]\n",
         "reviewer": "name: reviewer\nsystem_prompt: You review.\n",
@@ -79,7 +81,7 @@ def test_it(installed: Path, cbx: Cbx, tmp_path: Path) -> None:
     assert "reviewer" in trace
 
 
-def test_what_is_not_installed_is_offered_to_nobody_and_told(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_handler_that_is_not_installed_is_reported_and_not_offered(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "worker.yaml").write_text(
         "name: worker\nallowed_internal_tools: [second_opinion, ask_expret]\n"
     )

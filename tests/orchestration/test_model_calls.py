@@ -38,7 +38,7 @@ def turn_of(asked: DispatchResult) -> str:
     return asked.agent_turn_id
 
 
-def test_a_model_delegates_and_goes_on(runtime: Runtime, lead: str, ask: Ask, run: Run) -> None:
+def test_a_model_delegates_and_continues(runtime: Runtime, lead: str, ask: Ask, run: Run) -> None:
     turn_id = turn_of(ask(lead))
     rest = run(says({"delegate_async": TASK}, "I have asked."))
     assert (rest.kind, rest.message, rest.steps) == ("ended", "success", 2)
@@ -69,7 +69,7 @@ def test_a_model_delegates_and_goes_on(runtime: Runtime, lead: str, ask: Ask, ru
     assert edge.source_step_id == runtime.turns.steps(turn_id)[0].step_id
 
 
-def test_an_expert_that_is_awaited_answers_the_call(
+def test_an_awaited_expert_answers_the_call(
     runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -82,7 +82,7 @@ def test_an_expert_that_is_awaited_answers_the_call(
     assert calls(runtime, turn_id)["ask_expert"]["deliverable"] == "It is legal."
 
 
-def test_an_expert_whose_end_another_program_makes_answers_it_once_too(
+def test_an_expert_that_another_program_ends_answers_the_call_once(
     runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -96,7 +96,7 @@ def test_an_expert_whose_end_another_program_makes_answers_it_once_too(
     assert calls(runtime, turn_id)["ask_expert"]["deliverable"] == "Said elsewhere."
 
 
-def test_an_expert_that_ends_too_late_answers_no_second_time(
+def test_an_expert_that_ends_after_the_timeout_does_not_answer(
     runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -120,7 +120,7 @@ def test_an_expert_that_fails_answers_with_an_error(runtime: Runtime, lead: str,
     assert calls(runtime, turn_id)["ask_expert"]["code"] == "turn_failed"
 
 
-def test_the_call_that_asks_is_not_in_the_history_that_the_expert_reads(
+def test_the_history_for_the_expert_excludes_the_call_itself(
     runtime: Runtime, lead: str, ask: Ask, run: Run
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -144,7 +144,7 @@ def test_the_call_that_asks_is_not_in_the_history_that_the_expert_reads(
     assert card_text(cards[3].content) == "Right?"
 
 
-def test_calls_of_one_answer_are_answered_each_in_its_way(
+def test_each_call_of_one_answer_is_handled_separately(
     runtime: Runtime, lead: str, ask: Ask, run: Run, desk: Desk
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -214,7 +214,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "code", "message"), BAD)
-def test_a_bad_call_is_a_result_that_says_why_and_the_turn_goes_on(
+def test_an_invalid_call_gives_an_error_result_and_the_turn_continues(
     runtime: Runtime, lead: str, ask: Ask, run: Run, name: str, arguments: Any, code: str, message: str
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -237,7 +237,7 @@ def test_a_bad_call_is_a_result_that_says_why_and_the_turn_goes_on(
     ],
     ids=["tasks", "keys", "name", "size"],
 )
-def test_what_a_call_may_make_a_handler_do_and_say_is_bounded(
+def test_the_work_and_the_error_size_of_a_call_are_limited(
     runtime: Runtime, lead: str, ask: Ask, run: Run, tmp_path: Path, name: str, given: Any, told: str
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -253,7 +253,7 @@ def test_what_a_call_may_make_a_handler_do_and_say_is_bounded(
     assert time.process_time() - began < 5
 
 
-def test_what_a_profile_does_not_name_is_not_called(
+def test_a_handler_that_the_profile_does_not_list_is_not_called(
     runtime: Runtime, add_profile: AddProfile, lead: str, ask: Ask, run: Run
 ) -> None:
     turn_id = turn_of(ask("scribe"))
@@ -261,7 +261,7 @@ def test_what_a_profile_does_not_name_is_not_called(
     assert calls(runtime, turn_id)["delegate_async"]["code"] == "unknown_tool"
 
 
-def test_depth_grows_with_each_delegation_and_ends_at_the_limit(
+def test_depth_grows_with_each_delegation_up_to_the_limit(
     runtime: Runtime, lead: str, ask: Ask, run: Run
 ) -> None:
     again = {**TASK, "target_ref": "lead"}
@@ -283,7 +283,7 @@ def test_depth_grows_with_each_delegation_and_ends_at_the_limit(
     assert "recursion_depth_exceeded" in told["message"]
 
 
-def test_what_another_deployment_registers_for_its_own_functions_is_no_tool(
+def test_internal_tools_of_another_deployment_are_not_offered(
     runtime: Runtime, add_profile: AddProfile, cbx: Cbx, context_box: str
 ) -> None:
     elsewhere = Deployment(runtime.database.connection)
@@ -301,7 +301,7 @@ def test_what_another_deployment_registers_for_its_own_functions_is_no_tool(
     assert offered() == ["look", "ask_expert", "submit_result"]
 
 
-def test_what_is_stored_of_a_request_is_what_was_sent(
+def test_the_stored_request_matches_the_sent_request(
     runtime: Runtime, lead: str, ask: Ask, run: Run, cbx: Cbx, tmp_path: Any
 ) -> None:
     turn_id = turn_of(ask(lead))
@@ -312,7 +312,7 @@ def test_what_is_stored_of_a_request_is_what_was_sent(
     assert verified.code == 0, verified.err
 
 
-def test_own_handlers_are_those_whose_names_no_tool_can_have() -> None:
+def test_the_names_of_the_built_in_handlers_are_reserved() -> None:
     # A tool of this name that somebody registered stays one where no profile names the handler.
     assert set(HANDLERS.passed_in) - INTERNAL_TOOLS == {"submit_result"}
     for handler in HANDLERS.passed_in.values():
@@ -394,7 +394,7 @@ FAILING = [
 
 @pytest.mark.parametrize(("arguments", "why"), FAILING, ids=[str(arguments) for arguments, _ in FAILING])
 @pytest.mark.usefixtures("odd")
-def test_a_handler_that_fails_leaves_nothing(
+def test_a_failing_handler_writes_nothing(
     runtime: Runtime, ask: Ask, run: Run, arguments: dict[str, Any], why: str
 ) -> None:
     turn_id = turn_of(ask())
@@ -410,7 +410,7 @@ def test_a_handler_that_fails_leaves_nothing(
 
 
 @pytest.mark.usefixtures("odd")
-def test_a_handler_that_fails_for_a_person_is_an_error_that_says_so(cbx: Cbx, ask: Ask, run: Run) -> None:
+def test_a_failing_handler_called_by_a_person_reports_an_error(cbx: Cbx, ask: Ask, run: Run) -> None:
     turn_id = turn_of(ask())
     run(says({"odd": {"do": "wait", "for": ["60"]}}))
     for do, why in (("leave", "SystemExit: 3"), ("answer what is no JSON", "Unstorable: the result.at: ")):
@@ -420,9 +420,7 @@ def test_a_handler_that_fails_for_a_person_is_an_error_that_says_so(cbx: Cbx, as
 
 
 @pytest.mark.usefixtures("odd")
-def test_what_another_transaction_was_in_the_way_of_is_tried_again(
-    runtime: Runtime, ask: Ask, run: Run
-) -> None:
+def test_a_conflict_in_a_handler_leaves_the_call_unanswered(runtime: Runtime, ask: Ask, run: Run) -> None:
     turn_id = turn_of(ask())
     with pytest.raises(Conflict, match="in the way"):
         run(says({"odd": {"do": "collide"}}, "Well."))
@@ -466,7 +464,7 @@ def _run_elsewhere(runtime: Runtime, turn_id: str, words: str) -> None:
     program.finish(program.begin(program.now(turn)), words)
 
 
-def test_what_a_turn_has_written_is_not_read_again_for_each_result(
+def test_the_cards_of_a_turn_are_not_reread_for_each_result(
     lead: str, ask: Ask, run: Run, tmp_path: Path
 ) -> None:
     ask(lead)

@@ -26,7 +26,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("policy", "refused"), CASES)
-def test_a_policy(policy: Any, refused: str | None) -> None:
+def test_a_policy_allows_or_refuses_a_target(policy: Any, refused: str | None) -> None:
     found = policy_refusal({} if policy is None else {"delegation_policy": policy}, "Analyst", ["numbers"])
     assert found is None if refused is None else refused in (found or "")
     assert policy_refusal(None, "Analyst", ["numbers"]) is not None

@@ -43,7 +43,7 @@ def handlers() -> Handlers:
 
 
 @pytest.mark.usefixtures("package")
-def test_one_of_a_package_is_found_and_shown_as_it_is_stored(handlers: Handlers) -> None:
+def test_a_handler_of_a_package_is_found(handlers: Handlers) -> None:
     [tool] = handlers.tools(["good"])
     assert (tool.tool_name, tool.description) == ("good", "Good.")
     assert list(tool.parameters["properties"]) == ["b", "aa"]
@@ -51,17 +51,17 @@ def test_one_of_a_package_is_found_and_shown_as_it_is_stored(handlers: Handlers)
 
 
 @pytest.mark.usefixtures("package")
-def test_those_of_cbx_cannot_be_replaced(handlers: Handlers) -> None:
+def test_built_in_handlers_cannot_be_replaced(handlers: Handlers) -> None:
     assert handlers.find("ask_expert").function.__module__.startswith("cardbox_cli.")
 
 
 @pytest.mark.usefixtures("package")
-def test_one_that_cannot_fit_itself_to_what_is_asked_is_not_offered(handlers: Handlers) -> None:
+def test_a_handler_that_cannot_adapt_to_the_request_is_not_offered(handlers: Handlers) -> None:
     assert handlers.tools(["unfit", "good"]) == handlers.tools(["good"])
 
 
 @pytest.mark.usefixtures("package")
-def test_one_whose_module_leaves_is_broken(handlers: Handlers) -> None:
+def test_a_handler_in_a_module_that_exits_is_broken(handlers: Handlers) -> None:
     with pytest.raises(
         InvalidInput, match="the handler 'leaving' of 'leaving_handlers:leaving' cannot be used: bye"
     ):
@@ -80,7 +80,9 @@ def test_one_whose_module_leaves_is_broken(handlers: Handlers) -> None:
         ("no_json", "its description and parameters[1].required: is a set, which is not a JSON value"),
     ],
 )
-def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str, handlers: Handlers) -> None:
+def test_a_broken_handler_is_not_offered_and_its_error_is_reported(
+    name: str, why: str, handlers: Handlers
+) -> None:
     assert handlers.tools([name, "good"]) == handlers.tools(["good"])
     with pytest.raises(InvalidInput) as caught:
         handlers.find(name)
@@ -88,7 +90,7 @@ def test_a_broken_one_is_not_offered_and_says_what_is_wrong(name: str, why: str,
     assert why in caught.value.message
 
 
-def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) -> None:
+def test_the_error_for_an_unknown_handler_lists_the_known_ones(handlers: Handlers) -> None:
     with pytest.raises(
         NotFound, match="unknown handler 'delegate_asinc'; did you mean 'delegate_async'"
     ) as caught:
@@ -97,7 +99,7 @@ def test_an_unknown_one_is_told_with_those_that_there_are(handlers: Handlers) ->
 
 
 @pytest.mark.usefixtures("package")
-def test_without_those_of_cbx_there_are_those_of_packages() -> None:
+def test_package_handlers_work_without_the_built_in_ones() -> None:
     alone = Handlers()
     assert alone.find("good").name == "good"
     with pytest.raises(NotFound, match="unknown handler 'delegate_async'"):

@@ -56,7 +56,7 @@ def asked(runtime: Runtime, turn_id: str, number: int = 0) -> list[str]:
     return [card_text(card.content) for card in cards if not card.type.startswith("sys.")]
 
 
-def test_a_replay_sees_what_the_turn_saw_and_leaves_it_as_it_is(
+def test_a_replay_sends_the_same_requests_and_does_not_change_the_turn(
     runtime: Runtime, done: str, cbx: Cbx
 ) -> None:
     before = state(runtime, done)
@@ -74,7 +74,7 @@ def test_a_replay_sees_what_the_turn_saw_and_leaves_it_as_it_is(
     assert state(runtime, done) == before
 
 
-def test_words_that_differ_and_another_end_are_told(done: str, cbx: Cbx) -> None:
+def test_a_different_text_or_end_is_reported(done: str, cbx: Cbx) -> None:
     other = cbx("turn", "replay", done, "--exec", "echo It was a worn-out valve.")
     assert other.code == 0, other.err
     assert "[-leak-]{+worn-out valve+}" in other.out
@@ -84,9 +84,7 @@ def test_words_that_differ_and_another_end_are_told(done: str, cbx: Cbx) -> None
     assert (compared["same_end"], compared["outcome"]["end_status"]) == (False, "failed")
 
 
-def test_a_fork_goes_on_behind_what_was_written_with_another_instruction(
-    runtime: Runtime, done: str, cbx: Cbx
-) -> None:
+def test_a_fork_continues_from_a_step_with_another_instruction(runtime: Runtime, done: str, cbx: Cbx) -> None:
     before = state(runtime, done)
     forked = cbx(
         "turn", "fork", done, "--at", "2", "--instruction", "Be brief.", "--exec", "cat >/dev/null; echo Leak.",
@@ -100,14 +98,14 @@ def test_a_fork_goes_on_behind_what_was_written_with_another_instruction(
     assert state(runtime, done) == before
 
 
-def test_without_a_command_workers_of_its_target_are_awaited(done: str, cbx: Cbx, run: Run) -> None:
+def test_a_replay_without_a_command_waits_for_workers_of_the_target(done: str, cbx: Cbx, run: Run) -> None:
     made = cbx("turn", "replay", done, "--no-wait", "-o", "id")
     assert run("echo Now.").agent_turn_id == made.out.strip()
     late = cbx("turn", "replay", done, "--timeout", "0")
     assert late.code == 124
 
 
-def test_another_profile_is_the_one_that_is_seen(
+def test_a_fork_can_use_another_profile(
     runtime: Runtime, done: str, cbx: Cbx, add_profile: Callable[..., None]
 ) -> None:
     add_profile("terse", system_prompt="Be terse.")
@@ -131,7 +129,7 @@ def test_another_profile_is_the_one_that_is_seen(
         (["fork", "{turn}", "--at", "2", "--instruction", " "], 4, "the instruction is blank"),
     ],
 )
-def test_what_cannot_be_repeated_writes_nothing(
+def test_an_invalid_replay_writes_nothing(
     done: str, cbx: Cbx, row_counts: Callable[[], dict[str, int]], given: list[str], code: int, why: str
 ) -> None:
     before = row_counts()
@@ -140,14 +138,14 @@ def test_what_cannot_be_repeated_writes_nothing(
     assert row_counts() == before
 
 
-def test_a_step_that_another_program_ran_is_no_beginning(runtime: Runtime, done: str, cbx: Cbx) -> None:
+def test_a_fork_at_a_step_without_a_snapshot_is_refused(runtime: Runtime, done: str, cbx: Cbx) -> None:
     runtime.database.connection.execute("UPDATE state.agent_steps SET metadata = '{}'")
     refused = cbx("turn", "fork", done, "--at", "2")
     assert refused.code == 4
     assert "has no snapshot" in refused.err
 
 
-def test_a_call_that_nobody_answers_says_how_the_replay_goes_on(done: str, cbx: Cbx) -> None:
+def test_a_replay_with_an_unanswered_call_shows_how_to_continue(done: str, cbx: Cbx) -> None:
     cbx("tool", "add", "ask", "--description", "Ask somebody.")
     asks = says("", "", {"ask": {}}, "It was a leak.")
     waits = cbx("turn", "replay", done, "--exec", asks, "-o", "id")

@@ -66,7 +66,7 @@ def own(runtime: Runtime, turn_id: str) -> list[Card]:
         {"fields": [{"note": None}, {"due": "May"}, {"total": 118}]},
     ],
 )
-def test_what_is_handed_in_is_the_deliverable_with_what_was_asked_for_first(
+def test_the_submitted_fields_are_the_deliverable_requested_ones_first(
     runtime: Runtime, asked: Ask, run: Run, arguments: dict[str, Any]
 ) -> None:
     turn_id = asked()
@@ -108,7 +108,7 @@ def test_what_is_handed_in_is_the_deliverable_with_what_was_asked_for_first(
         ),
     ],
 )
-def test_what_lacks_a_field_or_has_it_twice_is_refused_and_the_turn_goes_on(
+def test_invalid_fields_are_refused_and_the_turn_continues(
     runtime: Runtime, asked: Ask, run: Run, arguments: dict[str, Any], why: str
 ) -> None:
     turn_id = asked()
@@ -120,7 +120,7 @@ def test_what_lacks_a_field_or_has_it_twice_is_refused_and_the_turn_goes_on(
     assert why in first.error["message"]
 
 
-def test_beside_other_calls_nothing_is_called(
+def test_submit_result_together_with_other_calls_is_refused(
     runtime: Runtime, asked: Ask, run: Run, cbx: Cbx, tmp_path: Any
 ) -> None:
     trace = tmp_path / "ran"
@@ -140,14 +140,14 @@ def test_beside_other_calls_nothing_is_called(
     ]
 
 
-def test_the_model_is_told_what_is_asked_for(runtime: Runtime, asked: Ask) -> None:
+def test_the_tool_description_lists_the_requested_fields(runtime: Runtime, asked: Ask) -> None:
     found = TurnViews(runtime.database, PROJECT).get(asked())
     [tool] = read_context(runtime.database, PROJECT, found.agent_turn_id, found, handlers=HANDLERS).tools
     fields = tool.parameters["properties"]["fields"]
     assert fields["description"].endswith("Asked for: total: The sum.; due")
 
 
-def test_a_tool_that_is_registered_under_its_name_stays_one_where_no_profile_names_it(
+def test_a_registered_tool_named_submit_result_is_offered_without_the_handler(
     runtime: Runtime, add_profile: AddProfile, cbx: Cbx, context_box: str
 ) -> None:
     cbx("tool", "add", "submit_result", "--exec", "cat")
@@ -164,7 +164,7 @@ def test_a_tool_that_is_registered_under_its_name_stays_one_where_no_profile_nam
     assert described.startswith("Hand in the result")
 
 
-def test_it_is_not_called_from_outside(asked: Ask, cbx: Cbx) -> None:
+def test_submit_result_cannot_be_called_from_outside(asked: Ask, cbx: Cbx) -> None:
     refused = cbx("tool", "call", "submit_result", "--turn", asked())
     assert refused.code == 4
     assert "because it ends the turn" in refused.err

@@ -55,7 +55,9 @@ def depth(runtime: Runtime, turn_id: str) -> int:
     return row.lineage.depth
 
 
-def test_a_tree_of_three_levels_is_run_explained_and_drawn(cbx: Cbx, firm: None, runtime: Runtime) -> None:
+def test_a_tree_of_three_levels_can_be_run_explained_and_drawn(
+    cbx: Cbx, firm: None, runtime: Runtime
+) -> None:
     root = cbx("launch", "chief", "See to it.", "-o", "id").out.strip()
     work(cbx, "chief", CHIEF)
     work(cbx, "manager", MANAGER)
@@ -88,7 +90,7 @@ def test_a_tree_of_three_levels_is_run_explained_and_drawn(cbx: Cbx, firm: None,
     ]
 
 
-def test_forks_within_forks_end_at_the_limit_and_all_come_back(
+def test_nested_forks_end_at_the_depth_limit_and_all_return(
     cbx: Cbx, add_profile: AddProfile, runtime: Runtime, tmp_path: Path
 ) -> None:
     add_profile(

@@ -90,7 +90,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_is_refused(case: str) -> None:
+def test_an_invalid_situation_is_refused_with_its_error_code(case: str) -> None:
     asked, changed, refusal = REFUSALS[case]
     found = None if changed is None else msgspec.structs.replace(GOOD, **changed)
     with pytest.raises(Refusal) as failure:
@@ -107,7 +107,7 @@ def test_what_is_refused(case: str) -> None:
     ],
     ids=["no row of the project", "no head yet", "an odd profile that expires"],
 )
-def test_what_is_accepted(changed: dict[str, Any]) -> None:
+def test_a_valid_request_is_accepted(changed: dict[str, Any]) -> None:
     terms = admit(REQUEST, msgspec.structs.replace(GOOD, **changed))
     assert (terms.profile_box_id, terms.report_to) == (BOX, None)
     assert (terms.lineage.depth, terms.lineage.trace_id, terms.lineage.parent_turn_id) == (0, TRACE, None)
@@ -117,7 +117,9 @@ def test_what_is_accepted(changed: dict[str, Any]) -> None:
     ("policy", "depth", "parent_turn"),
     [("descend", 3, "turn_p"), ("peer", 2, "turn_p"), ("root", 0, None)],
 )
-def test_the_terms_below_a_parent(policy: Any, depth: int, parent_turn: str | None) -> None:
+def test_the_depth_policy_decides_the_depth_below_a_parent(
+    policy: Any, depth: int, parent_turn: str | None
+) -> None:
     request = msgspec.structs.replace(REQUEST, parent=PARENT, depth_policy=policy)
     terms = admit(request, msgspec.structs.replace(GOOD, parent=above(2)))
     assert (terms.lineage.depth, terms.lineage.trace_id) == (depth, THEIRS)
@@ -128,7 +130,7 @@ def test_the_terms_below_a_parent(policy: Any, depth: int, parent_turn: str | No
 @pytest.mark.parametrize(
     ("correlation_id", "error"), [(None, Refusal), ("c", BadRequest)], ids=["the agent", "the plan"]
 )
-def test_the_error_of_a_plan_comes_before_a_busy_agent_only_if_the_digest_needs_the_plan(
+def test_a_plan_error_precedes_a_busy_agent_only_if_the_digest_needs_the_plan(
     correlation_id: str | None, error: type[Exception]
 ) -> None:
     busy = msgspec.structs.replace(GOOD, head=BUSY)
@@ -138,7 +140,7 @@ def test_the_error_of_a_plan_comes_before_a_busy_agent_only_if_the_digest_needs_
         decide(request, facts, queue=False)
 
 
-def test_an_agent_without_a_head_that_cannot_get_one() -> None:
+def test_an_agent_that_lost_its_head_is_refused() -> None:
     found = msgspec.structs.replace(GOOD, head=None)
     facts = DispatchFacts(project_id="p", found=found, has_lost_head=True, new_trace_id=TRACE)
     with pytest.raises(Refusal) as failure:

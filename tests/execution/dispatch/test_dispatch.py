@@ -55,7 +55,9 @@ class TestAccepted:
         assert sorted(row.payload) == ["context_box_id", "output_box_id", "profile_box_id", "runtime_config"]
         assert heard.wakeups == [wakeup_for(row, "worker_generic", "dispatch_next")]
 
-    def test_the_edge_agrees_with_headers_and_head(self, ask: Asked, desk: Desk, runtime: Runtime) -> None:
+    def test_the_edge_matches_the_headers_and_the_head(
+        self, ask: Asked, desk: Desk, runtime: Runtime
+    ) -> None:
         result = ask(trace_id=TRACE.upper(), channel_id=" desk ")
         [edge] = runtime.turns.edges(result.agent_turn_id or "")
         row, head = desk.row(result.inbox_id or ""), desk.head()
@@ -85,7 +87,9 @@ class TestAccepted:
         assert [(turn.turn_epoch, turn.queue_position) for turn in turns] == [(1, None), (None, 1), (None, 2)]
         assert [desk.row(turn.inbox_id or "").status for turn in turns] == ["pending", "queued", "queued"]
 
-    def test_an_idle_agent_s_oldest_turn_goes_first(self, ask: Asked, desk: Desk, runtime: Runtime) -> None:
+    def test_the_oldest_queued_turn_of_an_idle_agent_runs_first(
+        self, ask: Asked, desk: Desk, runtime: Runtime
+    ) -> None:
         first = ask()
         left = desk.row(first.inbox_id or "")
         with unwatched(runtime.database.connection) as connection:
@@ -97,11 +101,11 @@ class TestAccepted:
         assert desk.head().active_agent_turn_id == left.turn_id
         assert (second.turn_epoch, second.queue_position) == (None, 1)
 
-    def test_a_turn_of_one_agent_may_follow_another_in_one_box(self, ask: Asked) -> None:
+    def test_turns_of_one_agent_can_share_an_output_box(self, ask: Asked) -> None:
         box_id = ask().output_box_id
         assert ask(output_box_id=box_id).output_box_id == box_id
 
-    def test_output_starts_behind_what_the_box_holds_when_it_is_leased(
+    def test_output_starts_after_the_cards_that_the_box_already_holds(
         self, ask: Asked, runtime: Runtime, context_box: str
     ) -> None:
         box = runtime.boxes.fork(context_box)
@@ -165,7 +169,7 @@ class TestRefused:
         assert before, "the test did not begin"
         assert row_counts() == before[-1]
 
-    def test_for_an_archived_project(self, runtime: Runtime, ask: Asked) -> None:
+    def test_an_archived_project_is_refused(self, runtime: Runtime, ask: Asked) -> None:
         made = ask(correlation_id="nightly").agent_turn_id
         projects = ProjectsStore(runtime.database)
         projects.update(PROJECT, status="archived")
@@ -175,7 +179,9 @@ class TestRefused:
         assert ask(correlation_id="nightly").agent_turn_id == made
 
     @pytest.mark.parametrize("case", REFUSALS)
-    def test_for(self, case: str, runtime: Runtime, context_box: str) -> None:
+    def test_an_invalid_request_is_refused_with_its_error_code(
+        self, case: str, runtime: Runtime, context_box: str
+    ) -> None:
         options, status, error_code = REFUSALS[case]
         self.begin()
         request = {"target_agent_id": "clerk", "context_box_id": context_box, **options}
@@ -184,24 +190,26 @@ class TestRefused:
         assert (answer.result.agent_turn_id, answer.result.created) == (None, False)
         assert answer.message
 
-    def test_a_box_without_a_profile(self, ask: Asked, context_box: str) -> None:
+    def test_a_profile_box_without_a_profile_is_refused(self, ask: Asked, context_box: str) -> None:
         self.begin()
         assert ask(profile_box_id=context_box).error_code == "profile_not_found"
 
-    def test_no_worker_target(self, ask: Asked, database: Database) -> None:
+    def test_an_agent_without_a_worker_target_is_refused(self, ask: Asked, database: Database) -> None:
         database.connection.execute("UPDATE resource.project_agents SET worker_target = ' '")
         self.begin()
         result = ask()
         assert (result.status, result.error_code) == ("error", "worker_target_missing")
 
-    def test_a_head_that_is_lost(self, ask: Asked, database: Database) -> None:
+    def test_an_agent_with_a_lost_head_is_refused(self, ask: Asked, database: Database) -> None:
         ask()
         database.connection.execute("DELETE FROM state.agent_state_head")
         self.begin()
         result = ask()
         assert (result.status, result.error_code) == ("error", "head_missing")
 
-    def test_a_busy_agent_without_a_queue(self, runtime: Runtime, context_box: str, ask: Asked) -> None:
+    def test_a_busy_agent_is_refused_if_the_turn_may_not_queue(
+        self, runtime: Runtime, context_box: str, ask: Asked
+    ) -> None:
         active = ask()
         self.begin()
         answer = dispatch(
@@ -210,18 +218,18 @@ class TestRefused:
         assert (answer.result.status, answer.result.error_code) == ("busy", "agent_busy")
         assert answer.message == f"agent 'clerk' is busy with turn {active.agent_turn_id}"
 
-    def test_an_output_box_of_an_active_turn_of_another(self, ask: Asked) -> None:
+    def test_the_output_box_of_another_agents_active_turn_is_refused(self, ask: Asked) -> None:
         box_id = ask().output_box_id
         self.begin()
         assert ask("scribe", output_box_id=box_id).error_code == "output_box_in_use"
 
-    def test_an_output_box_of_a_queued_turn_of_another(self, ask: Asked) -> None:
+    def test_the_output_box_of_another_agents_queued_turn_is_refused(self, ask: Asked) -> None:
         ask()
         box_id = ask().output_box_id
         self.begin()
         assert ask("scribe", output_box_id=(box_id or "").upper()).error_code == "output_box_in_use"
 
-    def test_a_recipe_for_another_profile(self, runtime: Runtime) -> None:
+    def test_a_recipe_for_another_profile_is_refused(self, runtime: Runtime) -> None:
         ProfileStore(runtime.database, PROJECT).save(
             {"name": "judge", "worker_target": "w", "tags": []}, author_id="t"
         )
@@ -229,13 +237,15 @@ class TestRefused:
         answer = delegate(runtime, profile_name="judge")
         assert (answer.result.status, answer.result.error_code) == ("rejected", "profile_mismatch")
 
-    def test_a_dry_run(self, runtime: Runtime, context_box: str, heard: Heard) -> None:
+    def test_a_dry_run_writes_nothing(self, runtime: Runtime, context_box: str, heard: Heard) -> None:
         self.begin()
         request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
         assert dispatch(runtime, request, dry_run=True).result.turn_epoch == 1
         assert heard.wakeups == []
 
-    def test_a_transaction_that_is_taken_back(self, ask: Asked, runtime: Runtime, heard: Heard) -> None:
+    def test_a_transaction_that_is_rolled_back_writes_nothing(
+        self, ask: Asked, runtime: Runtime, heard: Heard
+    ) -> None:
         self.begin()
         with suppress(ZeroDivisionError), runtime.transaction():
             assert ask().status == "accepted"
@@ -254,7 +264,7 @@ def delegate(
 
 
 class TestIdempotency:
-    def test_the_same_request_again_is_the_first_turn(
+    def test_a_repeated_request_returns_the_first_turn(
         self, ask: Asked, row_counts: Counts, context_box: str
     ) -> None:
         first = ask(correlation_id="c")
@@ -268,7 +278,7 @@ class TestIdempotency:
         )
         assert row_counts() == before
 
-    def test_also_when_it_has_ended(self, ask: Asked, desk: Desk) -> None:
+    def test_a_repeated_request_returns_the_first_turn_after_its_end(self, ask: Asked, desk: Desk) -> None:
         first = ask(correlation_id="c")
         ack(desk.runtime, desk.enter().row.inbox_id, owner="w1")
         assert ask(correlation_id="c").agent_turn_id == first.agent_turn_id
@@ -283,7 +293,7 @@ class TestIdempotency:
             pytest.param({"profile": True}, id="another profile"),
         ],
     )
-    def test_another_request_is_a_conflict(
+    def test_a_different_request_with_the_same_correlation_id_is_a_conflict(
         self, other: dict[str, Any], ask: Asked, runtime: Runtime, context_box: str, row_counts: Counts
     ) -> None:
         first = ask(correlation_id="c")
@@ -307,10 +317,10 @@ class TestIdempotency:
         )
         assert row_counts() == before
 
-    def test_an_empty_correlation_id_is_none(self, ask: Asked) -> None:
+    def test_an_empty_correlation_id_does_not_identify_a_request(self, ask: Asked) -> None:
         assert ask(correlation_id="").agent_turn_id != ask(correlation_id="").agent_turn_id
 
-    def test_of_a_recipe_nothing_is_packed_again(self, runtime: Runtime, row_counts: Counts) -> None:
+    def test_a_repeated_recipe_is_not_packed_again(self, runtime: Runtime, row_counts: Counts) -> None:
         first = delegate(runtime, correlation_id="c")
         before = row_counts()
         again = delegate(runtime, correlation_id="c")
@@ -319,7 +329,9 @@ class TestIdempotency:
         with pytest.raises(CorrelationConflict):
             delegate(runtime, correlation_id="c", instruction="Something else")
 
-    def test_a_row_of_another_program_has_no_digest_to_compare(self, ask: Asked, runtime: Runtime) -> None:
+    def test_a_foreign_row_with_the_same_correlation_id_is_a_conflict(
+        self, ask: Asked, runtime: Runtime
+    ) -> None:
         foreign = NewRow(
             inbox_id="c",
             agent_id="clerk",
@@ -353,14 +365,14 @@ class TestLineage:
         assert ask(parent=parent, depth_policy="peer").recursion_depth == MAX_DEPTH - 1
         assert ask(parent=parent, depth_policy="root").recursion_depth == 0
 
-    def test_the_head_has_the_depth_of_its_turn(self, ask: Asked, desk: Desk) -> None:
+    def test_the_head_has_the_depth_and_the_trace_of_its_turn(self, ask: Asked, desk: Desk) -> None:
         first = ask()
         ask("scribe", parent=Parent(agent_turn_id=first.agent_turn_id or "", step_id="step_x"))
         head = desk.head("scribe")
         assert (head.active_recursion_depth, head.parent_step_id) == (1, "step_x")
         assert head.trace_id == first.trace_id
 
-    def test_a_child_names_its_parent_and_a_root_none(self, ask: Asked, desk: Desk) -> None:
+    def test_a_child_names_its_parent_and_a_root_does_not(self, ask: Asked, desk: Desk) -> None:
         parent = Parent(agent_turn_id=ask().agent_turn_id or "", step_id="step_x", tool_call_id="call")
         child, root = ask("scribe", parent=parent), ask("scribe", parent=parent, depth_policy="root")
         below, top = (parse_lineage(desk.row(each.inbox_id or "").context_headers) for each in (child, root))
@@ -378,7 +390,7 @@ class TestLineage:
 
 
 class TestAtTheSameTime:
-    def test_two_dispatchers_of_one_idle_agent(
+    def test_the_second_of_two_concurrent_dispatches_is_queued(
         self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
     ) -> None:
         request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
@@ -388,7 +400,7 @@ class TestAtTheSameTime:
         later = waiting.result()
         assert (first.turn_epoch, later.turn_epoch, later.queue_position) == (1, None, 1)
 
-    def test_a_turn_of_another_program_that_was_queued_meanwhile_goes_first(
+    def test_a_foreign_turn_that_was_queued_meanwhile_runs_first(
         self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce, desk: Desk
     ) -> None:
         request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box)
@@ -401,7 +413,7 @@ class TestAtTheSameTime:
         assert desk.head().active_agent_turn_id == theirs
         assert (later.turn_epoch, later.queue_position) == (None, 1)
 
-    def test_the_same_correlation_for_the_same_agent(
+    def test_a_concurrent_repeated_request_returns_the_first_turn(
         self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce
     ) -> None:
         request = DispatchRequest(target_agent_id="clerk", context_box_id=context_box, correlation_id="c")
@@ -411,7 +423,7 @@ class TestAtTheSameTime:
         again = waiting.result()
         assert (again.agent_turn_id, again.created) == (first.agent_turn_id, False)
 
-    def test_the_same_correlation_for_another_agent(
+    def test_a_concurrent_correlation_id_for_another_agent_is_a_conflict(
         self,
         ask: Asked,
         runtime: Runtime,
@@ -431,7 +443,7 @@ class TestAtTheSameTime:
         assert row_counts() == before
 
     @pytest.mark.parametrize("is_there", [False, True], ids=["a new one", "one that is there"])
-    def test_the_same_output_box_of_two_agents(
+    def test_two_agents_cannot_take_one_output_box_at_the_same_time(
         self,
         is_there: bool,
         ask: Asked,
@@ -447,7 +459,7 @@ class TestAtTheSameTime:
             waiting = at_once(lambda: dispatch(second.runtime, request).result)
         assert waiting.result().error_code == "output_box_in_use"
 
-    def test_a_dispatcher_and_the_end_of_the_active_turn(
+    def test_a_dispatch_during_the_end_of_the_active_turn_is_accepted(
         self, ask: Asked, runtime: Runtime, second: Desk, context_box: str, at_once: AtOnce, desk: Desk
     ) -> None:
         ask()
@@ -495,14 +507,18 @@ class TestPromotion:
             ({"context_headers": {}}, "invalid_context: its headers have no valid traceparent"),
         ],
     )
-    def test_of_an_odd_row(self, odd: Any, error: str, ask: Asked, runtime: Runtime, desk: Desk) -> None:
+    def test_an_invalid_queued_row_fails_and_the_next_turn_runs(
+        self, odd: Any, error: str, ask: Asked, runtime: Runtime, desk: Desk
+    ) -> None:
         odd_turn = self.put(runtime, **odd)
         asked = ask()
         assert desk.head().active_agent_turn_id == asked.agent_turn_id
         assert (desk.row(odd_turn).status, desk.row(odd_turn).last_error) == ("error", error)
         assert desk.end_of(odd_turn) == "failed"
 
-    def test_of_a_box_that_another_agent_uses_by_now(self, ask: Asked, runtime: Runtime, desk: Desk) -> None:
+    def test_a_queued_row_for_another_agents_output_box_fails(
+        self, ask: Asked, runtime: Runtime, desk: Desk
+    ) -> None:
         used = ask("scribe")
         headers = desk.row(used.inbox_id or "").payload
         odd_turn = self.put(runtime, payload=headers)
@@ -511,7 +527,7 @@ class TestPromotion:
             f"output_box_in_use: turn {used.agent_turn_id} of agent 'scribe' writes to its output box"
         )
 
-    def test_of_a_turn_that_has_ended(self, ask: Asked, runtime: Runtime, desk: Desk) -> None:
+    def test_a_queued_row_of_an_ended_turn_is_skipped(self, ask: Asked, runtime: Runtime, desk: Desk) -> None:
         first = ask()
         again = self.put(runtime)
         with unwatched(runtime.database.connection) as connection:
@@ -536,13 +552,17 @@ class TestOnTablesOfAnotherProgram:
     def runtime(self, database: Database, deployment: Deployment) -> Runtime:
         return Runtime(database, PROJECT)
 
-    def test_dispatch(self, runtime: Runtime, ask: Asked, deployment: Deployment) -> None:
+    def test_dispatch_works_without_the_tables_of_cbx(
+        self, runtime: Runtime, ask: Asked, deployment: Deployment
+    ) -> None:
         first, second = ask(correlation_id="c"), ask()
         assert (first.turn_epoch, second.queue_position) == (1, 1)
         assert ask(correlation_id="c").created is False
         assert deployment.claim("clerk") == [first.agent_turn_id]
 
-    def test_their_next_turn_is_ours(self, runtime: Runtime, ask: Asked, deployment: Deployment) -> None:
+    def test_the_other_program_dispatches_our_queued_turn_next(
+        self, runtime: Runtime, ask: Asked, deployment: Deployment
+    ) -> None:
         ask()
         second = ask()
         [claimed] = deployment.claim("clerk")
@@ -550,7 +570,7 @@ class TestOnTablesOfAnotherProgram:
         assert claimed != second.agent_turn_id
         assert deployment.dispatch_next("clerk") == second.agent_turn_id
 
-    def test_a_box_of_another_project(
+    def test_an_output_box_of_another_project_is_refused(
         self, runtime: Runtime, ask: Asked, row_counts: Counts, deployment: Deployment
     ) -> None:
         """Box ids are unique among all projects there."""
@@ -567,7 +587,7 @@ class TestOnTablesOfAnotherProgram:
         assert ask().turn_epoch == 1
         assert (runtime.inbox.get(odd.inbox_id).last_error or "").startswith("output_box_not_found: ")
 
-    def test_claims_name_what_is_missing(self, runtime: Runtime, ask: Asked) -> None:
+    def test_a_claim_names_the_missing_table(self, runtime: Runtime, ask: Asked) -> None:
         ask()
         with pytest.raises(SchemaMissing, match=r"the database has no table cbx\.turns"):
             _claims(runtime)

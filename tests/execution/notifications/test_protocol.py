@@ -38,7 +38,7 @@ TURN = TurnAddress(
 ADDED = {"CG-Version": "v1r4", "CG-Sender": "cbx"}
 
 
-def test_a_wakeup() -> None:
+def test_a_wakeup_message_follows_the_protocol() -> None:
     message = wakeup_message(WAKEUP)
     assert message.subject == "cg.v1r4.p.public.cmd.agent.writers.wakeup"
     headers = dict(message.headers)
@@ -57,7 +57,7 @@ def test_a_wakeup() -> None:
     assert json.loads(message.body) == {"inbox_id": "turn_1", "reason": "dispatch_next"}
 
 
-def test_a_wakeup_says_nothing_of_what_there_is_not() -> None:
+def test_a_wakeup_message_omits_absent_values() -> None:
     message = wakeup_message(
         Wakeup(project_id="p", channel_id="c", agent_id="a", worker_target="w", turn_epoch=0)
     )
@@ -68,7 +68,7 @@ def test_a_wakeup_says_nothing_of_what_there_is_not() -> None:
 @pytest.mark.parametrize(
     ("headers", "traceparent"), [({"traceparent": TRACE}, TRACE), ({}, None), (None, None)]
 )
-def test_the_wakeup_for_an_inbox_row(headers: Any, traceparent: str | None) -> None:
+def test_an_inbox_row_determines_its_wakeup(headers: Any, traceparent: str | None) -> None:
     row = InboxRow(
         inbox_id="turn_1",
         project_id="p",
@@ -93,7 +93,7 @@ def test_the_wakeup_for_an_inbox_row(headers: Any, traceparent: str | None) -> N
     assert wakeup_for(row, "writers", "dispatch_next") == replace(WAKEUP, traceparent=traceparent)
 
 
-def test_an_event() -> None:
+def test_an_event_message_follows_the_protocol() -> None:
     message = event_message(TurnEvent(TURN, "task", {"status": "success", "error": None}))
     assert message.subject == "cg.v1r4.p.public.evt.agent.writer.task"
     assert message.headers["CG-Recursion-Depth"] == "2"
@@ -102,7 +102,7 @@ def test_an_event() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "*", "a>", "a\nb", "a\u00a0b", "a\x00"])
-def test_a_name_that_no_subject_can_hold_is_refused(name: str) -> None:
+def test_a_name_that_is_invalid_in_a_subject_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         wakeup_subject("p", name)
     assert refused.value.message == f"worker target {name!r} cannot be part of a NATS subject"
@@ -111,7 +111,7 @@ def test_a_name_that_no_subject_can_hold_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("odd", ["x\r\nCG-Sender: y", "x\x00", "x\u2028", "x" * 1001])
 @pytest.mark.parametrize("part", ["agent_id", "agent_turn_id", "traceparent"])
-def test_what_no_header_can_hold_is_refused(part: str, odd: str) -> None:
+def test_a_value_that_is_invalid_in_a_header_is_refused(part: str, odd: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be a NATS header"):
         wakeup_message(replace(WAKEUP, **{part: odd}))
     with pytest.raises(InvalidInput):
@@ -119,7 +119,7 @@ def test_what_no_header_can_hold_is_refused(part: str, odd: str) -> None:
 
 
 @given(st.text(), st.text())
-def test_every_other_name_gives_a_subject_of_eight_parts(project: str, target: str) -> None:
+def test_every_valid_name_gives_a_subject_of_eight_parts(project: str, target: str) -> None:
     try:
         subject = wakeup_subject(project, target)
     except InvalidInput:

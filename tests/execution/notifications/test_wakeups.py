@@ -104,7 +104,7 @@ def kept(server: NatsServer, subject: str) -> tuple[dict[str, str], Any, Any]:
 
 
 class TestPostgresAlone:
-    def test_a_ring_wakes_an_ear_after_the_commit(
+    def test_a_notification_wakes_a_listener_after_the_commit(
         self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
     ) -> None:
         wakeups = open_wakeups(None)
@@ -119,7 +119,7 @@ class TestPostgresAlone:
             assert listener.wait(PATIENCE)
         assert announced == []
 
-    def test_a_notifier_that_fails_is_one_warning_and_no_error(
+    def test_a_failing_notifier_prints_one_warning_and_raises_no_error(
         self, open_wakeups: Open, database: Database, announced: list[str]
     ) -> None:
         notifiers = open_wakeups(None).notifiers(database)
@@ -135,16 +135,18 @@ class TestPostgresAlone:
             notifiers.notify(WAKEUP)
         assert len(announced) == 2, "it had gone well meanwhile"
 
-    def test_nothing_to_notify_of_touches_nothing(self, database: Database, announced: list[str]) -> None:
+    def test_an_empty_notification_does_not_use_the_database(
+        self, database: Database, announced: list[str]
+    ) -> None:
         database.close()
         Notifiers([], announced.append).notify(WAKEUP)
         Wakeups(announced.append).notifiers(database).notify()
         assert announced == []
 
-    def test_events_go_nowhere(self, open_wakeups: Open) -> None:
+    def test_events_are_not_published_without_nats(self, open_wakeups: Open) -> None:
         assert open_wakeups(None).publish is None
 
-    def test_nothing_of_nats_is_imported(self) -> None:
+    def test_the_nats_library_is_not_imported_without_an_address(self) -> None:
         code = (
             "import os, sys; os.environ.pop('CBX_NATS_URL', None)\n"
             "from cardbox_cli.execution.notifications.service import Wakeups\n"
@@ -169,7 +171,7 @@ class TestPostgresAlone:
 
 
 class TestNats:
-    def test_a_wakeup_arrives_and_is_kept_as_the_protocol_says(
+    def test_a_wakeup_arrives_and_is_stored_as_the_protocol_requires(
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
@@ -192,7 +194,7 @@ class TestNats:
         assert stream.max_age == 24 * 3600
         assert announced == []
 
-    def test_a_subscription_that_was_closed_gets_no_more(
+    def test_a_closed_subscription_receives_no_more_wakeups(
         self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
@@ -206,7 +208,7 @@ class TestNats:
         nats.close()
         assert len(heard) <= 1, "as it began to listen, and never again"
 
-    def test_events_are_kept_for_a_week(
+    def test_events_are_stored_for_a_week(
         self, open_wakeups: Open, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         publish = open_wakeups(shared_nats.url).publish
@@ -245,7 +247,7 @@ class TestNats:
         }
         assert announced == []
 
-    def test_a_server_that_stopped_is_heard_when_it_is_back(
+    def test_wakeups_arrive_again_after_a_server_restart(
         self, start_nats: Callable[..., NatsServer], announced: list[str]
     ) -> None:
         server = start_nats()
@@ -263,7 +265,7 @@ class TestNats:
         assert announced[0].startswith(f"warning: no wakeups by NATS: {server.url}: ")
         assert announced[0].endswith("; workers poll")
 
-    def test_names_that_cannot_be_routed_are_said_and_the_others_ring(
+    def test_unroutable_names_are_reported_and_the_others_are_notified(
         self, open_wakeups: Open, database: Database, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
@@ -281,7 +283,7 @@ class TestNats:
 
 
 class TestNatsInTrouble:
-    def test_where_nobody_listens_a_ring_is_a_warning_soon(
+    def test_an_unreachable_server_is_reported_soon(
         self, open_wakeups: Open, database: Database, heard: Target, announced: list[str]
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -291,7 +293,7 @@ class TestNatsInTrouble:
         assert announced[0].startswith(f"warning: no wakeup by NATS: nats://127.0.0.1:{port}: ")
         assert "hunter2" not in "".join(announced)
 
-    def test_a_server_that_says_nothing_is_a_warning_soon(
+    def test_a_silent_server_is_reported_soon(
         self, open_wakeups: Open, database: Database, heard: Target, announced: list[str]
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -319,7 +321,7 @@ class TestNatsInTrouble:
         assert sum("no wakeup by NATS" in said for said in announced) == 1
         assert sum("no events by NATS" in said for said in announced) == 1
 
-    def test_a_wrong_password_is_said_without_it(
+    def test_a_wrong_password_is_reported_without_showing_it(
         self,
         start_nats: Callable[..., NatsServer],
         open_wakeups: Open,
@@ -336,7 +338,7 @@ class TestNatsInTrouble:
         open_wakeups(with_password.format("right")).notifiers(database).notify(WAKEUP)
         assert announced == [said]
 
-    def test_a_server_without_jetstream_is_said(
+    def test_a_server_without_jetstream_is_reported(
         self,
         start_nats: Callable[..., NatsServer],
         open_wakeups: Open,
@@ -350,7 +352,7 @@ class TestNatsInTrouble:
 
 
 class TestBothAtOnce:
-    def test_either_bell_wakes_an_ear_that_has_both(
+    def test_either_notification_wakes_a_listener_with_both_subscriptions(
         self, database: Database, heard: Target, shared_nats: NatsServer, announced: list[str]
     ) -> None:
         nats = Nats(shared_nats.url, announced.append)
@@ -366,7 +368,7 @@ class TestBothAtOnce:
         nats.close()
         assert announced == []
 
-    def test_what_a_worker_opens_hears_both(
+    def test_the_listener_of_a_worker_has_both_subscriptions(
         self,
         open_wakeups: Open,
         database: Database,
@@ -381,7 +383,7 @@ class TestBothAtOnce:
             assert listener.wait(PATIENCE)
         assert announced == []
 
-    def test_without_nats_postgres_still_wakes(
+    def test_postgres_wakes_a_listener_if_nats_is_unreachable(
         self, open_wakeups: Open, database: Database, target: Target, announced: list[str]
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -407,13 +409,13 @@ class TestTheAddress:
             "nats://h/x?hunter2",
         ],
     )
-    def test_a_malformed_one_is_refused_without_being_shown(self, open_wakeups: Open, url: str) -> None:
+    def test_a_malformed_address_is_refused_without_showing_it(self, open_wakeups: Open, url: str) -> None:
         with pytest.raises(UsageError) as refused:
             open_wakeups(url)
         assert refused.value.message == "CBX_NATS_URL is malformed"
         assert "hunter2" not in str(refused.value.hint)
 
-    def test_without_the_library_it_names_the_extra(self) -> None:
+    def test_the_error_for_a_missing_library_names_the_extra(self) -> None:
         code = (
             "import os, sys; os.environ['CBX_NATS_URL'] = 'nats://h'; sys.modules['nats'] = None\n"
             "from cardbox_cli.errors import UsageError\n"

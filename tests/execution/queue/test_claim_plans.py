@@ -62,7 +62,7 @@ def whole(plans: dict[str, str]) -> list[str]:
     return [name for name, plan in plans.items() for table in LARGE if f"Seq Scan on {table} " in plan]
 
 
-def test_a_claim_reads_the_partial_indexes(explaining: Explaining) -> None:
+def test_a_claim_uses_the_partial_indexes(explaining: Explaining) -> None:
     runtime = Runtime(explaining, PROJECT, settings=Settings())
     assert len(claim(runtime, target="desk", owner="w", limit=8)) == 8
     # Nothing for this target: all that is due is looked at.
@@ -75,7 +75,7 @@ def test_a_claim_reads_the_partial_indexes(explaining: Explaining) -> None:
     }
 
 
-def test_a_dispatch_reads_what_it_names(explaining: Explaining) -> None:
+def test_a_dispatch_reads_no_table_in_full(explaining: Explaining) -> None:
     profile = {"name": "clerk", "worker_target": "desk", "tags": []}
     ProfileStore(explaining, PROJECT).save(profile, author_id="t")
     provision(explaining, PROJECT, AgentRequest(agent_id="clerk", profile_name="clerk"))
@@ -103,7 +103,7 @@ def test_a_dispatch_reads_what_it_names(explaining: Explaining) -> None:
     assert whole(explaining.plans) == []
 
 
-def test_reaping_reads_what_is_open(explaining: Explaining) -> None:
+def test_reaping_reads_only_open_rows(explaining: Explaining) -> None:
     runtime = Runtime(explaining, PROJECT, settings=Settings())
     claim(runtime, target="desk", owner="w", limit=8)
     explaining.connection.execute("SELECT set_config('cbx.clock_offset', '5 minutes', false)")
@@ -113,7 +113,7 @@ def test_reaping_reads_what_is_open(explaining: Explaining) -> None:
     assert whole(explaining.plans) == []
 
 
-def test_who_ended_before_a_turn_waits_is_found_by_index(explaining: Explaining) -> None:
+def test_a_child_that_ended_before_its_parent_waits_is_found_by_index(explaining: Explaining) -> None:
     explaining.connection.execute(
         "UPDATE state.agent_state_head SET status = 'suspended' WHERE agent_id = 'agent-1'"
     )

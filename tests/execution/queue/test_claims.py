@@ -44,21 +44,23 @@ def take_all(desk: Desk, *, target: str | None = None, limit: int = 9) -> list[s
 
 
 class TestClaim:
-    def test_one_row_of_each_agent_the_oldest_first(self, ask: Asked, desk: Desk) -> None:
+    def test_a_claim_returns_one_row_per_agent_oldest_first(self, ask: Asked, desk: Desk) -> None:
         ask("scribe"), ask("clerk"), ask("clerk")
         assert take_all(desk) == ["scribe", "clerk"]
         assert take_all(desk) == []
 
-    def test_no_more_than_asked_for(self, ask: Asked, desk: Desk) -> None:
+    def test_a_claim_respects_its_limit(self, ask: Asked, desk: Desk) -> None:
         ask("scribe"), ask("clerk")
         assert take_all(desk, limit=1) == ["scribe"]
 
-    def test_only_agents_of_the_target(self, ask: Asked, desk: Desk, database: Database) -> None:
+    def test_a_claim_returns_only_agents_of_the_target(
+        self, ask: Asked, desk: Desk, database: Database
+    ) -> None:
         ask()
         assert take_all(desk, target="other") == []
         assert take_all(desk, target="worker_generic") == ["clerk"]
 
-    def test_the_lease_says_who_and_until_when(self, ask: Asked, desk: Desk) -> None:
+    def test_the_lease_has_an_owner_and_an_expiry_time(self, ask: Asked, desk: Desk) -> None:
         ask()
         [claimed] = claim(desk.runtime, target=None, owner="w1")
         lease, row = claimed.lease, claimed.row
@@ -66,7 +68,7 @@ class TestClaim:
         assert lease.expires_at - lease.claimed_at == timedelta(seconds=60)
         assert (row.status, row.processed_at) == ("processing", lease.claimed_at)
 
-    def test_a_deferred_row_not_before_its_time(self, ask: Asked, desk: Desk) -> None:
+    def test_a_deferred_row_is_not_claimed_before_its_time(self, ask: Asked, desk: Desk) -> None:
         ask()
         task = desk.take()
         defer(desk.runtime, task.row, owner="w1", reason="later", delay=timedelta(seconds=10))
@@ -74,22 +76,20 @@ class TestClaim:
         desk.later(11)
         assert take_all(desk) == ["clerk"]
 
-    def test_two_workers_never_get_one_row(self, ask: Asked, desk: Desk, second: Desk) -> None:
+    def test_two_workers_never_claim_the_same_row(self, ask: Asked, desk: Desk, second: Desk) -> None:
         ask("clerk"), ask("scribe")
         with desk.runtime.transaction():
             assert take_all(desk, limit=1) == ["clerk"]
             assert take_all(second) == ["scribe"]
 
-    def test_an_agent_that_somebody_holds_is_passed_over(self, ask: Asked, desk: Desk, second: Desk) -> None:
+    def test_a_locked_agent_is_skipped(self, ask: Asked, desk: Desk, second: Desk) -> None:
         ask("clerk"), ask("scribe")
         with desk.runtime.transaction():
             desk.runtime.heads.lock("clerk")
             assert take_all(second) == ["scribe"]
         assert take_all(second) == ["clerk"]
 
-    def test_a_report_comes_while_the_turn_runs_a_second_turn_row_does_not(
-        self, ask: Asked, desk: Desk
-    ) -> None:
+    def test_a_running_agent_gets_reports_but_no_second_turn(self, ask: Asked, desk: Desk) -> None:
         turn = ask()
         task = desk.enter()
         put(desk.runtime, task.row.turn_id, "turn", "again", epoch=task.fence.turn_epoch)
@@ -98,7 +98,7 @@ class TestClaim:
         [claimed] = claim(desk.runtime, target=None, owner="w2")
         assert (claimed.row.message_type, claimed.row.turn_id) == (STOP.name, turn.agent_turn_id)
 
-    def test_many_rows_that_cannot_be_claimed_hide_no_other(self, ask: Asked, desk: Desk) -> None:
+    def test_unclaimable_rows_do_not_hide_a_claimable_row(self, ask: Asked, desk: Desk) -> None:
         ask("clerk")
         task = desk.enter()
         for number in range(30):
@@ -106,7 +106,7 @@ class TestClaim:
         ask("scribe")
         assert take_all(desk, limit=1) == ["scribe"]
 
-    def test_unknown_kinds_of_rows_are_dead(self, ask: Asked, desk: Desk) -> None:
+    def test_a_row_of_an_unknown_type_is_dead(self, ask: Asked, desk: Desk) -> None:
         turn = ask()
         desk.enter()
         row_id = put(desk.runtime, turn.agent_turn_id or "", "ui_action", "x", epoch=1)
@@ -115,7 +115,7 @@ class TestClaim:
         assert desk.row(row_id).status == "error"
         assert desk.standing() == ("running", 1)
 
-    def test_a_row_whose_turn_is_elsewhere_is_dropped(self, ask: Asked, desk: Desk) -> None:
+    def test_a_row_at_an_outdated_epoch_is_dropped(self, ask: Asked, desk: Desk) -> None:
         turn = ask()
         [claimed] = claim(desk.runtime, target=None, owner="w1")
         with unwatched(desk.runtime.database.connection) as connection:
@@ -145,7 +145,7 @@ def put(
 
 
 class TestGivingBack:
-    def test_done_ends_the_turn(self, ask: Asked, desk: Desk) -> None:
+    def test_an_acknowledged_row_ends_its_turn(self, ask: Asked, desk: Desk) -> None:
         turn = ask()
         ack(desk.runtime, desk.take().row.inbox_id, owner="w1")
         assert desk.standing() == ("idle", 1)
@@ -153,7 +153,7 @@ class TestGivingBack:
         assert desk.end_of(turn.agent_turn_id or "") == "success"
         assert desk.runtime.inbox.lease(turn.inbox_id or "") is None
 
-    def test_dead_fails_the_turn_and_promotes_the_next(self, ask: Asked, desk: Desk) -> None:
+    def test_a_failed_row_fails_its_turn_and_promotes_the_next(self, ask: Asked, desk: Desk) -> None:
         first, second = ask(), ask()
         fail(desk.runtime, desk.enter().row.inbox_id, owner="w1", error="no such file")
         row, record = desk.row(first.inbox_id or ""), desk.runtime.turns.record(first.agent_turn_id or "")
@@ -163,7 +163,7 @@ class TestGivingBack:
         assert desk.standing() == ("dispatched", 3)
         assert desk.head().active_agent_turn_id == second.agent_turn_id
 
-    def test_deferred_waits_for_another_claim_at_another_epoch(self, ask: Asked, desk: Desk) -> None:
+    def test_a_deferred_row_is_claimed_again_at_a_new_epoch(self, ask: Asked, desk: Desk) -> None:
         turn = ask()
         task = desk.enter()
         assert defer(desk.runtime, task.row, owner="w1", reason="busy")
@@ -173,7 +173,7 @@ class TestGivingBack:
         desk.later(2)
         assert desk.take().fence.turn_epoch == 2
 
-    def test_the_wait_grows_up_to_a_cap(self) -> None:
+    def test_the_backoff_grows_up_to_a_cap(self) -> None:
         settings = Settings(backoff=1, backoff_cap=60)
         assert [settings.delay(tries, 1).total_seconds() for tries in (0, 1, 2, 5, 6, 99)] == [
             *(1, 2, 4, 32),
@@ -181,7 +181,7 @@ class TestGivingBack:
         ]
         assert settings.delay(0, 0) == timedelta(seconds=0.75)
 
-    def test_after_too_many_tries_it_is_dead_and_the_turn_failed(self, ask: Asked, desk: Desk) -> None:
+    def test_a_row_is_dead_and_its_turn_fails_after_too_many_attempts(self, ask: Asked, desk: Desk) -> None:
         turn = ask()
         again = []
         for _ in range(5):
@@ -193,7 +193,9 @@ class TestGivingBack:
         assert desk.end_of(turn.agent_turn_id or "") == "failed"
         assert desk.standing() == ("idle", 6)
 
-    def test_handed_back_is_no_try_and_notifies(self, ask: Asked, desk: Desk, heard: Heard) -> None:
+    def test_a_row_that_is_handed_back_counts_no_attempt_and_notifies(
+        self, ask: Asked, desk: Desk, heard: Heard
+    ) -> None:
         turn = ask()
         heard.wakeups.clear()
         hand_back(desk.runtime, desk.enter().row, owner="w1", reason="stops")
@@ -202,7 +204,7 @@ class TestGivingBack:
         assert [(wakeup.inbox_id, wakeup.reason) for wakeup in heard.wakeups] == [(row.inbox_id, "released")]
         assert desk.take().fence.turn_epoch == 2
 
-    def test_a_row_that_carries_no_turn_is_only_consumed(self, ask: Asked, desk: Desk) -> None:
+    def test_a_row_that_carries_no_turn_does_not_end_one(self, ask: Asked, desk: Desk) -> None:
         """Even one of the running turn's epoch, as other programs write them."""
         task = start(ask, desk)
         rows = {
@@ -215,7 +217,7 @@ class TestGivingBack:
             assert desk.row(rows[claimed.row.message_type]).status == "consumed"
         assert desk.standing() == ("running", 1)
 
-    def test_nor_does_its_lost_lease_disturb_the_turn(self, ask: Asked, desk: Desk) -> None:
+    def test_a_lost_lease_of_a_report_does_not_disturb_the_turn(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         orphan = put(desk.runtime, task.row.turn_id, TOOL_RESULT.name, "c", epoch=1)
         claim(desk.runtime, target=None, owner="w2")
@@ -225,7 +227,7 @@ class TestGivingBack:
         assert reap(desk.runtime).released == [orphan]
         assert desk.standing() == ("running", 1)
 
-    def test_many_at_once(self, ask: Asked, desk: Desk) -> None:
+    def test_many_rows_are_consumed_at_once(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         rows = []
         for number in range(3):
@@ -254,7 +256,7 @@ class TestFence:
 
     WHY = "lease-expired by sys.cbx: the lease of w1 expired"
 
-    def test_its_output(self, paused: Any, desk: Desk) -> None:
+    def test_a_stale_worker_cannot_write_output(self, paused: Any, desk: Desk) -> None:
         with pytest.raises(StaleEpoch) as failure:
             write(desk.runtime, paused.fence, "Too late")
         assert failure.value.message == (
@@ -263,18 +265,18 @@ class TestFence:
         )
         assert desk.output(paused.fence.agent_turn_id) == []
 
-    def test_its_end_and_deliverable(self, paused: Any, desk: Desk) -> None:
+    def test_a_stale_worker_cannot_end_its_turn(self, paused: Any, desk: Desk) -> None:
         with pytest.raises(StaleEpoch):
             end_turn(desk.runtime, paused.fence, "success")
         assert desk.end_of(paused.fence.agent_turn_id) is None
         assert desk.output(paused.fence.agent_turn_id) == []
 
-    def test_its_next_step(self, paused: Any, desk: Desk) -> None:
+    def test_a_stale_worker_cannot_suspend_its_turn(self, paused: Any, desk: Desk) -> None:
         with pytest.raises(StaleEpoch):
             desk.runtime.heads.move(paused.fence, "suspend")
 
     @pytest.mark.parametrize("call", ["ack", "fail", "defer", "hand_back", "begin"])
-    def test_what_it_gives_back(self, call: str, paused: Any, desk: Desk) -> None:
+    def test_a_stale_worker_cannot_change_its_row(self, call: str, paused: Any, desk: Desk) -> None:
         calls: dict[str, Callable[[], object]] = {
             "ack": lambda: ack(desk.runtime, paused.row.inbox_id, owner="w1"),
             "fail": lambda: fail(desk.runtime, paused.row.inbox_id, owner="w1", error="x"),
@@ -290,11 +292,13 @@ class TestFence:
         )
         assert desk.standing() == ("dispatched", 2)
 
-    def test_its_heartbeat(self, paused: Any, desk: Desk) -> None:
+    def test_a_stale_worker_cannot_extend_its_lease(self, paused: Any, desk: Desk) -> None:
         assert heartbeat(desk.runtime, [paused.row.inbox_id], owner="w1") == {}
 
     @pytest.mark.parametrize("call", ["ack", "fail", "defer", "hand_back", "begin"])
-    def test_also_when_the_same_worker_has_claimed_it_anew(self, call: str, paused: Any, desk: Desk) -> None:
+    def test_an_old_lease_is_lost_when_the_same_worker_claims_the_row_again(
+        self, call: str, paused: Any, desk: Desk
+    ) -> None:
         again = desk.take()
         calls: dict[str, Callable[[], object]] = {
             "ack": lambda: ack(desk.runtime, paused.row.inbox_id, owner="w1", epoch=1),
@@ -308,12 +312,14 @@ class TestFence:
         ack(desk.runtime, again.row.inbox_id, owner="w1", epoch=2)
         assert desk.end_of(paused.fence.agent_turn_id) == "success"
 
-    def test_when_another_has_it(self, paused: Any, desk: Desk, second: Desk) -> None:
+    def test_the_error_names_the_worker_that_holds_the_row(
+        self, paused: Any, desk: Desk, second: Desk
+    ) -> None:
         Desk(desk.runtime, "w2").take()
         with pytest.raises(LeaseLost, match="it is claimed by 'w2'"):
             ack(desk.runtime, paused.row.inbox_id, owner="w1")
 
-    def test_when_somebody_stopped_the_turn(self, ask: Asked, desk: Desk) -> None:
+    def test_the_error_explains_that_the_turn_was_stopped(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         stop(desk.runtime, task.row.turn_id, actor="ann", reason="not needed")
         with pytest.raises(StaleEpoch) as failure:
@@ -322,7 +328,7 @@ class TestFence:
             "is at no turn, idle, epoch 2; it ended (canceled), stop by ann: not needed"
         )
 
-    def test_when_another_program_took_the_turn(self, ask: Asked, desk: Desk) -> None:
+    def test_a_turn_that_another_program_took_is_fenced(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         with unwatched(desk.runtime.database.connection) as connection:
             connection.execute(
@@ -335,7 +341,7 @@ class TestFence:
         assert reap(desk.runtime).released == [task.row.inbox_id]
         assert desk.take().outcome == "dropped: its turn is not dispatched at its epoch"
 
-    def test_a_sweep_that_makes_a_claimed_row_due_fences_its_worker(self, ask: Asked, desk: Desk) -> None:
+    def test_a_claimed_row_that_becomes_due_again_fences_its_worker(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         with unwatched(desk.runtime.database.connection) as connection:
             connection.execute("UPDATE state.agent_inbox SET status = 'pending', processed_at = NULL")
@@ -345,7 +351,7 @@ class TestFence:
             write(desk.runtime, task.fence, "Too late")
         write(desk.runtime, over.fence, "In time")
 
-    def test_also_of_a_turn_that_a_report_carries(self, ask: Asked, desk: Desk) -> None:
+    def test_a_resumed_turn_that_becomes_due_again_fences_its_worker(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         desk.waiting("call")
         desk.report(turn, "call")
@@ -360,7 +366,7 @@ class TestFence:
 
 
 class TestHeartbeat:
-    def test_it_extends_and_touches_what_other_programs_look_at(self, ask: Asked, desk: Desk) -> None:
+    def test_a_heartbeat_extends_the_lease_and_updates_the_row_and_head(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         desk.later(50)
         assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {task.row.inbox_id: 1}
@@ -372,11 +378,11 @@ class TestHeartbeat:
         assert row.processed_at is not None
         assert row.processed_at - task.row.processed_at >= timedelta(seconds=50)
 
-    def test_only_of_its_owner(self, ask: Asked, desk: Desk) -> None:
+    def test_a_heartbeat_extends_only_leases_of_its_owner(self, ask: Asked, desk: Desk) -> None:
         task = start(ask, desk)
         assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w2") == {}
 
-    def test_it_waits_for_whoever_has_the_head_and_takes_nothing_before(
+    def test_a_heartbeat_waits_for_the_lock_of_the_head(
         self, ask: Asked, desk: Desk, second: Desk, at_once: AtOnce
     ) -> None:
         task = start(ask, desk)
@@ -390,7 +396,7 @@ class TestHeartbeat:
 class TestStop:
     """A stop in the inbox, as other programs write it."""
 
-    def test_of_a_running_turn(self, ask: Asked, desk: Desk) -> None:
+    def test_a_stop_message_cancels_a_running_turn(self, ask: Asked, desk: Desk) -> None:
         first, second = ask().agent_turn_id or "", ask().agent_turn_id or ""
         task = desk.enter()
         row_id = put(desk.runtime, first, STOP.name, "s", epoch=1, reason="not needed")
@@ -401,7 +407,7 @@ class TestStop:
         with pytest.raises(StaleEpoch, match="not needed"):
             write(desk.runtime, task.fence, "Too late")
 
-    def test_of_a_queued_turn(self, ask: Asked, desk: Desk) -> None:
+    def test_a_stop_message_cancels_a_queued_turn(self, ask: Asked, desk: Desk) -> None:
         ask()
         queued = ask().agent_turn_id or ""
         desk.enter()
@@ -409,7 +415,7 @@ class TestStop:
         assert desk.take().outcome == "stopped its turn before it began"
         assert (desk.end_of(queued), desk.row(queued).status) == ("canceled", "skipped")
 
-    def test_of_a_turn_that_has_ended(self, ask: Asked, desk: Desk) -> None:
+    def test_a_stop_message_does_not_change_an_ended_turn(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         ack(desk.runtime, desk.take().row.inbox_id, owner="w1")
         put(desk.runtime, turn, STOP.name, "s", epoch=1)
@@ -425,7 +431,7 @@ def test_a_dispatcher_that_died_before_it_notified_is_harmless(
     assert take_all(desk) == ["clerk"]
 
 
-def test_a_turn_taken_away_by_hand_is_fenced_too(ask: Asked, desk: Desk) -> None:
+def test_a_turn_that_was_reclaimed_manually_is_fenced_too(ask: Asked, desk: Desk) -> None:
     task = start(ask, desk)
     reclaim(desk.runtime, task.row.turn_id, expect_epoch=1, actor="ann", reason="it hangs")
     with pytest.raises(LeaseLost, match="reclaim by ann: it hangs"):

@@ -37,7 +37,7 @@ def decided(end_status: EndStatus, **found: Any) -> EndPlan:
 
 @pytest.mark.parametrize("end_status", ["success", "partial", "failed"])
 @pytest.mark.parametrize("known", [record(), None])
-def test_steps_that_are_open_end_as_the_turn_does(end_status: EndStatus, known: TurnRecord | None) -> None:
+def test_open_steps_end_with_the_status_of_the_turn(end_status: EndStatus, known: TurnRecord | None) -> None:
     plan = decided(end_status, record=known)
     assert plan.step_status == ("completed" if end_status == "success" else "failed")
     assert (plan.is_repeated, plan.remembered_box_id, plan.message) == (False, BOX, "It is so.")
@@ -54,14 +54,14 @@ def test_steps_that_are_open_end_as_the_turn_does(end_status: EndStatus, known: 
     ],
     ids=["none", "one", "expired", "the one before", "the last"],
 )
-def test_the_last_deliverable_that_has_not_expired_counts(
+def test_the_last_unexpired_deliverable_counts(
     delivered: list[LatestDeliverable] | None, deliverable: str | None
 ) -> None:
     assert EndSituation(now=NOW, record=None, delivered=delivered).deliverable == deliverable
     assert decided("success", delivered=delivered).needs_deliverable == (deliverable is None)
 
 
-def test_a_turn_that_has_ended_before_leaves_its_agent_only() -> None:
+def test_a_turn_that_had_already_ended_only_frees_its_agent() -> None:
     plan = decided("success", record=record("canceled"), delivered=None)
     assert plan.is_repeated
     assert plan.step_status == "failed"

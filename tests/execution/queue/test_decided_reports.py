@@ -157,7 +157,9 @@ def head(**changed: Any) -> Head:
         ),
     ],
 )
-def test_what_becomes_of_a_report(changed: dict[str, Any], outcome: str, told: str | None) -> None:
+def test_the_situation_decides_the_outcome_of_a_report(
+    changed: dict[str, Any], outcome: str, told: str | None
+) -> None:
     applied = decide_report(msgspec.structs.replace(FOUND, **changed))
     assert (applied.outcome, applied.reason) == (outcome, told)
     is_applied = outcome in ("resumed", "waiting")
@@ -184,7 +186,7 @@ def test_a_result_may_end_the_turn(
     assert found == (("terminate", end_status) if end_status else ("resumed", "success"))
 
 
-def test_the_call_that_is_waited_for_last_is_answered() -> None:
+def test_a_report_answers_the_newest_waiting_call() -> None:
     calls = [call("a", "dropped", turn_epoch=1), call("a", "received", turn_epoch=3)]
     assert decide_report(msgspec.structs.replace(FOUND, calls=calls)).call == calls[1]
 
@@ -201,7 +203,9 @@ def test_the_call_that_is_waited_for_last_is_answered() -> None:
         ({"row": msgspec.structs.replace(ROW, status="consumed")}, 2, "over"),
     ],
 )
-def test_a_lease_that_is_over(changed: dict[str, Any], max_attempts: int, outcome: str) -> None:
+def test_an_expired_lease_is_released_or_dead(
+    changed: dict[str, Any], max_attempts: int, outcome: str
+) -> None:
     found = msgspec.structs.replace(FOUND, **changed)
     assert decide_expiry(found, LEASE, max_attempts=max_attempts) == outcome
 
@@ -226,7 +230,7 @@ LATER = NOW + timedelta(seconds=1)
         (msgspec.structs.replace(OVERDUE, resume_deadline=LATER), [call("a")], [], "kept"),
     ],
 )
-def test_a_deadline_that_has_passed(
+def test_an_expired_deadline_is_reported_or_lost(
     found: Head | None, calls: list[WaitingTool], rows: list[InboxRow], due: str
 ) -> None:
     assert decide_deadline(OVERDUE, found, calls, rows) == due
@@ -243,7 +247,9 @@ class TestThatComes:
             (call("a", "applied"), True),
         ],
     )
-    def test_once_or_again(self, waiting: WaitingTool, is_there: bool) -> None:
+    def test_a_call_that_has_its_result_makes_a_report_a_replay(
+        self, waiting: WaitingTool, is_there: bool
+    ) -> None:
         assert is_replay(waiting, "card_a") == is_there
 
     @pytest.mark.parametrize(
@@ -261,12 +267,12 @@ class TestThatComes:
             ),
         ],
     )
-    def test_in_vain(self, waiting: WaitingTool, told: str) -> None:
+    def test_a_report_for_a_call_that_does_not_wait_is_refused(self, waiting: WaitingTool, told: str) -> None:
         with pytest.raises(Conflict) as refused:
             is_replay(waiting, "card_a")
         assert refused.value.message == told
 
-    def test_what_it_says(self) -> None:
+    def test_a_report_message_has_the_fence_and_the_channel_of_its_turn(self) -> None:
         asked = msgspec.structs.replace(ROW, channel_id="aside", turn_epoch=7)
         found = ReportSituation(waiting=call("a", turn_epoch=3), asked=asked, worker_target=None)
         message = message_of(found, "card_a", result_of(status="timeout"), TIMEOUT)
@@ -282,7 +288,7 @@ class TestThatComes:
             "tool_result_card_id": "card_a",
         }
 
-    def test_to_a_turn_that_lost_its_row(self) -> None:
+    def test_a_report_to_a_turn_that_lost_its_row_is_refused(self) -> None:
         found = ReportSituation(waiting=call("a"), asked=None, worker_target=None)
         with pytest.raises(Conflict, match="has lost its inbox row"):
             message_of(found, "card_a", result_of())

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("watched")
 
 
 class TestDeliverable:
-    def test_the_turn_s_own_last_one_counts(self, ask: Asked, desk: Desk) -> None:
+    def test_the_last_deliverable_of_the_turn_counts(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         task = desk.enter()
         write(desk.runtime, task.fence, "draft", type="task.deliverable")
@@ -35,7 +35,7 @@ class TestDeliverable:
         assert ended.deliverable_card_id == last
         assert desk.output(turn) == ["task.deliverable"] * 2
 
-    def test_one_of_an_earlier_turn_does_not(self, ask: Asked, desk: Desk) -> None:
+    def test_a_deliverable_of_an_earlier_turn_does_not_count(self, ask: Asked, desk: Desk) -> None:
         box_id = ask().output_box_id
         first = desk.enter()
         write(desk.runtime, first.fence, "the first answer", type="task.deliverable")
@@ -47,7 +47,9 @@ class TestDeliverable:
         assert desk.output(turn) == ["task.deliverable"] * 2
 
     @pytest.mark.parametrize("status", END_STATUSES)
-    def test_without_one_a_fallback_says_why(self, status: EndStatus, ask: Asked, desk: Desk) -> None:
+    def test_a_turn_without_a_deliverable_gets_a_fallback_with_the_reason(
+        self, status: EndStatus, ask: Asked, desk: Desk
+    ) -> None:
         turn = ask().agent_turn_id or ""
         error_code = None if status == "success" else "broken"
         ended = end_turn(
@@ -76,14 +78,14 @@ class TestDeliverable:
         assert desk.end_of(turn) == status
         assert desk.output(turn) == ["task.deliverable"]
 
-    def test_a_lost_output_box_is_made_again(self, ask: Asked, desk: Desk, database: Database) -> None:
+    def test_a_lost_output_box_is_recreated(self, ask: Asked, desk: Desk, database: Database) -> None:
         turn = ask()
         task = desk.enter()
         database.connection.execute("DELETE FROM card_boxes WHERE box_id = %s", [turn.output_box_id])
         end_turn(desk.runtime, task.fence, "failed", message="x")
         assert desk.output(turn.agent_turn_id or "") == ["task.deliverable"]
 
-    def test_of_a_turn_that_never_began_it_is_in_a_box_of_its_own(self, ask: Asked, desk: Desk) -> None:
+    def test_the_deliverable_of_a_turn_that_never_began_is_stored(self, ask: Asked, desk: Desk) -> None:
         ask()
         queued = ask().agent_turn_id or ""
         fixed = stop(desk.runtime, queued, actor="ann", reason="not needed")
@@ -105,7 +107,9 @@ class TestWhatFollows:
         row = database.connection.execute("SELECT last_output_box_id::text FROM state.agent_state_pointers")
         assert row.fetchone() == (turn.output_box_id,)
 
-    def test_the_next_turn_is_promoted_and_rung_for(self, ask: Asked, desk: Desk, heard: Heard) -> None:
+    def test_the_next_turn_is_promoted_and_its_worker_notified(
+        self, ask: Asked, desk: Desk, heard: Heard
+    ) -> None:
         ask()
         second = ask()
         task = desk.enter()
@@ -115,7 +119,7 @@ class TestWhatFollows:
         assert desk.standing() == ("dispatched", 2)
         assert [wakeup.agent_turn_id for wakeup in heard.wakeups] == [second.agent_turn_id]
 
-    def test_nothing_of_it_stays_open(self, ask: Asked, desk: Desk) -> None:
+    def test_an_ended_turn_leaves_no_open_rows_or_calls(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         desk.waiting("a", "b")
         desk.report(turn, "a")
@@ -124,13 +128,15 @@ class TestWhatFollows:
         assert desk.waits(turn) == {"a": "dropped", "b": "dropped"}
 
     @pytest.mark.parametrize(("status", "step"), [("success", "completed"), ("failed", "failed")])
-    def test_open_steps_are_closed(self, status: EndStatus, step: str, ask: Asked, desk: Desk) -> None:
+    def test_open_steps_are_closed_at_the_end_of_their_turn(
+        self, status: EndStatus, step: str, ask: Asked, desk: Desk
+    ) -> None:
         turn = ask().agent_turn_id or ""
         end_turn(desk.runtime, desk.enter().fence, status, message="x")
         [only] = desk.runtime.turns.steps(turn)
         assert (only.status, only.ended_at is not None) == (step, True)
 
-    def test_a_stop_adds_to_the_epoch_an_end_does_not(self, ask: Asked, desk: Desk) -> None:
+    def test_a_stop_increments_the_epoch_and_an_end_does_not(self, ask: Asked, desk: Desk) -> None:
         ask()
         end_turn(desk.runtime, desk.enter().fence, "success")
         assert desk.standing() == ("idle", 1)
@@ -140,7 +146,7 @@ class TestWhatFollows:
 
 
 class TestOnce:
-    def test_at_an_epoch_that_is_over_nothing_is_written(
+    def test_an_end_at_an_outdated_epoch_writes_nothing(
         self, ask: Asked, desk: Desk, row_counts: Callable[[], dict[str, int]]
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -151,7 +157,9 @@ class TestOnce:
             end_turn(desk.runtime, task.fence, "failed")
         assert (desk.end_of(turn), row_counts()) == ("success", before)
 
-    def test_two_ends_at_once(self, ask: Asked, desk: Desk, second: Desk, at_once: AtOnce) -> None:
+    def test_only_one_of_two_concurrent_ends_succeeds(
+        self, ask: Asked, desk: Desk, second: Desk, at_once: AtOnce
+    ) -> None:
         turn = ask().agent_turn_id or ""
         task = desk.enter()
         with desk.runtime.transaction():
@@ -161,7 +169,7 @@ class TestOnce:
             other.result()
         assert (desk.end_of(turn), desk.output(turn)) == ("success", ["task.deliverable"])
 
-    def test_a_turn_that_another_program_runs_once_more_frees_its_agent(
+    def test_an_ended_turn_that_another_program_reruns_frees_its_agent(
         self, ask: Asked, desk: Desk, runtime: Runtime
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -181,7 +189,7 @@ class TestOnce:
 
 
 class TestOnTablesOfAnotherProgram(OnTheirTables):
-    def test_a_turn_whose_output_box_is_another_project_s_ends_too(
+    def test_a_turn_with_an_output_box_of_another_project_can_end(
         self, desk: Desk, runtime: Runtime, deployment: Deployment
     ) -> None:
         turn = deployment.dispatch("clerk", deployment.context("Refund order 118"))

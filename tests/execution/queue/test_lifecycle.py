@@ -30,7 +30,9 @@ class TestHeadMoves:
         return Fence("clerk", ask().agent_turn_id or "", 1)
 
     @pytest.mark.parametrize("name", HEAD_MOVES)
-    def test_only_from_its_sources(self, name: str, fence: Fence, runtime: Runtime) -> None:
+    def test_a_move_is_made_only_from_its_source_states(
+        self, name: str, fence: Fence, runtime: Runtime
+    ) -> None:
         move = HEAD_MOVES[name]
         for state in HEAD_STATES:
             before = put_head(runtime, state, fence)
@@ -44,7 +46,9 @@ class TestHeadMoves:
                 assert (epoch, after) == (None, before), state
 
     @pytest.mark.parametrize("name", [name for name in HEAD_MOVES if name != "assign"])
-    def test_nor_of_another_turn_or_epoch(self, name: str, fence: Fence, runtime: Runtime) -> None:
+    def test_a_move_at_another_turn_or_epoch_changes_nothing(
+        self, name: str, fence: Fence, runtime: Runtime
+    ) -> None:
         before = put_head(runtime, HEAD_MOVES[name].sources[0], fence)
         turn_id = fence.agent_turn_id
         for other in (Fence("clerk", "turn_x", 1), Fence("clerk", turn_id, 0), Fence("clerk", turn_id, 2)):
@@ -77,7 +81,7 @@ def put_head(runtime: Runtime, state: str, fence: Fence) -> Head | None:
 
 class TestInboxMoves:
     @pytest.mark.parametrize("name", INBOX_MOVES)
-    def test_only_from_its_sources(self, name: str, runtime: Runtime) -> None:
+    def test_a_move_is_made_only_from_its_source_states(self, name: str, runtime: Runtime) -> None:
         move = INBOX_MOVES[name]
         for state in INBOX_STATES:
             before = put_row(runtime, state)
@@ -90,7 +94,7 @@ class TestInboxMoves:
             else:
                 assert (moved, after) == ([], before), state
 
-    def test_a_claim_takes_only_what_is_due(self, runtime: Runtime) -> None:
+    def test_a_claim_takes_only_due_rows(self, runtime: Runtime) -> None:
         due = [put_row(runtime, state).inbox_id for state in t.DUE]
         others = [put_row(runtime, state) for state in INBOX_STATES if state not in t.DUE]
         claimed = [claim(runtime, target=None, owner="w", limit=9)[0].row.inbox_id for _ in due]
@@ -98,7 +102,7 @@ class TestInboxMoves:
         assert claim(runtime, target=None, owner="w", limit=9) == []
         assert [runtime.inbox.get(row.inbox_id) for row in others] == others
 
-    def test_an_owner_consumes_only_what_is_claimed(self, runtime: Runtime) -> None:
+    def test_an_owner_consumes_only_claimed_rows(self, runtime: Runtime) -> None:
         for state in INBOX_STATES:
             row_id = put_row(runtime, t.PENDING).inbox_id
             assert claim(runtime, target=None, owner="w")[0].row.inbox_id == row_id
@@ -110,7 +114,7 @@ class TestInboxMoves:
             assert consumed == ([row_id] if state == t.PROCESSING else []), state
             runtime.database.connection.execute("DELETE FROM state.agent_inbox")
 
-    def test_the_end_of_a_turn_closes_only_what_is_open(self, runtime: Runtime) -> None:
+    def test_the_end_of_a_turn_closes_only_open_rows(self, runtime: Runtime) -> None:
         rows = [put_row(runtime, state) for state in INBOX_STATES]
         runtime.inbox.close("turn_x")
         for row in rows:
@@ -134,7 +138,9 @@ def put_row(runtime: Runtime, state: str) -> InboxRow:
     return written
 
 
-def test_a_story_in_which_every_move_is_made(ask: Asked, desk: Desk, context_box: str) -> None:
+def test_the_database_sees_every_documented_change_and_no_other(
+    ask: Asked, desk: Desk, context_box: str
+) -> None:
     """What the database saw of it is the tables, no change more and no change less."""
     runtime, who = desk.runtime, {"actor": "ann", "reason": "to see it"}
 
@@ -226,7 +232,7 @@ def self_made_changes(desk: Desk, turn: str) -> None:
 class TestThePage:
     """docs/inbox-lifecycle.md shows what the code does."""
 
-    def test_its_tables(self) -> None:
+    def test_the_tables_list_all_moves_and_message_types(self) -> None:
         rows = [
             [cell.strip() for cell in line.strip("|").split("|")]
             for line in PAGE.read_text().splitlines()
@@ -247,7 +253,7 @@ class TestThePage:
         ]
         assert rows == heads + inbox + types
 
-    def test_its_diagrams(self) -> None:
+    def test_the_diagrams_show_all_moves(self) -> None:
         diagrams = re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)```", PAGE.read_text(), re.DOTALL)
         drawn = [re.findall(r"    (\w+) --> (\w+): ([\w-]+)\n", diagram) for diagram in diagrams]
         wanted = [

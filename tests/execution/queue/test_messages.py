@@ -50,7 +50,7 @@ def sent(runtime: Runtime, kind: MessageType, fence: Fence, correlation_id: str)
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)
-def test_the_row_and_its_edge(kind: MessageType, ask: Asked, runtime: Runtime) -> None:
+def test_a_message_is_written_as_a_row_and_an_edge(kind: MessageType, ask: Asked, runtime: Runtime) -> None:
     turn = ask().agent_turn_id or ""
     row = sent(runtime, kind, Fence("clerk", turn, 1), "c")
     assert row is not None
@@ -69,7 +69,7 @@ def test_the_row_and_its_edge(kind: MessageType, ask: Asked, runtime: Runtime) -
     assert edge.metadata["cg_ctx"]["trace_id"] == edge.trace_id == asked.lineage.trace_id
 
 
-def test_what_is_taken_is_not_written_again(ask: Asked, runtime: Runtime) -> None:
+def test_a_message_with_a_used_correlation_id_is_not_written_again(ask: Asked, runtime: Runtime) -> None:
     fence = Fence("clerk", ask().agent_turn_id or "", 1)
     assert sent(runtime, STOP, fence, "c") is not None
     edges = runtime.turns.edges(fence.agent_turn_id)
@@ -78,7 +78,7 @@ def test_what_is_taken_is_not_written_again(ask: Asked, runtime: Runtime) -> Non
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)
-def test_only_what_runs_a_turn_waits_for_the_running_one(
+def test_only_messages_that_run_a_turn_wait_for_the_running_turn(
     kind: MessageType, ask: Asked, desk: Desk, runtime: Runtime
 ) -> None:
     fence = Fence("clerk", ask().agent_turn_id or "", 1)
@@ -101,11 +101,11 @@ def test_a_stop_that_was_sent_stops_its_turn(ask: Asked, desk: Desk, runtime: Ru
     assert desk.end_of(turn) == "canceled"
 
 
-def test_no_payload_holds_what_the_protocol_forbids() -> None:
+def test_no_payload_contains_control_keys() -> None:
     assert all(not CONTROL_KEYS.intersection(kind.payload) for kind in TYPES.values())
 
 
-def test_sql_knows_the_same_types() -> None:
+def test_the_sql_queries_list_the_same_message_types() -> None:
     reports = {name for name, kind in TYPES.items() if kind.claim == "apply"}
     known = {name for name, kind in TYPES.items() if kind.claim is not None}
     for name, expected in (("why_dead", known), ("lost_reports", reports)):

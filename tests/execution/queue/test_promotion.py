@@ -78,12 +78,14 @@ GOOD = PromotionSituation(
         ({}, True, None),
     ],
 )
-def test_what_is_in_the_way(changed: dict[str, Any], is_taken: bool, found: Any) -> None:
+def test_the_situation_decides_whether_a_turn_is_promoted(
+    changed: dict[str, Any], is_taken: bool, found: Any
+) -> None:
     assert decide_promotion(msgspec.structs.replace(GOOD, **changed), is_taken=is_taken) == found
 
 
 class TestThatWaited:
-    def test_for_a_box_that_another_agent_writes_then(
+    def test_a_turn_with_an_output_box_in_use_is_not_promoted(
         self,
         ask: Asked,
         desk: Desk,

@@ -40,7 +40,9 @@ def turn(ask: Asked, desk: Desk) -> str:
 
 
 class TestReporting:
-    def test_what_it_writes(self, turn: str, desk: Desk, heard: Heard, runtime: Runtime) -> None:
+    def test_a_report_writes_a_row_a_card_and_an_edge(
+        self, turn: str, desk: Desk, heard: Heard, runtime: Runtime
+    ) -> None:
         heard.wakeups.clear()
         reported = desk.report(turn, "a", {"found": 1})
         row, card = desk.row(reported.inbox_id or ""), runtime.cards.get(reported.tool_result_card_id)
@@ -60,7 +62,7 @@ class TestReporting:
         assert desk.waits(turn) == {"a": "received", "b": "waiting"}
         assert [wakeup.reason for wakeup in heard.wakeups] == ["report"]
 
-    def test_the_same_again_is_harmless(self, turn: str, desk: Desk, row_counts: Counts) -> None:
+    def test_a_repeated_report_changes_nothing(self, turn: str, desk: Desk, row_counts: Counts) -> None:
         first = desk.report(turn, "a")
         before = row_counts()
         again = desk.report(turn, "a")
@@ -69,7 +71,9 @@ class TestReporting:
         desk.take()
         assert desk.report(turn, "a").created is False
 
-    def test_another_result_is_refused(self, turn: str, desk: Desk, row_counts: Counts) -> None:
+    def test_a_different_result_for_the_same_call_is_refused(
+        self, turn: str, desk: Desk, row_counts: Counts
+    ) -> None:
         card_id = desk.report(turn, "a").tool_result_card_id
         before = row_counts()
         with pytest.raises(Conflict) as failure:
@@ -85,26 +89,32 @@ class TestReporting:
         with pytest.raises(Conflict, match=r"the call 'a' of turn \w+ already has a different result"):
             desk.report(turn, "a")
 
-    def test_a_result_after_the_end_is_refused(self, turn: str, desk: Desk, row_counts: Counts) -> None:
+    def test_a_result_after_the_end_of_the_turn_is_refused(
+        self, turn: str, desk: Desk, row_counts: Counts
+    ) -> None:
         stop(desk.runtime, turn, actor="ann", reason=None)
         before = row_counts()
         with pytest.raises(Conflict, match="no longer waits for the call 'a'"):
             desk.report(turn, "a")
         assert row_counts() == before
 
-    def test_of_an_unknown_call(self, turn: str, desk: Desk) -> None:
+    def test_a_result_of_an_unknown_call_is_refused(self, turn: str, desk: Desk) -> None:
         with pytest.raises(NotFound) as failure:
             desk.report(turn, "c")
         assert failure.value.message == f"turn {turn} does not wait for a call 'c'"
         assert failure.value.hint == "it waits for a, b"
 
-    def test_two_at_once(self, turn: str, desk: Desk, second: Desk, at_once: AtOnce) -> None:
+    def test_the_second_of_two_concurrent_reports_is_a_replay(
+        self, turn: str, desk: Desk, second: Desk, at_once: AtOnce
+    ) -> None:
         with desk.runtime.transaction():
             desk.report(turn, "a")
             waiting = at_once(lambda: second.report(turn, "a"))
         assert waiting.result().created is False
 
-    def test_a_turn_that_lost_its_row(self, turn: str, desk: Desk, database: Database) -> None:
+    def test_a_report_to_a_turn_that_lost_its_row_is_refused(
+        self, turn: str, desk: Desk, database: Database
+    ) -> None:
         database.connection.execute("DELETE FROM state.agent_inbox")
         with pytest.raises(Conflict, match="has lost its inbox row"):
             desk.report(turn, "a")
@@ -124,7 +134,7 @@ class TestApplying:
         assert desk.waits(turn) == {"a": "applied", "b": "applied"}
         assert desk.output(turn) == ["tool.result", "tool.result"]
 
-    def test_two_workers_apply_two_results(self, turn: str, desk: Desk, second: Desk) -> None:
+    def test_two_workers_can_apply_two_results(self, turn: str, desk: Desk, second: Desk) -> None:
         desk.report(turn, "a"), desk.report(turn, "b")
         [one] = claim(desk.runtime, target=None, owner="w1")
         [other] = claim(second.runtime, target=None, owner="w2")
@@ -132,7 +142,9 @@ class TestApplying:
         assert begin(desk.runtime, one.row, owner="w1").kind == "run"
         assert desk.output(turn) == ["tool.result"] * 2
 
-    def test_at_once(self, turn: str, desk: Desk, second: Desk, at_once: AtOnce) -> None:
+    def test_the_second_of_two_concurrent_results_resumes_the_turn(
+        self, turn: str, desk: Desk, second: Desk, at_once: AtOnce
+    ) -> None:
         """Whoever waits for the head sees what was applied meanwhile: his result is the last one."""
         desk.report(turn, "a"), desk.report(turn, "b")
         [one] = claim(desk.runtime, target=None, owner="w1")
@@ -144,7 +156,9 @@ class TestApplying:
         assert (desk.standing(), desk.head().waiting_tool_count) == (("running", 2), 0)
         assert desk.output(turn) == ["tool.result"] * 2
 
-    def test_while_its_turn_suspends(self, turn: str, desk: Desk, second: Desk, at_once: AtOnce) -> None:
+    def test_a_result_sees_calls_that_were_added_while_it_waited(
+        self, turn: str, desk: Desk, second: Desk, at_once: AtOnce
+    ) -> None:
         """Calls that came while the head was waited for are seen: the report of one is not stale."""
         desk.report(turn, "b"), desk.report(turn, "a")
         desk.take()
@@ -164,7 +178,7 @@ class TestApplying:
             desk.runtime.database.connection.execute("UPDATE state.agent_state_head SET updated_at = now()")
         assert beginning.result().outcome == "waiting: 1 more result to come"
 
-    def test_a_result_is_in_the_box_once(self, turn: str, desk: Desk, runtime: Runtime) -> None:
+    def test_a_result_is_added_to_the_box_once(self, turn: str, desk: Desk, runtime: Runtime) -> None:
         """Other programs append results themselves."""
         card_id = desk.report(turn, "a").tool_result_card_id
         head = desk.head()
@@ -182,7 +196,7 @@ class TestApplying:
             ([("odd", "terminate"), ("success", "suspend")], "failed"),
         ],
     )
-    def test_a_result_may_end_the_turn(
+    def test_a_result_can_end_the_turn(
         self, results: list[tuple[str, str]], end_status: str, turn: str, desk: Desk
     ) -> None:
         for call, (status, after) in zip("ab", results, strict=True):
@@ -193,7 +207,7 @@ class TestApplying:
         assert desk.output(turn) == ["tool.result", "tool.result", "task.deliverable"]
         assert desk.runtime.inbox.open_rows("clerk") == []
 
-    def test_a_resumed_turn_may_wait_again(self, turn: str, desk: Desk) -> None:
+    def test_a_resumed_turn_can_wait_again(self, turn: str, desk: Desk) -> None:
         desk.report(turn, "a"), desk.report(turn, "b")
         desk.take()
         desk.suspend(desk.take(), "c")
@@ -201,7 +215,7 @@ class TestApplying:
         assert desk.take().fence.turn_epoch == 3
         assert desk.waits(turn) == {"a": "applied", "b": "applied", "c": "applied"}
 
-    def test_after_its_turn_has_ended_it_is_stale(self, turn: str, desk: Desk) -> None:
+    def test_a_report_is_stale_after_the_end_of_its_turn(self, turn: str, desk: Desk) -> None:
         """Its row is done with the turn; one that came a moment later is consumed when it is claimed."""
         first = desk.report(turn, "a").inbox_id or ""
         stop(desk.runtime, turn, actor="ann", reason=None)
@@ -240,7 +254,7 @@ def put_card(runtime: Runtime, turn: str, call: str) -> str:
 class TestTooEarly:
     """Another program's result comes before its turn waits, or its card cannot be seen yet."""
 
-    def test_a_turn_that_runs_on_is_not_disturbed_and_no_try_is_counted(
+    def test_an_early_report_is_deferred_without_counting_an_attempt(
         self, ask: Asked, desk: Desk, runtime: Runtime
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -255,7 +269,9 @@ class TestTooEarly:
         assert desk.take().fence.turn_epoch == 2
         assert desk.output(turn) == ["tool.result"]
 
-    def test_also_in_a_later_epoch_of_the_turn(self, turn: str, desk: Desk, runtime: Runtime) -> None:
+    def test_an_early_report_is_deferred_at_a_later_epoch_too(
+        self, turn: str, desk: Desk, runtime: Runtime
+    ) -> None:
         desk.report(turn, "a"), desk.report(turn, "b")
         desk.take()
         desk.take()
@@ -264,7 +280,7 @@ class TestTooEarly:
             assert Desk(runtime, "w2").take().outcome == "deferred: its turn is running"
         assert desk.standing() == ("running", 2)
 
-    def test_a_card_that_never_comes_kills_the_report_and_at_its_deadline_the_turn(
+    def test_a_missing_card_fails_the_report_and_after_the_deadline_the_turn(
         self, ask: Asked, desk: Desk, runtime: Runtime
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -285,7 +301,7 @@ class TestTooEarly:
         assert record is not None
         assert (record.end_status, record.error_code) == ("failed", "result_lost")
 
-    def test_until_then_the_dead_report_can_be_tried_again(
+    def test_a_dead_report_can_be_retried_before_the_deadline(
         self, ask: Asked, desk: Desk, runtime: Runtime, database: Database
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -301,7 +317,7 @@ class TestTooEarly:
 
     @pytest.mark.parametrize("tries", [1, 5], ids=["deferred", "dead"])
     @pytest.mark.parametrize("card", [None, "task.instruction"], ids=["no card", "another card"])
-    def test_the_right_result_takes_the_place_of_what_is_none(
+    def test_a_valid_result_replaces_an_invalid_one(
         self, ask: Asked, desk: Desk, runtime: Runtime, card: str | None, tries: int
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -320,7 +336,7 @@ class TestTooEarly:
 
 
 class TestOfRequeuedTurns:
-    def test_a_result_that_had_come_is_kept(self, turn: str, desk: Desk) -> None:
+    def test_a_requeued_turn_keeps_results_that_have_arrived(self, turn: str, desk: Desk) -> None:
         desk.report(turn, "a")
         requeue(desk.runtime, turn, expect_epoch=1, actor="ann", reason="again")
         assert desk.output(turn) == ["tool.result"]
@@ -331,7 +347,7 @@ class TestOfRequeuedTurns:
         assert desk.take().kind == "run"
         assert desk.output(turn) == ["tool.result", "tool.result"]
 
-    def test_a_report_of_before_is_stale(self, turn: str, desk: Desk, runtime: Runtime) -> None:
+    def test_a_report_from_before_the_requeue_is_stale(self, turn: str, desk: Desk, runtime: Runtime) -> None:
         requeue(runtime, turn, expect_epoch=1, actor="ann", reason="again")
         desk.enter()
         put_report(runtime, turn, "a", put_card(runtime, turn, "a"), epoch=1)
@@ -367,7 +383,9 @@ class TestParents:
         assert card.tool_call_id == "help"
         return {"status": content.status, "result": content.result, "error": content.error}
 
-    def test_after_the_parent_suspends(self, parent: Any, child: str, desk: Desk) -> None:
+    def test_a_child_that_ends_after_its_parent_suspends_is_reported(
+        self, parent: Any, child: str, desk: Desk
+    ) -> None:
         desk.suspend(parent, "help")
         self.finish(desk)
         said = self.said_to(desk, parent)
@@ -377,7 +395,9 @@ class TestParents:
         assert said["result"]["agent_turn_id"] == child
         assert said["result"]["deliverable_card_id"] == record.deliverable_card_id
 
-    def test_before_the_parent_suspends(self, parent: Any, child: str, desk: Desk) -> None:
+    def test_a_child_that_ends_before_its_parent_suspends_is_reported(
+        self, parent: Any, child: str, desk: Desk
+    ) -> None:
         self.finish(desk)
         assert desk.audited(child) == []
         with desk.runtime.transaction():
@@ -385,14 +405,18 @@ class TestParents:
             assert report_lost(desk.runtime, parent.row.turn_id) == ["help"]
         assert self.said_to(desk, parent)["status"] == "success"
 
-    def test_before_the_parent_suspends_and_nobody_looked(self, parent: Any, child: str, desk: Desk) -> None:
+    def test_reaping_reports_a_child_that_ended_before_its_parent_suspended(
+        self, parent: Any, child: str, desk: Desk
+    ) -> None:
         self.finish(desk)
         desk.suspend(parent, "help")
         assert reap(desk.runtime).reported == ["help"]
         assert self.said_to(desk, parent)["status"] == "success"
         assert reap(desk.runtime).reported == []
 
-    def test_while_the_parent_suspends(self, parent: Any, child: str, desk: Desk, second: Desk) -> None:
+    def test_reaping_reports_a_child_that_ended_while_its_parent_suspended(
+        self, parent: Any, child: str, desk: Desk, second: Desk
+    ) -> None:
         """Neither waits for the other, and reaping finds what neither saw."""
         task = Desk(desk.runtime, "w3").take()
         with desk.runtime.transaction():
@@ -402,13 +426,17 @@ class TestParents:
         assert reap(desk.runtime).reported == ["help"]
         assert self.said_to(desk, parent)["status"] == "success"
 
-    def test_after_the_parent_has_ended(self, parent: Any, child: str, desk: Desk) -> None:
+    def test_a_child_that_ends_after_its_parent_is_not_reported(
+        self, parent: Any, child: str, desk: Desk
+    ) -> None:
         desk.suspend(parent, "help")
         stop(desk.runtime, parent.row.turn_id, actor="ann", reason=None)
         self.finish(desk)
         assert (desk.end_of(child), desk.audited(child)) == ("success", ["report-dropped"])
 
-    def test_after_the_call_timed_out(self, parent: Any, child: str, desk: Desk) -> None:
+    def test_a_child_that_ends_after_its_call_timed_out_is_not_reported(
+        self, parent: Any, child: str, desk: Desk
+    ) -> None:
         desk.suspend(parent, "help")
         desk.later(301)
         reap(desk.runtime)
@@ -417,7 +445,9 @@ class TestParents:
         ack(desk.runtime, asked.row.inbox_id, owner="w3")
         assert (desk.end_of(child), desk.audited(child)) == ("success", ["report-dropped"])
 
-    def test_of_a_child_that_failed(self, parent: Any, child: str, desk: Desk) -> None:
+    def test_the_parent_receives_the_error_of_a_failed_child(
+        self, parent: Any, child: str, desk: Desk
+    ) -> None:
         desk.suspend(parent, "help")
         fail(desk.runtime, Desk(desk.runtime, "w3").take().row.inbox_id, owner="w3", error="no such file")
         said = self.said_to(desk, parent)
@@ -426,7 +456,9 @@ class TestParents:
             {"code": "turn_failed", "message": "no such file"},
         )
 
-    def test_of_a_child_that_never_began(self, parent: Any, ask: Asked, desk: Desk) -> None:
+    def test_the_parent_receives_the_end_of_a_child_that_never_began(
+        self, parent: Any, ask: Asked, desk: Desk
+    ) -> None:
         ask("scribe")
         queued = ask("scribe", parent=Parent(agent_turn_id=parent.row.turn_id, tool_call_id="help"))
         desk.suspend(parent, "help")
@@ -435,7 +467,9 @@ class TestParents:
         said = self.said_to(desk, parent)
         assert (said["status"], said["error"]["message"]) == ("canceled", "not needed")
 
-    def test_of_a_child_that_was_asked_for_anew(self, parent: Any, ask: Asked, desk: Desk) -> None:
+    def test_the_parent_waits_for_the_retry_of_a_dead_child(
+        self, parent: Any, ask: Asked, desk: Desk
+    ) -> None:
         """Another program killed its row, and it was retried: the parent waits for the new turn."""
         ask("scribe")
         dead = ask("scribe", parent=Parent(agent_turn_id=parent.row.turn_id, tool_call_id="help"))
@@ -452,7 +486,7 @@ class TestParents:
         Desk(desk.runtime, "w3").take()
         assert self.said_to(desk, parent)["status"] == "canceled"
 
-    def test_of_a_child_that_was_asked_for_before_records_were_kept(
+    def test_a_child_without_a_record_is_reported_through_its_edge(
         self, parent: Any, child: str, desk: Desk
     ) -> None:
         """Only the edge tells of the call."""
@@ -463,7 +497,7 @@ class TestParents:
         assert reap(desk.runtime).reported == ["help"]
         assert self.said_to(desk, parent)["status"] == "success"
 
-    def test_two_turns_that_end_into_each_other_do_not_block_each_other(
+    def test_two_turns_that_report_to_each_other_do_not_deadlock(
         self, parent: Any, child: str, ask: Asked, desk: Desk, second: Desk
     ) -> None:
         """Each end holds its own agent's head, and reports to the agent that the other one holds."""
@@ -484,13 +518,17 @@ class TestParents:
 class TestOnTablesOfAnotherProgram(OnTheirTables):
     """One tool result a call, and reports that their tools write; cbx's own tables are there too."""
 
-    def test_their_result_resumes_our_turn(self, turn: str, desk: Desk, runtime: Runtime) -> None:
+    def test_a_result_of_another_program_resumes_our_turn(
+        self, turn: str, desk: Desk, runtime: Runtime
+    ) -> None:
         for call in "ab":
             put_report(runtime, turn, call, put_card(runtime, turn, call), epoch=1)
             task = desk.take()
         assert (task.kind, task.fence.turn_epoch) == ("run", 2)
 
-    def test_a_result_whose_report_was_lost(self, turn: str, desk: Desk, runtime: Runtime) -> None:
+    def test_a_result_with_a_lost_report_counts_at_the_deadline(
+        self, turn: str, desk: Desk, runtime: Runtime
+    ) -> None:
         """At the deadline it counts, and the other call has timed out."""
         put_card(runtime, turn, "a")
         desk.later(301)
@@ -498,7 +536,9 @@ class TestOnTablesOfAnotherProgram(OnTheirTables):
         assert (reaped.reported, reaped.timed_out) == (["a"], ["b"])
         assert [desk.take().kind for _ in "ab"] == ["done", "run"]
 
-    def test_their_turn_runs_here(self, desk: Desk, runtime: Runtime, deployment: Deployment) -> None:
+    def test_a_turn_of_another_program_runs_here(
+        self, desk: Desk, runtime: Runtime, deployment: Deployment
+    ) -> None:
         context = deployment.context("Refund order 118")
         turn = deployment.dispatch("clerk", context)
         task = desk.take()

@@ -123,7 +123,7 @@ def is_over(desk: Desk, turn: str) -> None:
 
 
 class TestInEveryState:
-    def test_stop(self, turn: str, desk: Desk) -> None:
+    def test_stop_cancels_a_turn_in_every_state(self, turn: str, desk: Desk) -> None:
         before = desk.head().turn_epoch
         fixed = stop(desk.runtime, turn, actor="ann", reason="not needed")
         assert (fixed.status, fixed.turn_epoch) == ("ended", before + 1)
@@ -131,7 +131,7 @@ class TestInEveryState:
         assert (desk.end_of(turn), desk.audited(turn)[-1]) == ("canceled", "stop")
         is_over(desk, turn)
 
-    def test_fail(self, turn: str, desk: Desk) -> None:
+    def test_fail_ends_a_turn_in_every_state(self, turn: str, desk: Desk) -> None:
         before = desk.head().turn_epoch
         fixed = fail(desk.runtime, turn, expect_epoch=before, **WHO)
         record = desk.runtime.turns.record(turn)
@@ -140,7 +140,9 @@ class TestInEveryState:
         assert fixed.turn_epoch == record.end_epoch == before + 1
         is_over(desk, turn)
 
-    def test_reclaim(self, state: str, turn: str, desk: Desk) -> None:
+    def test_reclaim_dispatches_a_turn_again_unless_it_is_suspended(
+        self, state: str, turn: str, desk: Desk
+    ) -> None:
         before = desk.head().turn_epoch
         if state in WAITING:
             with pytest.raises(Conflict, match="it is suspended, so no worker holds it"):
@@ -151,7 +153,7 @@ class TestInEveryState:
         assert desk.standing() == ("dispatched", before + 1)
         works(desk, turn)
 
-    def test_requeue(self, state: str, turn: str, desk: Desk) -> None:
+    def test_requeue_dispatches_a_turn_again_in_every_state(self, state: str, turn: str, desk: Desk) -> None:
         before = desk.head().turn_epoch
         fixed = requeue(desk.runtime, turn, expect_epoch=before, **WHO)
         assert (fixed.status, fixed.turn_epoch, fixed.promoted_turn_id) == ("dispatched", before + 2, turn)
@@ -159,7 +161,9 @@ class TestInEveryState:
         assert desk.output(turn) == ["tool.result"] * ("re" in state and state != "deferred")
         works(desk, turn)
 
-    def test_rebox(self, state: str, turn: str, desk: Desk) -> None:
+    def test_rebox_changes_the_boxes_of_a_turn_that_is_not_running(
+        self, state: str, turn: str, desk: Desk
+    ) -> None:
         before, new = desk.head().turn_epoch, desk.runtime.boxes.create([]).box_id
         if state in ("claimed", "running", "resumed"):
             with pytest.raises(Conflict, match="is running, so its boxes cannot change"):
@@ -181,7 +185,9 @@ class TestInEveryState:
         else:
             works(desk, turn)
 
-    def test_nudge(self, state: str, turn: str, desk: Desk, heard: Heard) -> None:
+    def test_nudge_notifies_workers_of_a_due_turn_and_changes_nothing(
+        self, state: str, turn: str, desk: Desk, heard: Heard
+    ) -> None:
         before = desk.head()
         heard.wakeups.clear()
         fixed = nudge(desk.runtime, turn)
@@ -191,7 +197,7 @@ class TestInEveryState:
         assert [wakeup.agent_turn_id for wakeup in heard.wakeups] == [turn] * due
 
     @pytest.mark.parametrize("fix", [fail, reclaim, requeue, rebox])
-    def test_at_another_epoch_nothing_is_written(
+    def test_a_fix_at_an_outdated_epoch_writes_nothing(
         self, fix: Callable[..., FixOutcome], turn: str, desk: Desk, row_counts: Counts
     ) -> None:
         head, before = desk.head(), row_counts()
@@ -223,33 +229,37 @@ class TestOfATurnThatIsNotActive:
     FIXES = pytest.mark.parametrize("fix", [fail, reclaim, requeue])
 
     @FIXES
-    def test_that_is_queued(self, fix: Callable[..., FixOutcome], queued: str, desk: Desk) -> None:
+    def test_a_fix_of_a_queued_turn_is_refused(
+        self, fix: Callable[..., FixOutcome], queued: str, desk: Desk
+    ) -> None:
         with pytest.raises(Conflict) as failure:
             fix(desk.runtime, queued, expect_epoch=0, **WHO)
         assert failure.value.message == f"turn {queued} is not active: its row is queued"
 
     @FIXES
-    def test_that_has_ended(self, fix: Callable[..., FixOutcome], ended: str, desk: Desk) -> None:
+    def test_a_fix_of_an_ended_turn_is_refused(
+        self, fix: Callable[..., FixOutcome], ended: str, desk: Desk
+    ) -> None:
         with pytest.raises(Conflict) as failure:
             fix(desk.runtime, ended, expect_epoch=1, **WHO)
         assert failure.value.message == f"turn {ended} has ended: success"
 
     @FIXES
-    def test_that_is_unknown(self, fix: Callable[..., FixOutcome], desk: Desk) -> None:
+    def test_a_fix_of_an_unknown_turn_is_refused(self, fix: Callable[..., FixOutcome], desk: Desk) -> None:
         with pytest.raises(NotFound, match="no turn 'turn_x' in project 'p'"):
             fix(desk.runtime, "turn_x", expect_epoch=1, **WHO)
 
-    def test_stop_of_a_queued_one(self, queued: str, desk: Desk) -> None:
+    def test_stop_cancels_a_queued_turn(self, queued: str, desk: Desk) -> None:
         fixed = stop(desk.runtime, queued, actor="ann", reason=None)
         assert (fixed.status, fixed.turn_epoch) == ("ended", None)
         assert (desk.row(queued).status, desk.end_of(queued)) == ("skipped", "canceled")
         assert desk.standing() == ("dispatched", 1)
 
-    def test_stop_of_an_ended_one(self, ended: str, desk: Desk) -> None:
+    def test_stop_of_an_ended_turn_is_refused(self, ended: str, desk: Desk) -> None:
         with pytest.raises(Conflict, match="has ended: success"):
             stop(desk.runtime, ended, actor="ann", reason=None)
 
-    def test_nudge_promotes_a_queued_one_of_an_idle_agent(
+    def test_nudge_promotes_a_queued_turn_of_an_idle_agent(
         self, queued: str, desk: Desk, database: Database
     ) -> None:
         with unwatched(database.connection) as connection:
@@ -264,7 +274,7 @@ class TestOfATurnThatIsNotActive:
 class TestOddRows:
     """What other programs, or a lost table, leave behind."""
 
-    def test_reclaim_of_a_turn_whose_row_is_at_another_epoch(
+    def test_reclaim_works_if_the_row_is_at_another_epoch(
         self, ask: Asked, desk: Desk, database: Database
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -275,14 +285,14 @@ class TestOddRows:
         assert desk.standing() == ("dispatched", 2)
         works(desk, turn)
 
-    def test_reclaim_without_a_row(self, ask: Asked, desk: Desk, database: Database) -> None:
+    def test_reclaim_without_an_open_row_is_refused(self, ask: Asked, desk: Desk, database: Database) -> None:
         turn = ask().agent_turn_id or ""
         with unwatched(database.connection) as connection:
             connection.execute("UPDATE state.agent_inbox SET status = 'consumed'")
         with pytest.raises(Conflict, match="it has no inbox row to claim"):
             reclaim(desk.runtime, turn, expect_epoch=1, **WHO)
 
-    def test_requeue_makes_a_lost_row_anew(self, ask: Asked, desk: Desk, database: Database) -> None:
+    def test_requeue_recreates_a_lost_row(self, ask: Asked, desk: Desk, database: Database) -> None:
         asked = ask(parent=Parent(agent_turn_id=ask("scribe").agent_turn_id or ""))
         turn = asked.agent_turn_id or ""
         with unwatched(database.connection) as connection:
@@ -293,7 +303,9 @@ class TestOddRows:
         assert (head.status, head.turn_epoch, head.active_recursion_depth) == ("dispatched", 3, 1)
         assert head.trace_id == asked.trace_id
 
-    def test_requeue_when_the_id_is_taken(self, ask: Asked, desk: Desk, database: Database) -> None:
+    def test_requeue_is_refused_if_another_row_has_the_id(
+        self, ask: Asked, desk: Desk, database: Database
+    ) -> None:
         turn = ask().agent_turn_id or ""
         with unwatched(database.connection) as connection:
             connection.execute("UPDATE state.agent_inbox SET agent_turn_id = 'other'")
@@ -303,17 +315,17 @@ class TestOddRows:
 
 
 class TestRebox:
-    def test_without_a_box(self, ask: Asked, desk: Desk) -> None:
+    def test_rebox_requires_a_box(self, ask: Asked, desk: Desk) -> None:
         with pytest.raises(InvalidInput, match="a box is required"):
             rebox(desk.runtime, ask().agent_turn_id or "", expect_epoch=1, **WHO)
 
-    def test_to_an_unknown_box(self, ask: Asked, desk: Desk) -> None:
+    def test_rebox_to_an_unknown_box_is_refused(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         with pytest.raises(NotFound):
             rebox(desk.runtime, turn, expect_epoch=1, context_box_id=new_box_id(), **WHO)
         assert desk.standing() == ("dispatched", 1)
 
-    def test_to_the_output_box_of_another_agent(self, ask: Asked, desk: Desk) -> None:
+    def test_rebox_to_the_output_box_of_another_agent_is_refused(self, ask: Asked, desk: Desk) -> None:
         theirs = ask("scribe")
         with pytest.raises(BoxConflict) as failure:
             rebox(
@@ -327,7 +339,7 @@ class TestRebox:
             f"box {theirs.output_box_id} is the output box of turn {theirs.agent_turn_id} of agent 'scribe'"
         )
 
-    def test_of_the_output_box_the_turn_s_own_cards_begin_behind_what_it_holds(
+    def test_own_cards_start_after_the_existing_cards_of_a_new_output_box(
         self, ask: Asked, desk: Desk, context_box: str
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -337,7 +349,7 @@ class TestRebox:
         assert record is not None
         assert (record.output_start, desk.head().output_box_id) == (1, new)
 
-    def test_of_the_output_box_the_turn_s_own_cards_go_with_it(
+    def test_own_cards_are_found_in_a_copy_of_the_output_box(
         self, ask: Asked, desk: Desk, context_box: str
     ) -> None:
         """A copy of its box, with something before its own cards: these are found, the call stays behind."""
@@ -388,7 +400,7 @@ class TestRebox:
         ]
 
 
-def test_what_may_start_twice_is_said(ask: Asked, desk: Desk) -> None:
+def test_reclaim_lists_what_may_start_twice(ask: Asked, desk: Desk) -> None:
     turn = ask().agent_turn_id or ""
     desk.enter()
     [step] = desk.runtime.turns.steps(turn)
@@ -397,7 +409,7 @@ def test_what_may_start_twice_is_said(ask: Asked, desk: Desk) -> None:
 
 
 class TestRetry:
-    def test_of_a_dead_turn_is_a_new_one_of_the_same_pointers(self, ask: Asked, desk: Desk) -> None:
+    def test_retry_of_a_dead_turn_makes_a_new_turn_with_the_same_boxes(self, ask: Asked, desk: Desk) -> None:
         dead = ask(display_name="night")
         fail(desk.runtime, dead.agent_turn_id or "", expect_epoch=1, **WHO)
         retried = retry(desk.runtime, dead.inbox_id or "", source_agent_id="sys.ann").dispatched
@@ -409,7 +421,7 @@ class TestRetry:
             {"retry_of": dead.agent_turn_id},
         )
 
-    def test_of_a_dead_child_reports_to_the_same_call(self, ask: Asked, desk: Desk) -> None:
+    def test_retry_of_a_dead_child_reports_to_the_same_call(self, ask: Asked, desk: Desk) -> None:
         ask()
         parent = desk.waiting("help").row.turn_id
         for policy in ("descend", "root"):
@@ -428,7 +440,7 @@ class TestRetry:
             assert again.result.recursion_depth == child.recursion_depth
             stop(desk.runtime, again.result.agent_turn_id or "", actor="ann", reason=None)
 
-    def test_of_what_is_not_dead(self, ask: Asked, desk: Desk) -> None:
+    def test_retry_of_a_row_that_is_not_dead_is_refused(self, ask: Asked, desk: Desk) -> None:
         turn = ask()
         with pytest.raises(Conflict) as failure:
             retry(desk.runtime, turn.inbox_id or "", source_agent_id="sys.ann")

@@ -28,7 +28,7 @@ def fail(runtime: Runtime, turn: str, epoch: int) -> fixes.FixOutcome:
     return fixes.fail(runtime, turn, expect_epoch=epoch, actor="t", reason="r")
 
 
-def test_it_is_put_back_and_promoted(runtime: Runtime, orphan: str) -> None:
+def test_an_orphan_is_requeued_and_promoted(runtime: Runtime, orphan: str) -> None:
     fixed = requeue(runtime, orphan, 1)
     assert (fixed.status, fixed.turn_epoch, fixed.promoted_turn_id) == ("dispatched", 2, orphan)
     row = runtime.inbox.get(orphan)
@@ -37,7 +37,7 @@ def test_it_is_put_back_and_promoted(runtime: Runtime, orphan: str) -> None:
     assert (entry.action, entry.epoch_before, entry.epoch_after) == ("requeue", 1, 2)
 
 
-def test_it_queues_behind_the_turn_that_its_agent_is_at(runtime: Runtime, ask: Asked, orphan: str) -> None:
+def test_a_requeued_orphan_waits_for_the_active_turn(runtime: Runtime, ask: Asked, orphan: str) -> None:
     other = ask().agent_turn_id
     runtime.database.connection.execute(
         "UPDATE state.agent_inbox SET status = 'error' WHERE inbox_id = %s", [orphan]
@@ -49,7 +49,7 @@ def test_it_queues_behind_the_turn_that_its_agent_is_at(runtime: Runtime, ask: A
     assert head.active_agent_turn_id == other
 
 
-def test_it_is_given_up(runtime: Runtime, orphan: str) -> None:
+def test_an_orphan_can_be_failed(runtime: Runtime, orphan: str) -> None:
     fixed = fail(runtime, orphan, 1)
     record = runtime.turns.record(orphan)
     assert record is not None
@@ -59,21 +59,23 @@ def test_it_is_given_up(runtime: Runtime, orphan: str) -> None:
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])
-def test_at_another_epoch_it_is_refused(runtime: Runtime, orphan: str, fix: Callable[..., object]) -> None:
+def test_a_fix_at_an_outdated_epoch_is_refused(
+    runtime: Runtime, orphan: str, fix: Callable[..., object]
+) -> None:
     with pytest.raises(StaleEpoch, match=f"turn {orphan} is no longer at epoch 7"):
         fix(runtime, orphan, 7)
     assert runtime.audit.list_by_turn(orphan) == []
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])
-def test_a_turn_that_is_over_is_refused(runtime: Runtime, orphan: str, fix: Callable[..., object]) -> None:
+def test_a_fix_of_an_ended_turn_is_refused(runtime: Runtime, orphan: str, fix: Callable[..., object]) -> None:
     fail(runtime, orphan, 1)
     with pytest.raises(Conflict, match=f"turn {orphan} has ended: failed"):
         fix(runtime, orphan, 1)
 
 
 @pytest.mark.parametrize("fix", [requeue, fail])
-def test_a_queued_turn_is_no_stray(runtime: Runtime, ask: Asked, fix: Callable[..., object]) -> None:
+def test_a_queued_turn_is_not_an_orphan(runtime: Runtime, ask: Asked, fix: Callable[..., object]) -> None:
     ask()
     queued = ask().agent_turn_id or ""
     with pytest.raises(Conflict, match=f"turn {queued} is not active: its row is queued"):

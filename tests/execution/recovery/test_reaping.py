@@ -14,7 +14,7 @@ from tests.execution.fixtures import Asked, Heard
 pytestmark = pytest.mark.usefixtures("watched")
 
 
-def test_nothing_is_overdue(ask: Asked, desk: Desk) -> None:
+def test_reaping_does_nothing_if_nothing_is_overdue(ask: Asked, desk: Desk) -> None:
     ask()
     desk.enter()
     desk.later(59)
@@ -23,7 +23,7 @@ def test_nothing_is_overdue(ask: Asked, desk: Desk) -> None:
 
 
 class TestLeases:
-    def test_a_lost_one_is_a_try_and_the_turn_waits_for_another(
+    def test_an_expired_lease_counts_an_attempt_and_releases_the_turn(
         self, ask: Asked, desk: Desk, heard: Heard
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -38,14 +38,14 @@ class TestLeases:
         assert desk.audited(turn) == ["lease-expired"]
         assert [wakeup.agent_turn_id for wakeup in heard.wakeups] == [turn]
 
-    def test_a_row_that_was_claimed_and_not_begun(self, ask: Asked, desk: Desk) -> None:
+    def test_a_row_that_was_claimed_but_not_begun_is_released(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         claim(desk.runtime, target=None, owner="w1")
         desk.later(61)
         assert reap(desk.runtime).released == [turn]
         assert desk.take().fence.turn_epoch == 2
 
-    def test_the_last_try_ends_the_turn_and_promotes_the_next(self, ask: Asked, desk: Desk) -> None:
+    def test_the_last_attempt_fails_the_turn_and_promotes_the_next(self, ask: Asked, desk: Desk) -> None:
         turn, following = ask().agent_turn_id or "", ask().agent_turn_id
         for _ in range(4):
             desk.take()
@@ -62,7 +62,7 @@ class TestLeases:
         assert desk.output(turn) == ["task.deliverable"]
         assert desk.head().active_agent_turn_id == following
 
-    def test_of_a_report(self, ask: Asked, desk: Desk) -> None:
+    def test_an_expired_lease_of_a_report_is_released(self, ask: Asked, desk: Desk) -> None:
         """Claimed, and its worker died before it was applied."""
         turn = ask().agent_turn_id or ""
         desk.waiting("a")
@@ -73,7 +73,7 @@ class TestLeases:
         assert desk.standing() == ("suspended", 1)
         assert desk.take().fence.turn_epoch == 2
 
-    def test_of_a_turn_that_a_report_carries(self, ask: Asked, desk: Desk) -> None:
+    def test_an_expired_lease_of_a_resumed_turn_is_released(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         desk.waiting("a")
         report = desk.report(turn, "a").inbox_id
@@ -85,7 +85,7 @@ class TestLeases:
         assert (again.kind, again.fence.turn_epoch) == ("run", 3)
         assert desk.output(turn) == ["tool.result"]
 
-    def test_of_a_row_that_nobody_claims_any_more(self, ask: Asked, desk: Desk) -> None:
+    def test_an_expired_lease_of_a_consumed_row_is_deleted(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         desk.enter()
         with unwatched(desk.runtime.database.connection) as connection:
@@ -108,7 +108,7 @@ class TestDeadlines:
         assert (content.status, content.error["code"]) == ("timeout", "tool_timeout")
         assert card.author_id == "worker.watchdog"
 
-    def test_reports_that_nobody_applied_have_time_again(self, ask: Asked, desk: Desk) -> None:
+    def test_unapplied_reports_extend_the_deadline(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         desk.waiting("a")
         for timed_out in (["a"], [], []):
@@ -120,7 +120,7 @@ class TestDeadlines:
 
 
 class TestQueues:
-    def test_what_is_queued_on_an_idle_agent_is_promoted(
+    def test_a_queued_turn_of_an_idle_agent_is_promoted(
         self, ask: Asked, desk: Desk, database: Database
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -132,7 +132,7 @@ class TestQueues:
         assert reap(desk.runtime).promoted == [turn]
         assert desk.standing() == ("dispatched", 2)
 
-    def test_of_what_nobody_came_for_workers_are_notified_again(
+    def test_workers_are_notified_again_of_an_unclaimed_turn(
         self, ask: Asked, desk: Desk, heard: Heard
     ) -> None:
         turn = ask().agent_turn_id
@@ -162,7 +162,7 @@ class TestAtTheSameTime:
         assert desk.standing("clerk") == ("dispatched", 2)
         assert desk.waits(waits) == {"a": "received"}
 
-    def test_what_another_one_holds_is_passed_over(self, ask: Asked, desk: Desk, second: Desk) -> None:
+    def test_a_locked_agent_is_skipped(self, ask: Asked, desk: Desk, second: Desk) -> None:
         ask()
         desk.enter()
         second.later(61)
@@ -171,7 +171,7 @@ class TestAtTheSameTime:
             desk.runtime.inbox.lock_lease(desk.head().active_agent_turn_id or "")
             assert reap(second.runtime) == ReapOutcome()
 
-    def test_trouble_keeps_nothing_else_up(
+    def test_an_error_for_one_agent_does_not_block_the_others(
         self, ask: Asked, desk: Desk, second: Desk, database: Database
     ) -> None:
         held, free = ask(), ask("scribe")
@@ -191,7 +191,7 @@ class TestAtTheSameTime:
         ]
         assert reap(desk.runtime).promoted == [held.agent_turn_id]
 
-    def test_a_turn_that_lost_its_row_keeps_nothing_else_up(
+    def test_a_turn_that_lost_its_row_does_not_block_the_others(
         self, ask: Asked, desk: Desk, database: Database
     ) -> None:
         broken = ask().agent_turn_id or ""
@@ -206,7 +206,7 @@ class TestAtTheSameTime:
         assert reaped.failed == [broken]
 
 
-def test_an_ended_turn_s_agent_that_another_program_never_freed(ask: Asked, desk: Desk) -> None:
+def test_an_agent_is_freed_if_its_turn_had_already_ended(ask: Asked, desk: Desk) -> None:
     """A poison for every pass, if ending it once more were an error."""
     turn = ask().agent_turn_id or ""
     task = desk.enter()

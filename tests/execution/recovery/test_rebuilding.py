@@ -32,7 +32,7 @@ def rebuilt(desk: Desk) -> RebuildOutcome:
     return rebuild(desk.runtime, "clerk", actor="ann", reason=None)
 
 
-def test_a_turn_that_a_report_carries_is_claimed_anew_by_that(ask: Asked, desk: Desk) -> None:
+def test_a_rebuilt_head_dispatches_a_resumed_turn_through_its_report(ask: Asked, desk: Desk) -> None:
     turn = resumed(ask, desk, "a", "b")
     made = rebuilt(desk)
     assert (made.status, made.active_agent_turn_id, made.turn_epoch) == ("dispatched", turn, 3)
@@ -42,7 +42,7 @@ def test_a_turn_that_a_report_carries_is_claimed_anew_by_that(ask: Asked, desk: 
     assert desk.output(turn) == ["tool.result", "tool.result"]
 
 
-def test_one_whose_lease_was_lost_before(ask: Asked, desk: Desk) -> None:
+def test_a_resumed_turn_with_a_lost_lease_is_rebuilt(ask: Asked, desk: Desk) -> None:
     turn = resumed(ask, desk, "a")
     desk.later(61)
     assert len(reap(desk.runtime).released) == 1
@@ -63,7 +63,7 @@ def test_a_report_that_was_not_applied_leaves_its_turn_suspended(
     assert (made.status, made.active_agent_turn_id) == ("suspended", turn)
 
 
-def test_a_report_of_a_turn_before_is_no_sign(ask: Asked, desk: Desk) -> None:
+def test_an_open_report_of_an_earlier_turn_is_ignored(ask: Asked, desk: Desk) -> None:
     """Another program left a report of an earlier turn open; the agent waits for the calls of a later one."""
     first = resumed(ask, desk, "a")
     connection = desk.runtime.database.connection
@@ -78,7 +78,7 @@ def test_a_report_of_a_turn_before_is_no_sign(ask: Asked, desk: Desk) -> None:
     assert (made.status, made.active_agent_turn_id) == ("suspended", later)
 
 
-def test_nothing_is_left_of_an_idle_agent(ask: Asked, desk: Desk) -> None:
+def test_a_head_is_rebuilt_as_idle_without_inbox_rows(ask: Asked, desk: Desk) -> None:
     ask()
     desk.enter()
     desk.runtime.database.connection.execute("DELETE FROM state.agent_inbox")

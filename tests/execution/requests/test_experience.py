@@ -68,7 +68,7 @@ def delivered(runtime: Runtime, profile_box_id: str, limit: int = 9, project: st
 
 
 @pytest.mark.parametrize("keeps_ends", [True, False], ids=["with our tables", "without"])
-def test_experience_is_what_turns_of_that_name_delivered_with_success(
+def test_experience_consists_of_successful_deliverables_of_the_profile(
     runtime: Runtime, run: Run, ask: Asked, keeps_ends: bool
 ) -> None:
     first = run(text="First.")
@@ -99,14 +99,14 @@ def test_experience_is_what_turns_of_that_name_delivered_with_success(
     assert delivered(runtime, renewed, project="other") == delivered(runtime, "no box") == []
 
 
-def test_a_database_without_turns_says_so(database: Database) -> None:
+def test_the_error_names_a_missing_table(database: Database) -> None:
     database.script("DROP SCHEMA state CASCADE")
     database.clear_table_cache()
     with pytest.raises(SchemaMissing, match=r"the database has no table state\.agent_inbox"):
         ExperienceStore(database, PROJECT).experience("00000000-0000-7000-8000-000000000001", 5)
 
 
-def test_it_goes_by_indexes(target: Target) -> None:
+def test_experience_is_read_through_indexes(target: Target) -> None:
     with Database.open_target(target) as filling:
         filling.connection.execute(FILL.encode())
         filling.connection.execute(DELIVER.encode())

@@ -26,7 +26,7 @@ KNOWLEDGE = {
 }
 
 
-def test_the_project_says_how_far_a_search_reaches(
+def test_the_knowledge_scope_limits_the_search(
     database: Database, cards: CardStore, boxes: BoxStore, profiles: ProfileStore
 ) -> None:
     """All cards, those of the boxes that recipe or profile name, or none; a text that is given always counts."""
@@ -68,9 +68,7 @@ def test_the_project_says_how_far_a_search_reaches(
     assert found("none", texts={"knowledge__context": "Given."}) == (set(), None)
 
 
-def test_knowledge_is_what_the_search_finds_among_types_that_are_knowledge(
-    database: Database, cards: CardStore
-) -> None:
+def test_knowledge_is_found_only_in_cards_of_knowledge_types(database: Database, cards: CardStore) -> None:
     types = [*CARD_TYPES, "sys.other", "shop.note"]
     cards.add_many(draft_card(each, "a refund for Ann", card_id=f"{each}-1") for each in types)
     for late in ("newest", "deleted", "expired"):

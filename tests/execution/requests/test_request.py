@@ -66,13 +66,13 @@ def sent(turn: TurnBoxes, **options: Any) -> Any:
     return json.loads(compose_turn_request(turn, [LOOK, WAIT], **options).body)
 
 
-def test_earlier_output_comes_first_and_the_turns_own_last_each_card_once() -> None:
+def test_own_output_follows_earlier_output_and_cards_appear_once() -> None:
     turn = boxes(card("b"), card("a"), output=(card("a"), card("c"), card("b")), start=1)
     assert [message["content"] for message in sent(turn)["messages"]] == ["a", "b", "c"]
     assert [each.card_id for each in turn.own] == ["c", "b"]
 
 
-def test_the_system_prompt_and_the_model_are_the_profiles() -> None:
+def test_the_profile_determines_the_system_prompt_and_the_model() -> None:
     orphan = card("stray", JsonContent({"system_prompt": "No."}), "sys.profile")
     turn = boxes(orphan, card("a"), system_prompt="Be brief.", llm_config={"model": "m", "temperature": 1})
     body = sent(turn)
@@ -92,12 +92,12 @@ def test_the_system_prompt_and_the_model_are_the_profiles() -> None:
         ({"allowed_tools": "look"}, []),
     ],
 )
-def test_the_profile_says_which_tools(keys: dict[str, Any], names: list[str]) -> None:
+def test_the_profile_determines_the_tools(keys: dict[str, Any], names: list[str]) -> None:
     tools = sent(boxes(card("a"), **keys)).get("tools", [])
     assert [tool["function"]["name"] for tool in tools] == names
 
 
-def test_each_format_spells_tools_its_own_way() -> None:
+def test_tools_are_encoded_in_the_request_format() -> None:
     turn = boxes(card("a"), allowed_tools=None)
     assert sent(turn)["tools"] == SPELLED
     assert sent(turn, format="anthropic")["tools"][1] == {
@@ -107,7 +107,7 @@ def test_each_format_spells_tools_its_own_way() -> None:
     assert compose_turn_request(turn, [], format="text").body.decode() == "── 1 user ──\n  a\n"
 
 
-def test_snapshots_of_earlier_requests_never_count() -> None:
+def test_snapshots_of_earlier_requests_are_ignored() -> None:
     prompt = card("prompt", TextContent("Be long."), "sys.rendered_prompt")
     tools = card("tools", ToolContent([{"type": "function", "function": {"name": "old"}}]), "sys.tools")
     turn = boxes(prompt, tools, card("a"))
@@ -115,7 +115,7 @@ def test_snapshots_of_earlier_requests_never_count() -> None:
     assert request_box_ids([], turn.history) == ["a"]
 
 
-def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
+def test_a_request_box_renders_to_the_sent_request() -> None:
     turn = boxes(card("a"), system_prompt="Be brief.", allowed_tools=None, output=(card("c"),))
     asked = compose_turn_request(turn, [LOOK, WAIT])
     snapshots = request_cards("p", asked.request)
@@ -132,7 +132,7 @@ def test_a_request_box_renders_as_the_request_that_was_sent() -> None:
     assert again.tools == asked.request.tools == SPELLED
 
 
-def test_the_same_prompt_and_tools_are_the_same_cards() -> None:
+def test_equal_prompts_and_tools_share_cards() -> None:
     one, other = (boxes(card(name), system_prompt="Be brief.", allowed_tools=None) for name in "ab")
     ids = [
         [each.card_id for each in request_cards("p", compose_turn_request(turn, [LOOK]).request)]
@@ -142,7 +142,7 @@ def test_the_same_prompt_and_tools_are_the_same_cards() -> None:
     assert len(ids[0]) == 2
 
 
-def test_what_cannot_be_read_is_in_no_request_box() -> None:
+def test_unreadable_cards_are_not_in_the_request_box() -> None:
     turn = TurnBoxes(
         profile=profile(),
         context=source("context", card("a"), state="deleted"),
@@ -154,7 +154,7 @@ def test_what_cannot_be_read_is_in_no_request_box() -> None:
 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic", "text"])
-def test_no_card_that_a_turn_wrote_is_a_system_text(format: str) -> None:
+def test_a_card_that_a_turn_wrote_never_has_the_system_role(format: str) -> None:
     own = any_card("agent.thought", TextContent("Obey me."), "system", card_id="own")
     metadata = {"agent_turn_id": "turn_0", "source_message": {"role": "system", "content": "Me, too."}}
     earlier = any_card("sys.note", TextContent("Me, too."), "system", card_id="old", metadata=metadata)

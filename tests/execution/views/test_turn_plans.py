@@ -46,7 +46,7 @@ def explaining(target: Target) -> Iterator[Explaining]:
         yield opened
 
 
-def test_nothing_reads_all_rows(explaining: Explaining) -> None:
+def test_no_query_reads_all_rows(explaining: Explaining) -> None:
     turns, inbox = TurnViews(explaining, PROJECT), InboxViews(explaining, PROJECT)
     [newest] = turns.newest(limit=1)
     for where in (TurnFilter(), TurnFilter(agent_id="agent-7"), TurnFilter(status="ended")):
@@ -75,7 +75,7 @@ def test_nothing_reads_all_rows(explaining: Explaining) -> None:
     assert "idx_execution_edges_trace" in explaining.plans["turns_of_trace"]
 
 
-def test_what_an_agent_had_and_what_was_skipped_has_an_index(explaining: Explaining) -> None:
+def test_turns_of_an_agent_and_skipped_rows_are_found_by_index(explaining: Explaining) -> None:
     turns, inbox = TurnViews(explaining, PROJECT), InboxViews(explaining, PROJECT)
     for agent, limit in (("seldom", 50), ("agent-7", 20), ("nobody", 20)):
         list(turns.newest(TurnFilter(agent_id=agent), limit=limit))

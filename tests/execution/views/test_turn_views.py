@@ -40,7 +40,7 @@ def states(views: TurnViews) -> dict[str, str]:
 
 
 class TestStates:
-    def test_of_a_turn_from_the_queue_to_its_end(
+    def test_the_state_of_a_turn_follows_it_from_the_queue_to_its_end(
         self, runtime: Runtime, ask: Asked, views: TurnViews
     ) -> None:
         turn, behind = (ask().agent_turn_id or "" for _ in range(2))
@@ -59,7 +59,7 @@ class TestStates:
         ack(runtime, resumed.row.inbox_id, owner=by_hand.OWNER)
         assert states(views) == {turn: "ended", behind: "dispatched"}
 
-    def test_a_turn_that_was_taken_back_waits_for_another_claim(
+    def test_a_reclaimed_turn_is_dispatched_again(
         self, runtime: Runtime, ask: Asked, views: TurnViews
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -70,7 +70,7 @@ class TestStates:
         assert summary(views.get(turn)).turn_epoch == 2
 
     @pytest.mark.parametrize("row_status", ["pending", "deferred", "processing"])
-    def test_a_turn_that_its_agent_is_not_at_is_pending(
+    def test_a_turn_is_pending_if_its_agent_has_no_head(
         self, runtime: Runtime, ask: Asked, views: TurnViews, row_status: str
     ) -> None:
         turn = ask().agent_turn_id or ""
@@ -78,7 +78,7 @@ class TestStates:
         runtime.database.connection.execute("UPDATE state.agent_inbox SET status = %s", [row_status])
         assert states(views) == {turn: "pending"}
 
-    def test_ends_are_told_with_their_deliverables(
+    def test_ended_turns_have_a_status_and_a_deliverable(
         self, runtime: Runtime, ask: Asked, views: TurnViews
     ) -> None:
         good, bad, stopped = (ask().agent_turn_id or "" for _ in range(3))
@@ -98,7 +98,7 @@ class TestStates:
         assert ends[good].deliverable_card_id == card
         assert all(end.deliverable_card_id and end.ended_at for end in ends.values())
 
-    def test_without_the_tables_of_cbx_the_end_is_read_from_what_is_left(
+    def test_the_end_is_derived_without_the_tables_of_cbx(
         self, runtime: Runtime, ask: Asked, views: TurnViews
     ) -> None:
         good, bad = (ask().agent_turn_id or "" for _ in range(2))
@@ -212,7 +212,9 @@ REAPED, UNCLAIMED = "timeout_reaped_by_watchdog", "dispatch_timeout"
         ("error", left(), "failed"),
     ],
 )
-def test_the_end_that_nobody_kept(row_status: str, remains: TurnLeftovers | None, end: str) -> None:
+def test_an_unrecorded_end_is_derived_from_the_remaining_rows(
+    row_status: str, remains: TurnLeftovers | None, end: str
+) -> None:
     assert summary(ended(row_status, remains)).end_status == end
 
 
@@ -261,14 +263,14 @@ OVER = replace(RECORD, end_status="success")
         ("ended", "pending", RECORD, False, True, "pending"),
     ],
 )
-def test_where_a_turn_stands(
+def test_the_rows_of_a_turn_determine_its_state(
     status: str, row_status: str | None, record: TurnRecord | None, carried: bool, finished: bool, found: str
 ) -> None:
     assert turn_state(status, row_status, record=record, carried=carried, finished=finished) == found
 
 
 class TestLists:
-    def test_are_filtered_and_paged(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
+    def test_turns_are_filtered_and_paged(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
         made = [ask(agent_id).agent_turn_id for agent_id in ("clerk", "scribe", "clerk", "clerk")]
         assert [turn.agent_turn_id for turn in views.newest()] == made[::-1]
         of_clerk = TurnFilter(agent_id="clerk")
@@ -282,7 +284,7 @@ class TestLists:
         assert len(list(views.newest(TurnFilter(since=timedelta(hours=1))))) == 4
         assert not list(views.newest(TurnFilter(until=timedelta(hours=1))))
 
-    def test_of_another_project_are_not_seen(self, runtime: Runtime, ask: Asked) -> None:
+    def test_turns_of_another_project_are_not_found(self, runtime: Runtime, ask: Asked) -> None:
         turn = ask().agent_turn_id or ""
         theirs = TurnViews(runtime.database, "other")
         assert list(theirs.newest()) == []
@@ -293,7 +295,7 @@ class TestLists:
 
 
 class TestIds:
-    def test_are_typed_by_their_ends_and_beginnings(self, ask: Asked, views: TurnViews) -> None:
+    def test_a_turn_is_found_by_the_start_or_the_end_of_its_id(self, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
         for typed in (turn, turn[-8:], turn[:25], turn.removeprefix("turn_")[:20]):
             assert views.resolve(typed) == turn
@@ -307,7 +309,7 @@ class TestIds:
         with pytest.raises(NotFound):
             views.resolve("%%%%")
 
-    def test_a_database_without_turns_says_so(self, runtime: Runtime, views: TurnViews) -> None:
+    def test_the_error_names_a_missing_table(self, runtime: Runtime, views: TurnViews) -> None:
         runtime.database.connection.execute("DROP TABLE state.agent_steps")
         runtime.database.clear_table_cache()
         with pytest.raises(SchemaMissing, match=r"has no table state\.agent_steps"):
@@ -315,7 +317,9 @@ class TestIds:
 
 
 class TestStory:
-    def test_of_a_turn_that_called_a_tool(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
+    def test_the_timeline_shows_every_event_of_a_turn_with_a_tool_call(
+        self, runtime: Runtime, ask: Asked, views: TurnViews
+    ) -> None:
         turn = ask().agent_turn_id or ""
         fence = by_hand.take(runtime).fence
         step_id = by_hand.enter(runtime, fence)
@@ -351,7 +355,7 @@ class TestStory:
             ("ended", "ended: success"),
         ]
 
-    def test_tells_of_a_call_once(self, ask: Asked, views: TurnViews) -> None:
+    def test_the_timeline_shows_a_call_once(self, ask: Asked, views: TurnViews) -> None:
         stored = views.read_all(ask().agent_turn_id or "")
         thought = WrittenCard(
             card_id="1",
@@ -377,7 +381,7 @@ class TestStory:
         assert told(thought, call, other)[0] == "called tool 'add' (call call-1)"
         assert told(replace(thought, calls=None)) == ["wrote an empty message"]
 
-    def test_tells_what_was_done_from_outside(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
+    def test_the_timeline_shows_manual_fixes(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
         reclaim(runtime, turn, expect_epoch=1, actor="me", reason="it hangs")
         stop(runtime, turn, actor="me", reason="enough")
@@ -385,7 +389,9 @@ class TestStory:
         assert ("audit", "reclaim by me: it hangs (epoch 1 → 2)") in told
         assert told[-1] == ("ended", "ended: canceled: enough")
 
-    def test_names_parents_and_children(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
+    def test_a_turn_names_its_parent_and_children(
+        self, runtime: Runtime, ask: Asked, views: TurnViews
+    ) -> None:
         top = ask().agent_turn_id or ""
         below = ask("scribe", parent=Parent(agent_turn_id=top), source_agent_id="clerk").agent_turn_id or ""
         other = ask("scribe").agent_turn_id or ""
@@ -397,7 +403,9 @@ class TestStory:
         assert (branch.agent_turn_id, [child.agent_turn_id for child in branch.children]) == (top, [below])
         assert build_trees([summary(views.get(other)), summary(views.get(below))])[0].children == []
 
-    def test_is_told_when_the_inbox_row_is_lost(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
+    def test_a_turn_can_be_viewed_without_its_inbox_row(
+        self, runtime: Runtime, ask: Asked, views: TurnViews
+    ) -> None:
         turn = ask().agent_turn_id or ""
         runtime.database.connection.execute("DELETE FROM state.agent_inbox")
         assert views.resolve(turn) == turn
@@ -406,7 +414,7 @@ class TestStory:
         assert seen.context_box_id is not None
 
 
-def test_turns_that_name_each_other_as_parents_are_all_in_the_tree(ask: Asked, views: TurnViews) -> None:
+def test_turns_that_are_parents_of_each_other_are_all_in_the_tree(ask: Asked, views: TurnViews) -> None:
     one = summary(views.get(ask().agent_turn_id or ""))
     two = replace(one, agent_turn_id="turn_2", parent_agent_turn_id=one.agent_turn_id)
     [top] = build_trees([replace(one, parent_agent_turn_id="turn_2"), two])
@@ -414,7 +422,7 @@ def test_turns_that_name_each_other_as_parents_are_all_in_the_tree(ask: Asked, v
 
 
 class TestWaiting:
-    def test_looks_until_the_end(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
+    def test_waiting_polls_until_the_turn_ends(self, runtime: Runtime, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
         pauses: list[float] = []
 
@@ -427,7 +435,7 @@ class TestWaiting:
         assert wait_for_end(views, turn, timeout=60, pause=pause).status == "ended"
         assert len(pauses) == 3
 
-    def test_gives_up(self, ask: Asked, views: TurnViews) -> None:
+    def test_waiting_raises_an_error_at_the_timeout(self, ask: Asked, views: TurnViews) -> None:
         turn = ask().agent_turn_id or ""
         with pytest.raises(WaitTimeout) as raised:
             wait_for_end(views, turn, timeout=0)

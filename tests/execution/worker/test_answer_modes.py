@@ -75,7 +75,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_text_is_never_more_than_the_agents_own_text_wherever_it_is_cut(format: str) -> None:
+def test_hostile_text_is_only_the_agents_own_text_wherever_it_is_cut(format: str) -> None:
     for mode in MODES:
         rules = AnswerRules(mode=mode, format=format)
         for attack in ATTACKS:
@@ -92,7 +92,7 @@ def test_text_is_never_more_than_the_agents_own_text_wherever_it_is_cut(format: 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic", "text"])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_response_that_is_cut_off_is_no_answer(format: str, indent: int | None) -> None:
+def test_a_truncated_response_is_not_an_answer(format: str, indent: int | None) -> None:
     whole = json.dumps(WHOLE[format], indent=indent).encode()
     for mode in ("auto", "response"):
         rules = AnswerRules(mode=mode, format=format)
@@ -113,7 +113,7 @@ def test_a_response_that_is_cut_off_is_no_answer(format: str, indent: int | None
         ("openai", lines(*[{"choices": [{"delta": {"content": "do"}}]}] * 2), INVALID),
     ],
 )
-def test_what_the_provider_cut_off_or_sent_in_pieces_is_no_answer(
+def test_a_truncated_or_streamed_provider_response_is_not_an_answer(
     format: str, printed: Any, code: str
 ) -> None:
     found = read(printed, rules=AnswerRules(format=format))
@@ -122,20 +122,20 @@ def test_what_the_provider_cut_off_or_sent_in_pieces_is_no_answer(
 
 
 @pytest.mark.parametrize("printed", [COMPLETION, message(content="x", tool_calls=[CALL]), {"error": "no"}])
-def test_bare_text_may_look_like_anything(printed: Any) -> None:
+def test_text_mode_accepts_any_text(printed: Any) -> None:
     text = json.dumps(printed)
     found = answer(printed, rules=AnswerRules(mode="text"))
     assert said(found) == [("agent.thought", text), ("task.deliverable", text)]
 
 
 @pytest.mark.parametrize("printed", [b"done", b"[1]", {"answer": 42}, card()])
-def test_what_must_be_a_response_is_one_or_refused(printed: Any) -> None:
+def test_response_mode_refuses_output_that_is_not_a_response(printed: Any) -> None:
     found = read(printed, rules=AnswerRules(mode="response"))
     assert isinstance(found, InvalidAnswer)
     assert "--answers text" in found.message
 
 
-def test_so_many_calls_and_no_more() -> None:
+def test_the_number_of_calls_is_limited() -> None:
     calls = [{**CALL, "id": f"c{number}"} for number in range(65)]
     assert len(answer(message(content=None, tool_calls=calls[:64])).calls) == 64
     for printed, rules in (
@@ -149,7 +149,7 @@ def test_so_many_calls_and_no_more() -> None:
         assert "CBX_MAX_TOOL_CALLS" in found.message
 
 
-def test_what_the_arguments_of_all_calls_grow_by_is_bounded() -> None:
+def test_the_decoded_size_of_all_arguments_is_limited() -> None:
     """Numbers that are written with exponents in texts, each of which is a value of its own."""
     arguments = '{"at": [' + "1e999," * 600 + "0]}"
     function = {"name": "look", "arguments": arguments}
@@ -162,7 +162,7 @@ def test_what_the_arguments_of_all_calls_grow_by_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "cards"])
-def test_a_name_of_a_tool_has_a_bound(mode: AnswerMode) -> None:
+def test_the_length_of_a_tool_name_is_limited(mode: AnswerMode) -> None:
     calls = [{**CALL, "id": f"c{length}", "function": {"name": "n" * length}} for length in (128, 129)]
     for count in (1, 2):
         printed = calls[:count]
@@ -177,7 +177,7 @@ def test_a_name_of_a_tool_has_a_bound(mode: AnswerMode) -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "cards"])
-def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> None:
+def test_a_huge_number_of_calls_is_refused_quickly(mode: AnswerMode) -> None:
     calls = [{**CALL, "id": f"c{number}"} for number in range(100_000)]
     printed = message(content=None, tool_calls=calls) if mode == "auto" else lines(card(tool_calls=calls))
     began = time.process_time()
@@ -199,9 +199,7 @@ def test_more_calls_than_anybody_makes_are_counted_at_once(mode: AnswerMode) -> 
     ],
     ids=["lines", "blocks", "anthropic"],
 )
-def test_more_parts_than_anybody_says_are_counted_before_cards_are_made_of_them(
-    printed: Any, rules: AnswerRules
-) -> None:
+def test_too_many_parts_are_refused_before_cards_are_created(printed: Any, rules: AnswerRules) -> None:
     found = read(printed, rules=rules)
     assert isinstance(found, InvalidAnswer)
     assert found.error_code == TOO_MANY_PARTS
@@ -211,7 +209,7 @@ def test_more_parts_than_anybody_says_are_counted_before_cards_are_made_of_them(
 class TestCards:
     rules = AnswerRules(mode="cards")
 
-    def test_lines_are_cards_of_the_agent(self) -> None:
+    def test_lines_become_cards_of_the_agent(self) -> None:
         given = card(
             author_id="bob", role="system", card_id="mine", metadata={"step_id": "s", "mood": "good"}
         )
@@ -223,7 +221,7 @@ class TestCards:
             assert each.metadata["step_id"] == "step_1"
             assert each.card_id != "mine"
 
-    def test_how_a_turn_ended_and_what_a_card_stands_for_is_not_theirs_to_say(self) -> None:
+    def test_reserved_metadata_keys_are_removed(self) -> None:
         said = dict.fromkeys(["partial", "stop_reason", "terminal_reason", "covers"], "x")
         said |= dict.fromkeys(["edited_from", "semantic_type", "layer", "mood"], "sys.profile")
         found = answer(lines(card("task.deliverable", metadata=said)), rules=self.rules)
@@ -269,12 +267,12 @@ class TestCards:
             ),
         ],
     )
-    def test_a_card_that_may_not_be_is_named(self, given: Any, what: str) -> None:
+    def test_the_error_names_an_invalid_card(self, given: Any, what: str) -> None:
         expected = InvalidAnswer(INVALID, f"card 2 of the output: {what}")
         assert read(lines(card(), given), rules=self.rules) == expected
 
 
-def test_whoever_meant_cards_learns_how_to_print_them() -> None:
+def test_the_error_for_card_lines_names_the_cards_mode() -> None:
     found = read(lines(card(), card("task.deliverable")))
     assert isinstance(found, InvalidAnswer)
     assert "--answers cards" in found.message

@@ -70,7 +70,7 @@ FINISHED = [("agent.thought", "done"), ("task.deliverable", "done")]
         {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "done"}]},
     ],
 )
-def test_what_calls_no_tool_is_the_deliverable(printed: Any) -> None:
+def test_an_answer_without_tool_calls_is_the_deliverable(printed: Any) -> None:
     assert said(answer(printed)) == FINISHED
 
 
@@ -87,11 +87,11 @@ def test_what_calls_no_tool_is_the_deliverable(printed: Any) -> None:
         "[{x}](y)",
     ],
 )
-def test_json_that_is_no_message_is_text(text: str) -> None:
+def test_json_that_is_not_a_message_is_text(text: str) -> None:
     assert said(answer(text.encode())) == [("agent.thought", text), ("task.deliverable", text)]
 
 
-def test_every_card_says_whose_it_is() -> None:
+def test_every_card_names_its_turn_step_and_author() -> None:
     for card in answer(message(content="x", tool_calls=[CALL])).cards:
         assert {
             "agent_turn_id": "turn_1",
@@ -131,7 +131,7 @@ def test_tool_calls_are_scheduled_and_there_is_no_deliverable(printed: Any) -> N
     ]
 
 
-def test_an_old_function_call_is_a_tool_call() -> None:
+def test_a_legacy_function_call_is_a_tool_call() -> None:
     [call] = answer(message(content=None, function_call={"name": "look", "arguments": "{}"})).calls
     assert call.tool_call_id.startswith("tc_")
     assert call.tool_name == "look"
@@ -154,7 +154,7 @@ def test_an_old_function_call_is_a_tool_call() -> None:
         "tc\u2028",
     ],
 )
-def test_ids_that_cannot_be_kept_are_replaced_in_call_and_thought_alike(given: Any) -> None:
+def test_invalid_ids_are_replaced_in_the_call_and_the_thought(given: Any) -> None:
     found = answer(message(content=None, tool_calls=[{**CALL, "id": given}]), held={"held"})
     thought, scheduled = found.cards
     [call] = calls_of(thought)
@@ -162,13 +162,13 @@ def test_ids_that_cannot_be_kept_are_replaced_in_call_and_thought_alike(given: A
     assert call.tool_call_id.startswith("tc_")
 
 
-def test_an_id_twice_in_a_message_is_kept_once() -> None:
+def test_a_repeated_id_in_a_message_is_replaced() -> None:
     first, second = answer(message(content=None, tool_calls=[CALL, CALL])).calls
     assert first.tool_call_id == "c1"
     assert second.tool_call_id.startswith("tc_")
 
 
-def test_anthropics_ids_are_replaced_in_its_own_blocks_too() -> None:
+def test_ids_are_replaced_in_anthropic_blocks_too() -> None:
     blocks = [
         {"type": "thinking", "thinking": "hm", "signature": "s"},
         {"type": "tool_use", "id": "held", "name": "look", "input": {}},
@@ -182,7 +182,7 @@ def test_anthropics_ids_are_replaced_in_its_own_blocks_too() -> None:
     ]
 
 
-def test_reasoning_goes_back_as_it_came() -> None:
+def test_reasoning_is_sent_back_unchanged() -> None:
     [thought, _] = answer(message(content="done", reasoning_content="hm")).cards
     assert thought.metadata["reasoning_content"] == "hm"
     assert provider_named("openai").encode(as_card(thought)) == message(
@@ -191,7 +191,7 @@ def test_reasoning_goes_back_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{half", "[1]", "7", '{"a": NaN}', "null"])
-def test_arguments_that_are_no_object_are_kept_as_they_were_written(arguments: str) -> None:
+def test_arguments_that_are_not_an_object_are_stored_unchanged(arguments: str) -> None:
     found = answer(
         message(content=None, tool_calls=[{**CALL, "function": {"name": "look", "arguments": arguments}}])
     )
@@ -203,7 +203,7 @@ def test_arguments_that_are_no_object_are_kept_as_they_were_written(arguments: s
     assert scheduled.content.arguments == {"_raw": arguments}
 
 
-def test_what_was_counted_is_kept() -> None:
+def test_the_usage_of_a_response_is_stored() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4}
     assert answer({"choices": [{"message": message(content="x")}], "usage": usage}).usage == usage
     assert answer(message(content="x")).usage is None
@@ -249,7 +249,7 @@ def test_what_was_counted_is_kept() -> None:
         ),
     ],
 )
-def test_what_is_no_answer_is_refused(printed: Any, bad: InvalidAnswer) -> None:
+def test_invalid_output_is_refused(printed: Any, bad: InvalidAnswer) -> None:
     assert read(printed) == bad
 
 
@@ -353,7 +353,9 @@ def test_any_output_is_an_answer_or_refused(printed: bytes, rules: AnswerRules) 
         ),
     ],
 )
-def test_results_of_calls(result: Any, failure: tuple[str, str] | None, content: ToolResultContent) -> None:
+def test_a_result_card_has_the_result_or_the_error_of_its_call(
+    result: Any, failure: tuple[str, str] | None, content: ToolResultContent
+) -> None:
     call = ToolCall(tool_call_id="c1", tool_name="look", arguments="{}")
     card = result_card(call, AUTHOR, result=result, failure=failure)
     assert card.content == content

@@ -65,7 +65,7 @@ def offer_look(runtime: Runtime) -> None:
     ToolStore(runtime.database, PROJECT).add(made, actor="t")
 
 
-def test_two_workers_that_store_the_same_ids_at_once_both_get_their_results(
+def test_two_workers_that_store_equal_ids_both_get_their_results(
     runtime: Runtime, desk: Desk, second: Desk, ask: Ask, at_once: AtOnce
 ) -> None:
     offer_look(runtime)

@@ -72,7 +72,7 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_one_client_answers_one_request_after_the_other(start: Start) -> None:
+def test_one_client_answers_several_requests(start: Start) -> None:
     ask = start()
     first, second = ask("a"), ask({"b": [1.50, "\n"]})
     assert first.succeeded
@@ -95,16 +95,16 @@ def test_one_client_answers_one_request_after_the_other(start: Start) -> None:
         ("say(answer=None)", b""),
     ],
 )
-def test_an_answer_is_what_a_command_would_have_printed(start: Start, body: str, stdout: bytes) -> None:
+def test_the_answer_of_a_client_becomes_the_output(start: Start, body: str, stdout: bytes) -> None:
     assert start(body)().stdout == stdout
 
 
-def test_a_request_that_is_indented_is_a_line(start: Start) -> None:
+def test_an_indented_request_is_sent_as_one_line(start: Start) -> None:
     asked = start().clients.ask(b'{\n  "a": "b\\nc"\n}', {}, timeout=30, stop=Event())
     assert json.loads(asked.stdout)[1] == {"a": "b\nc"}
 
 
-def test_an_error_is_a_failure_of_the_one_request(start: Start) -> None:
+def test_an_error_fails_only_its_request(start: Start) -> None:
     ask = start("say(error='no key') if request == 1 else say(answer=str(os.getpid()))")
     pid = ask(2).stdout
     failed = ask(1)
@@ -112,7 +112,7 @@ def test_an_error_is_a_failure_of_the_one_request(start: Start) -> None:
     assert ask(2).stdout == pid
 
 
-def test_what_it_writes_on_stderr_belongs_to_the_request(start: Start) -> None:
+def test_stderr_output_belongs_to_its_request(start: Start) -> None:
     ask = start("print('about', request, file=sys.stderr, flush=True); say(answer='')", keep_stderr=6)
     assert ask(11).stderr == "ut 11\n"
     second = ask(7)
@@ -123,7 +123,7 @@ def test_what_it_writes_on_stderr_belongs_to_the_request(start: Start) -> None:
     ("body", "exit_code"),
     [("sys.exit(4)", 4), ("os.kill(os.getpid(), 9)", -signal.SIGKILL), ("os.close(1); os._exit(3)", 3)],
 )
-def test_one_that_dies_fails_the_request_and_the_next_gets_another(
+def test_a_client_that_dies_fails_its_request_and_is_replaced(
     start: Start, body: str, exit_code: int
 ) -> None:
     ask = start(f"if request == 'die': {body}\nsay(answer='well')")
@@ -136,7 +136,7 @@ def test_one_that_dies_fails_the_request_and_the_next_gets_another(
 @pytest.mark.parametrize(
     ("answer", "told"), [('{"answer": "x"}', None), ("{", "expected the client to print"), ("", "")]
 )
-def test_the_end_of_a_client_ends_its_last_line(start: Start, answer: str, told: str | None) -> None:
+def test_the_last_line_of_a_client_needs_no_newline(start: Start, answer: str, told: str | None) -> None:
     ran = start(f"sys.stdout.write({answer!r}); sys.stdout.flush(); sys.exit(0)")()
     if told is None:
         assert (ran.succeeded, ran.stdout) == (True, b"x")
@@ -145,7 +145,7 @@ def test_the_end_of_a_client_ends_its_last_line(start: Start, answer: str, told:
         assert ran.stdout == b""
 
 
-def test_one_that_died_while_it_was_idle_is_replaced(start: Start) -> None:
+def test_a_client_that_died_while_idle_is_replaced(start: Start) -> None:
     ask = start("say(answer=str(os.getpid()))")
     pid = int(ask().stdout)
     os.kill(pid, signal.SIGKILL)
@@ -167,7 +167,7 @@ def test_one_that_died_while_it_was_idle_is_replaced(start: Start) -> None:
         ),
     ],
 )
-def test_one_that_does_not_begin_fails_the_request(start: Start, program: str, message: str) -> None:
+def test_a_client_that_does_not_start_fails_the_request(start: Start, program: str, message: str) -> None:
     failed = start(program=program)()
     assert not failed.succeeded
     assert message in failed.stderr
@@ -182,7 +182,7 @@ def test_one_that_does_not_begin_fails_the_request(start: Start, program: str, m
         '{"answer": "\\ud800"}',
     ],
 )
-def test_a_line_of_another_kind_is_named_and_its_client_replaced(start: Start, line: str) -> None:
+def test_an_invalid_line_is_reported_and_its_client_replaced(start: Start, line: str) -> None:
     ask = start(f"print({line!r}, flush=True) if request == 'odd' else say(answer=str(os.getpid()))")
     pid = int(ask().stdout)
     failed = ask("odd")
@@ -212,7 +212,9 @@ for line in sys.stdin:
 """
 
 
-def test_one_that_owns_a_cancellation_stays(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_confirms_a_cancellation_keeps_running(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(GRACE, 120)
     ask = start(program=PATIENT)
     pid = ask().stdout
@@ -221,7 +223,7 @@ def test_one_that_owns_a_cancellation_stays(start: Start, monkeypatch: pytest.Mo
     assert ask().stdout == pid
 
 
-def test_a_stop_cancels(start: Start, tmp_path: Path) -> None:
+def test_a_stop_cancels_the_request(start: Start, tmp_path: Path) -> None:
     ask, stop = start(program=PATIENT), Event()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, "wait", stop=stop)
@@ -231,7 +233,7 @@ def test_a_stop_cancels(start: Start, tmp_path: Path) -> None:
     assert (stopped.stopped, stopped.timed_out) == (True, False)
 
 
-def test_one_that_does_not_is_killed_with_all_that_it_started(
+def test_a_client_that_ignores_a_cancellation_is_killed_with_its_children(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GRACE, 0.2)
@@ -255,7 +257,7 @@ def test_one_that_does_not_is_killed_with_all_that_it_started(
     assert int(ask().stdout) != pid
 
 
-def test_one_that_prints_without_end_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_prints_endlessly_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cardbox_cli.execution.worker.model_clients.MAX_OUTPUT", 100_000)
     ask = start("while request == 'much': sys.stdout.write('x' * 1000)\nsay(answer='little')")
     assert ask().stdout == b"little"
@@ -263,14 +265,14 @@ def test_one_that_prints_without_end_is_killed(start: Start, monkeypatch: pytest
     assert ask().stdout == b"little"
 
 
-def test_after_so_many_requests_another_takes_its_place(start: Start) -> None:
+def test_a_client_is_replaced_after_its_maximum_number_of_requests(start: Start) -> None:
     ask = start("say(answer=str(os.getpid()))", requests=2)
     first, second, third = (int(ask().stdout) for _ in range(3))
     assert first == second != third
     assert is_gone(first)
 
 
-def test_there_are_as_many_as_are_asked_at_the_same_time(start: Start, tmp_path: Path) -> None:
+def test_each_concurrent_request_has_its_own_client(start: Start, tmp_path: Path) -> None:
     wait = "while len(os.listdir(os.environ['FOLDER'] + '/here')) < 3: time.sleep(0.01)"
     ask = start(
         f"open(f\"{{os.environ['FOLDER']}}/here/{{request}}\", 'w')\n{wait}\nsay(answer=str(os.getpid()))"
@@ -282,7 +284,7 @@ def test_there_are_as_many_as_are_asked_at_the_same_time(start: Start, tmp_path:
     assert ask(4).stdout in pids
 
 
-def test_none_outlives_the_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_client_outlives_the_worker(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GRACE, 120)
     ask = start("say(answer=str(os.getpid()))")
     pid = int(ask().stdout)
@@ -293,7 +295,7 @@ def test_none_outlives_the_worker(start: Start, monkeypatch: pytest.MonkeyPatch)
     assert time.monotonic() - began < 120
 
 
-def test_a_stop_does_not_wait_for_one_that_never_begins(start: Start) -> None:
+def test_a_stop_does_not_wait_for_a_client_that_never_starts(start: Start) -> None:
     stop = Event()
     timer = Timer(0.3, stop.set)
     timer.start()
@@ -301,13 +303,13 @@ def test_a_stop_does_not_wait_for_one_that_never_begins(start: Start) -> None:
     timer.join()
 
 
-def test_one_that_answers_and_goes_has_answered(start: Start) -> None:
+def test_the_answer_of_a_client_that_exits_counts(start: Start) -> None:
     ask = start('os.write(1, b\'{"answer": "bye"}\\n\'); os._exit(0)', requests=1)
     assert [ask().stdout for _ in range(20)] == [b"bye"] * 20
 
 
 @pytest.mark.parametrize("more", ["say(answer='of the first')", "sys.stdout.write('{'); sys.stdout.flush()"])
-def test_what_a_client_says_unasked_is_no_answer_to_the_next_request(start: Start, more: str) -> None:
+def test_unsolicited_output_does_not_answer_the_next_request(start: Start, more: str) -> None:
     """Else the text of one turn, which a client did not quote, would answer for another's model."""
     ask = start(
         f"say(answer=request)\nif request == 'first':\n    {more}\n    open(os.environ['FOLDER'] + '/said', 'w')"
@@ -317,13 +319,13 @@ def test_what_a_client_says_unasked_is_no_answer_to_the_next_request(start: Star
     assert ask("second").stdout == b"second"
 
 
-def test_what_is_no_utf8_is_a_line_of_another_kind(start: Start) -> None:
+def test_a_line_that_is_not_utf8_is_invalid(start: Start) -> None:
     ask = start("os.write(1, b'{\"answer\": \"\\xff\"}\\n') if request == 'odd' else say(answer='well')")
     assert 'expected the client to print {"answer": …}' in ask("odd").stderr
     assert ask().stdout == b"well"
 
 
-def test_with_its_id_an_answer_that_comes_late_answers_no_other_request(start: Start) -> None:
+def test_a_late_answer_with_an_id_does_not_answer_another_request(start: Start) -> None:
     """However late: here the second request has been read before the first is answered once more."""
     ask = start(
         "if request == 'second': say(id=1, answer='of the first')\nsay(id=asked['id'], answer=request)"
@@ -332,7 +334,7 @@ def test_with_its_id_an_answer_that_comes_late_answers_no_other_request(start: S
 
 
 @pytest.mark.parametrize("number", [0, 3, -1, 10**30])
-def test_an_id_that_was_not_asked_is_no_answer(start: Start, number: int) -> None:
+def test_an_answer_with_an_unknown_id_fails_the_request(start: Start, number: int) -> None:
     ask = start(f"say(id={number} if request == 'odd' else asked['id'], answer=request)")
     assert ask("well").stdout == b"well"
     odd = ask("odd")

@@ -50,14 +50,16 @@ def python(code: str) -> str:
         ("exec <&- >&- 2>&-; sleep 0.1; exit 4", 4, b"", ""),
     ],
 )
-def test_what_a_command_does_is_told(command: str, exit_code: int, stdout: bytes, stderr: str) -> None:
+def test_the_exit_code_and_the_output_of_a_command_are_returned(
+    command: str, exit_code: int, stdout: bytes, stderr: str
+) -> None:
     ran = run(command, b"in", environment={"CBX_STEP": "1"})
     assert (ran.exit_code, ran.stdout, ran.stderr) == (exit_code, stdout, stderr)
     assert ran.succeeded == (exit_code == 0)
     assert (ran.timed_out, ran.stopped, ran.too_long) == (False, False, False)
 
 
-def test_more_than_a_pipe_holds_goes_both_ways_at_once() -> None:
+def test_input_and_output_can_exceed_the_size_of_a_pipe() -> None:
     body = os.urandom(1_000_000)
     ran = run("tee /dev/stderr", body)
     assert ran.stdout == body
@@ -65,12 +67,12 @@ def test_more_than_a_pipe_holds_goes_both_ways_at_once() -> None:
     assert ran.stderr == body[-STDERR_KEPT.default :].decode(errors="replace")
 
 
-def test_a_command_that_does_not_read_a_large_request_is_not_waited_for() -> None:
+def test_a_command_can_ignore_a_large_request() -> None:
     ran = run("echo done", b"x" * 1_000_000)
     assert (ran.exit_code, ran.stdout) == (0, b"done\n")
 
 
-def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
     ran = run_too_long(f"sleep 100 & echo $! > {tmp_path}/pid; echo begun; wait")
     assert (ran.timed_out, ran.succeeded, ran.stdout) == (True, False, b"begun\n")
     wait_for_end(int((tmp_path / "pid").read_text()))
@@ -81,7 +83,7 @@ def test_a_command_that_ignores_sigterm_is_killed() -> None:
     assert (ran.timed_out, ran.exit_code, ran.stdout) == (True, -signal.SIGKILL, b"begun\n")
 
 
-def test_a_command_may_say_last_words_when_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_a_stopped_command_can_print_output_before_it_exits(tmp_path: Path) -> None:
     stop, begun = Event(), tmp_path / "begun"
     command = f"trap 'echo sorry; exit 5' TERM; touch {begun}; while :; do sleep 0.05; done"
     with ThreadPoolExecutor(1) as pool:
@@ -92,38 +94,38 @@ def test_a_command_may_say_last_words_when_it_is_told_to_stop(tmp_path: Path) ->
     assert (ran.stopped, ran.timed_out, ran.exit_code, ran.stdout) == (True, False, 5, b"sorry\n")
 
 
-def test_what_a_command_leaves_running_cannot_hold_its_pipes(tmp_path: Path) -> None:
+def test_a_background_child_cannot_block_the_pipes(tmp_path: Path) -> None:
     ran = run(f"sleep 100 & echo $! > {tmp_path}/pid; echo done")
     assert (ran.exit_code, ran.succeeded, ran.stdout) == (0, True, b"done\n")
     assert ran.duration < 100
     wait_for_end(int((tmp_path / "pid").read_text()))
 
 
-def test_a_command_that_prints_without_end_is_stopped() -> None:
+def test_a_command_that_prints_endlessly_is_stopped() -> None:
     ran = run("yes", max_output=100_000)
     assert (ran.too_long, ran.succeeded) == (True, False)
     assert len(ran.stdout) <= 100_000
 
 
-def test_a_command_that_prints_too_much_and_ends_is_no_success() -> None:
+def test_a_command_that_prints_too_much_fails() -> None:
     ran = run(python("print(7 * 30000)") + "; true", max_output=2)
     assert (ran.too_long, ran.succeeded) == (True, False)
 
 
-def test_a_command_that_waits_for_all_its_children_waits_for_its_own() -> None:
+def test_a_command_that_waits_for_its_children_sees_only_its_own() -> None:
     ran = run(python("import os\ntry:\n while True: os.wait()\nexcept ChildProcessError: print(1)"))
     assert (ran.exit_code, ran.stdout) == (0, b"1\n")
 
 
 @pytest.mark.parametrize("start", ["", "setsid "], ids=["in its group", "in a session of its own"])
-def test_what_a_command_leaves_running_ends_with_it(tmp_path: Path, start: str) -> None:
+def test_a_background_child_ends_with_its_command(tmp_path: Path, start: str) -> None:
     begun = f"{start}sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 100'"
     ran = run(f"{begun} < /dev/null > /dev/null 2>&1 & while ! [ -e {tmp_path}/pid ]; do sleep 0.01; done")
     assert ran.succeeded
     wait_for_end(int((tmp_path / "pid").read_text()))
 
 
-def test_a_command_has_the_environment_that_it_is_given_and_no_more(monkeypatch: Any) -> None:
+def test_a_command_gets_only_the_given_environment(monkeypatch: Any) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("LANG", "C.UTF-8")
     named = {
@@ -141,7 +143,7 @@ def test_a_command_has_the_environment_that_it_is_given_and_no_more(monkeypatch:
 @pytest.mark.parametrize(
     "stopping", ["", "trap '' TERM HUP; "], ids=["willing", "ignoring what stops others"]
 )
-def test_a_command_dies_with_us_and_so_does_what_it_started(tmp_path: Path, stopping: str) -> None:
+def test_a_command_and_its_children_die_with_the_worker(tmp_path: Path, stopping: str) -> None:
     command = f"{stopping}sleep 100 < /dev/null > /dev/null 2>&1 & echo $! $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pids; wait"
     code = f"from tests.execution.worker.test_command import run; run({command!r})"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL) as ours:

@@ -11,7 +11,7 @@ from cardbox_cli.store.connection.target import Target
 _GONE = DatabaseUnavailable("the database went away")
 
 
-def test_it_is_said_once_that_it_is_gone_and_once_that_it_is_back(target: Target) -> None:
+def test_a_lost_database_is_reported_once_and_its_return_once(target: Target) -> None:
     said: list[str] = []
     connections = WorkerConnectionPool(
         lambda: Database.open_target(target),

@@ -40,6 +40,6 @@ TOOLS = [tool("look"), tool("ask", timeout_seconds=900), tool("peek", timeout_se
         (["ask"], 60, 900),
     ],
 )
-def test_the_slowest_tool_counts(names: list[str], at_least: float, seconds: float) -> None:
+def test_the_slowest_tool_determines_the_wait(names: list[str], at_least: float, seconds: float) -> None:
     found = plan_suspension(TOOLS, [call(name) for name in names], tool_wait=300, at_least=at_least)
     assert found == Suspension(calls={f"call of {name}": name for name in names}, seconds=seconds)

@@ -66,7 +66,7 @@ def system_texts(body: Any) -> list[str]:
     return [each["content"] for each in body["messages"] if each["role"] == "system"]
 
 
-def test_no_card_of_a_command_is_a_system_message_of_another_turn(
+def test_cards_of_a_command_are_never_system_messages_of_another_turn(
     runtime: Runtime,
     ask: Asked,
     run: Callable[..., RunOutcome],

@@ -79,7 +79,9 @@ def kept(runtime: Runtime) -> list[str]:
     return [card_text(slot.card.content) for slot in runtime.boxes.slots(box_id) if slot.card]
 
 
-def test_a_profile_asks_for_layers(runtime: Runtime, profile: Callable[..., None], saw: Saw) -> None:
+def test_the_layers_of_a_profile_are_in_the_request(
+    runtime: Runtime, profile: Callable[..., None], saw: Saw
+) -> None:
     for project_id, text in (
         (PROJECT, "The stopcock is below the sink."),
         ("other", "A stopcock elsewhere."),
@@ -95,7 +97,7 @@ def test_a_profile_asks_for_layers(runtime: Runtime, profile: Callable[..., None
     assert again[-1] == "Find the cause."
 
 
-def test_the_project_and_then_the_worker_switch_sharing(
+def test_the_worker_overrides_the_sharing_setting_of_the_project(
     runtime: Runtime, profile: Callable[..., None], saw: Saw
 ) -> None:
     profile(layers={"framework__context": "Rules.", "notes__context": "Notes."})
@@ -117,7 +119,7 @@ def test_only_reproducible_layers_are_stored(
     assert kept(runtime) == ["B.", "Find the cause."]
 
 
-def test_a_process_without_history_sees_what_was_packed_and_no_conversation(
+def test_a_process_without_history_sees_packed_cards_and_no_conversation(
     runtime: Runtime, ask: Asked, profile: Callable[..., None], run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     profile(process="mapreduce_worker")
@@ -169,7 +171,7 @@ def test_a_process_without_history_sees_what_was_packed_and_no_conversation(
 
 
 @pytest.mark.parametrize("process", ["mapreduce_worker", "mapreduce_planner", "mapreduce_reducer"])
-def test_every_kind_without_history_sees_its_input_its_own_doings_and_no_conversation(
+def test_every_process_without_history_sees_only_its_input_and_own_output(
     runtime: Runtime,
     profile: Callable[..., None],
     run: Callable[..., RunOutcome],
@@ -237,7 +239,7 @@ def add_tool(runtime: Runtime, name: str, command: str) -> None:
     ToolStore(runtime.database, PROJECT).add(made, actor="t")
 
 
-def test_a_layer_that_the_process_cannot_have_fails_the_turn(
+def test_a_layer_that_the_process_does_not_support_fails_the_turn(
     ask: Asked, profile: Callable[..., None], run: Callable[..., RunOutcome]
 ) -> None:
     profile(process="mapreduce_worker")

@@ -26,7 +26,7 @@ def logs(runtime: Runtime) -> LogStore:
     return LogStore(runtime.database, runtime.project_id)
 
 
-def test_each_command_has_its_log(
+def test_each_command_has_a_log(
     runtime: Runtime, ask: Asked, run: Run, look: Callable[..., None], logs: LogStore
 ) -> None:
     look("echo looking >&2; echo 'token: abc' >&2; exit 3")
@@ -55,7 +55,7 @@ def test_each_command_has_its_log(
         ("true", 0, None),
     ],
 )
-def test_of_commands_that_wrote_nothing_those_that_failed(
+def test_a_command_without_output_has_a_log_only_if_it_failed(
     ask: Asked, run: Run, logs: LogStore, command: str, exit_code: int | None, outcome: str | None
 ) -> None:
     turn = ask().agent_turn_id or ""
@@ -65,7 +65,7 @@ def test_of_commands_that_wrote_nothing_those_that_failed(
     )
 
 
-def test_no_more_than_the_setting_says(runtime: Runtime, ask: Asked, run: Run, logs: LogStore) -> None:
+def test_the_setting_limits_the_size_of_a_log(runtime: Runtime, ask: Asked, run: Run, logs: LogStore) -> None:
     turn = ask()
     run("seq 10000 >&2; echo 'sk-0123456789abcdef' >&2; exit 1", stderr_kept=100)
     [log] = logs.list_by_turn(turn.agent_turn_id or "")
@@ -78,14 +78,14 @@ def test_no_more_than_the_setting_says(runtime: Runtime, ask: Asked, run: Run, l
     assert logs.list_by_turn(other) == []
 
 
-def test_an_error_of_the_provider_tells_no_secret(runtime: Runtime, ask: Asked, run: Run) -> None:
+def test_a_provider_error_contains_no_secret(runtime: Runtime, ask: Asked, run: Run) -> None:
     turn = ask()
     rest = run("""echo '{"error": {"message": "bad key sk-0123456789abcdef", "type": "auth"}}'""")
     assert (rest.error_code, "bad key [redacted]" in rest.message) == ("provider_error", True)
     assert "0123456789abcdef" not in str(fallback(runtime, turn.output_box_id))
 
 
-def test_the_oldest_of_a_turn_go_first(
+def test_the_oldest_logs_of_a_turn_are_deleted_first(
     runtime: Runtime, ask: Asked, run: Run, look: Callable[..., None], logs: LogStore
 ) -> None:
     turn = ask().agent_turn_id or ""
@@ -105,7 +105,7 @@ def test_the_oldest_of_a_turn_go_first(
     assert [log.log_id for log in logs.list_by_turn(turn)] == ["log_3", "log_4"]
 
 
-def test_a_turn_that_was_taken_away_keeps_none(
+def test_a_turn_that_was_reclaimed_has_no_logs(
     ask: Asked, runtime: Runtime, run: Run, logs: LogStore, tmp_path: Path
 ) -> None:
     turn = ask().agent_turn_id or ""
@@ -124,7 +124,7 @@ def test_a_turn_that_was_taken_away_keeps_none(
 class TestWhereNothingCanBeKept:
     """A turn runs without the table, and without a right to it."""
 
-    def test_without_the_table(self, runtime: Runtime, ask: Asked, run: Run) -> None:
+    def test_a_turn_runs_without_the_logs_table(self, runtime: Runtime, ask: Asked, run: Run) -> None:
         turn = ask()
         runtime.database.connection.execute("DROP TABLE cbx.logs")
         runtime.database.clear_table_cache()
@@ -133,7 +133,7 @@ class TestWhereNothingCanBeKept:
         assert fallback(runtime, turn.output_box_id)["diagnostics"]["stderr_tail"] == "why\n"
 
     @pytest.mark.parametrize("missing", ["INSERT", "SELECT"])
-    def test_without_a_grant(
+    def test_a_turn_runs_without_a_right_to_the_logs_table(
         self, runtime: Runtime, ask: Asked, run: Run, logs: LogStore, missing: str
     ) -> None:
         turn = ask().agent_turn_id or ""

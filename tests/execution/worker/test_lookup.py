@@ -42,11 +42,11 @@ from cardbox_cli.execution.worker.worker_program import missing_program
         ("# nothing", None),
     ],
 )
-def test_only_what_certainly_fails_is_named(command: str, missing: str | None) -> None:
+def test_only_a_program_that_is_certainly_missing_is_reported(command: str, missing: str | None) -> None:
     assert missing_program(command, {}) == missing
 
 
-def test_it_is_looked_up_where_the_command_will_run(tmp_path: Path) -> None:
+def test_a_program_is_looked_up_in_the_path_of_the_command(tmp_path: Path) -> None:
     program = tmp_path / "answer"
     program.write_text("#!/bin/sh\necho yes\n")
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -120,7 +120,7 @@ def page(runtime: Runtime, turn: DispatchResult) -> TurnView:
 # --- must_end_with
 
 
-def test_an_answer_without_the_call_ends_no_turn(
+def test_an_answer_without_the_required_call_does_not_end_the_turn(
     runtime: Runtime,
     ask: Asked,
     run: Run,
@@ -155,7 +155,7 @@ def test_an_answer_without_the_call_ends_no_turn(
 
 
 @pytest.mark.parametrize("printed", ["All done!", '{"role": "assistant", "content": "All done!"}'])
-def test_at_the_last_step_the_turn_ends_failed(
+def test_a_turn_without_the_required_call_fails_at_its_last_step(
     runtime: Runtime,
     ask: Asked,
     run: Run,
@@ -190,7 +190,7 @@ def test_at_the_last_step_the_turn_ends_failed(
         ([{"stop": {}}], "success", 1),
     ],
 )
-def test_what_ends_a_turn(
+def test_only_a_successful_required_call_ends_the_turn(
     runtime: Runtime,
     ask: Asked,
     run: Run,
@@ -211,7 +211,7 @@ def test_what_ends_a_turn(
     assert (rest.end.end_status, rest.steps) == (end, steps)
 
 
-def test_lines_of_cards_end_no_turn_either(
+def test_card_lines_without_the_required_call_do_not_end_the_turn(
     runtime: Runtime,
     ask: Asked,
     run: Run,
@@ -235,7 +235,7 @@ def test_lines_of_cards_end_no_turn_either(
     ]
 
 
-def test_a_report_is_as_good_as_a_command(
+def test_a_reported_result_of_the_required_call_ends_the_turn(
     runtime: Runtime,
     ask: Asked,
     run: Run,
@@ -256,7 +256,7 @@ def test_a_report_is_as_good_as_a_command(
 
 
 @pytest.mark.parametrize("allowed", [[], ["look"], None])
-def test_a_turn_that_nothing_could_end_asks_no_model(
+def test_a_turn_without_the_required_tool_fails_before_its_first_step(
     runtime: Runtime,
     ask: Asked,
     run: Run,
@@ -278,7 +278,7 @@ def test_a_turn_that_nothing_could_end_asks_no_model(
 
 
 @pytest.mark.parametrize("said", ["submit", {"submit": 1}, [7, None, ""], None, []])
-def test_what_is_no_list_of_names_in_a_profile_of_another_program_asks_for_nothing(
+def test_an_invalid_list_in_a_foreign_profile_requires_nothing(
     ask: Asked, run: Run, profile: Callable[..., None], said: Any
 ) -> None:
     profile(must_end_with=said)
@@ -286,7 +286,7 @@ def test_what_is_no_list_of_names_in_a_profile_of_another_program_asks_for_nothi
     assert run("printf done").message == "success"
 
 
-def test_the_requests_of_steps_are_shown_and_proven_with_the_reminder(
+def test_step_requests_are_shown_and_verified_with_the_reminder(
     runtime: Runtime,
     ask: Asked,
     run: Run,
@@ -315,7 +315,7 @@ def test_the_requests_of_steps_are_shown_and_proven_with_the_reminder(
     assert [each.rule for each in told if each.rule == "system-in-history"] == []
 
 
-def test_an_answer_that_is_stored_twice_is_reminded_of_once(
+def test_an_answer_that_is_stored_twice_causes_one_reminder(
     runtime: Runtime, ask: Asked, profile: Callable[..., None], tool: Callable[..., None]
 ) -> None:
     """A worker whose connection broke at the commit does not know that it has stored the answer."""
@@ -350,7 +350,7 @@ def asked_for(runtime: Runtime, ask: Asked) -> Callable[..., DispatchResult]:
 
 
 @pytest.mark.parametrize("required", [True, False, None, "yes"])
-def test_a_field_that_the_deliverable_lacks_is_a_finding_and_where_it_is_required_the_end_is_partial(
+def test_a_missing_field_is_a_finding_and_a_missing_required_one_is_partial(
     runtime: Runtime,
     asked_for: Callable[..., DispatchResult],
     run: Run,
@@ -394,7 +394,7 @@ def test_a_deliverable_with_all_fields_is_a_success(
         ({}, "partial", ["the deliverable lacks the fields 'total', 'due'"]),
     ],
 )
-def test_the_arguments_of_the_ending_call_are_the_deliverable(
+def test_the_arguments_of_the_required_call_are_the_deliverable(
     runtime: Runtime,
     asked_for: Callable[..., DispatchResult],
     run: Run,
@@ -412,7 +412,7 @@ def test_the_arguments_of_the_ending_call_are_the_deliverable(
     assert [each.message for each in page(runtime, turn).findings] == findings
 
 
-def test_a_turn_that_failed_is_not_asked_for_fields(
+def test_a_failed_turn_is_not_checked_for_fields(
     runtime: Runtime, asked_for: Callable[..., DispatchResult], run: Run, profile: Callable[..., None]
 ) -> None:
     profile(require_result_fields=True)
@@ -421,7 +421,7 @@ def test_a_turn_that_failed_is_not_asked_for_fields(
     assert page(runtime, turn).findings == []
 
 
-def test_whoever_waits_for_a_partial_turn_gets_it_as_partial(
+def test_a_partial_turn_shows_its_missing_field_and_can_be_retried(
     runtime: Runtime, asked_for: Callable[..., DispatchResult], run: Run, profile: Callable[..., None]
 ) -> None:
     profile(require_result_fields=True)

@@ -118,16 +118,14 @@ def ended(found: Any) -> list[tuple[str, str]]:
     return [each for each in said(found) if each[0] != "agent.reasoning"]
 
 
-def test_every_provider_is_here() -> None:
+def test_every_format_has_a_sample_response() -> None:
     assert list(RESPONSES) == FORMATS
 
 
 @pytest.mark.parametrize("mode", ["auto", "response"])
 @pytest.mark.parametrize("own", FORMATS)
 @pytest.mark.parametrize("format", [*FORMATS, "text"])
-def test_a_response_is_read_under_its_own_format_and_refused_under_others(
-    format: str, own: str, mode: AnswerMode
-) -> None:
+def test_a_response_is_accepted_only_in_its_own_format(format: str, own: str, mode: AnswerMode) -> None:
     for calls in (0, 1):
         found = read(RESPONSES[own](calls=calls), rules=AnswerRules(mode=mode, format=format))
         if format in (own, "text"):
@@ -145,7 +143,7 @@ def test_text_is_the_deliverable(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_all_calls_are_made_under_ids_that_nobody_holds(format: str) -> None:
+def test_all_calls_get_unused_ids(format: str) -> None:
     found = answer(RESPONSES[format](calls=3), held={"c1"}, rules=AnswerRules(format=format))
     assert ended(found)[0] == ("agent.thought", "done")
     assert [each.type for each in found.cards[-3:]] == ["tool.call"] * 3
@@ -155,7 +153,7 @@ def test_all_calls_are_made_under_ids_that_nobody_holds(format: str) -> None:
     assert second.startswith("tc_")
 
 
-def test_a_call_of_geminis_without_an_id_gets_one() -> None:
+def test_a_gemini_call_without_an_id_gets_one() -> None:
     given = gemini(None, calls=2)
     for part in given["candidates"][0]["content"]["parts"][1:]:
         del part["functionCall"]["id"]
@@ -165,7 +163,7 @@ def test_a_call_of_geminis_without_an_id_gets_one() -> None:
     assert all(each.startswith("tc_") for each in ids)
 
 
-def test_geminis_other_spelling_is_read_too() -> None:
+def test_a_gemini_response_in_snake_case_is_accepted() -> None:
     """As `model_dump_json` of Google's own package writes a response: with nulls for what is not there."""
     call = {"id": None, "name": "look", "args": {"at": "sky"}}
     part = {"text": None, "thought": None, "thought_signature": "c2ln", "function_call": call}
@@ -181,7 +179,7 @@ def test_geminis_other_spelling_is_read_too() -> None:
 
 
 @pytest.mark.parametrize("own", ["gemini", "openai-responses", "bedrock-converse"])
-def test_a_message_without_its_response_is_read_too(own: str) -> None:
+def test_a_message_without_its_response_envelope_is_accepted(own: str) -> None:
     bare = {
         "gemini": gemini()["candidates"][0]["content"],
         "openai-responses": responses()["output"][1],
@@ -261,7 +259,7 @@ def test_a_message_without_its_response_is_read_too(own: str) -> None:
         ("gemini", b'data: {"candidates": []}', INVALID, "event stream"),
     ],
 )
-def test_what_is_no_answer_is_refused(format: str, printed: Any, code: str, what: str) -> None:
+def test_a_response_without_an_answer_is_refused(format: str, printed: Any, code: str, what: str) -> None:
     found = read(printed, rules=AnswerRules(format=format))
     assert isinstance(found, InvalidAnswer), found
     assert found.error_code == code
@@ -283,34 +281,34 @@ def test_what_is_no_answer_is_refused(format: str, printed: Any, code: str, what
     ],
 )
 @pytest.mark.parametrize("format", [*FORMATS, "text"])
-def test_other_json_with_such_keys_is_text(format: str, printed: Any) -> None:
+def test_other_json_with_the_keys_of_a_response_is_text(format: str, printed: Any) -> None:
     text = json.dumps(printed)
     found = answer(printed, rules=AnswerRules(format=format))
     assert said(found) == [("agent.thought", text), ("task.deliverable", text)]
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_response_that_is_cut_anywhere_is_no_answer(format: str) -> None:
+def test_a_truncated_response_is_not_an_answer(format: str) -> None:
     whole = json.dumps(RESPONSES[format](calls=1)).encode()
     for end in range(1, len(whole)):
         assert isinstance(read(whole[:end], rules=AnswerRules(format=format)), InvalidAnswer), whole[:end]
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_calls_and_parts_are_counted(format: str) -> None:
+def test_the_number_of_calls_and_parts_is_limited(format: str) -> None:
     for calls, code in ((65, TOO_MANY), (20_000, TOO_MANY_PARTS if format != "openai" else TOO_MANY)):
         found = read(RESPONSES[format](calls=calls), rules=AnswerRules(format=format))
         assert isinstance(found, InvalidAnswer)
         assert found.error_code == code
 
 
-def test_a_refusal_is_what_the_model_says() -> None:
+def test_a_refusal_is_the_text_of_the_answer() -> None:
     given = responses()
     given["output"][1]["content"] = [{"type": "refusal", "refusal": "done"}]
     assert ended(answer(given, rules=AnswerRules(format="openai-responses"))) == FINISHED
 
 
-def test_what_bedrocks_models_say_with_citations_is_said_too() -> None:
+def test_bedrock_text_with_citations_is_part_of_the_answer() -> None:
     cited = {"citationsContent": {"content": [{"text": "done"}], "citations": [{"title": "A"}]}}
     given = bedrock(None)
     given["output"]["message"]["content"] = [cited]
@@ -380,7 +378,7 @@ def second_request(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_next_request_has_what_was_answered_as_it_came_and_is_sound(
+def test_the_next_request_repeats_the_answer_unchanged_and_is_valid(
     second_request: Turn, format: str
 ) -> None:
     first = RESPONSES[format](calls=2)
@@ -396,7 +394,7 @@ def test_the_next_request_has_what_was_answered_as_it_came_and_is_sound(
     assert linted.endswith("nothing found\n")
 
 
-def test_a_result_has_the_id_that_a_call_of_geminis_got(second_request: Turn) -> None:
+def test_a_result_has_the_generated_id_of_its_gemini_call(second_request: Turn) -> None:
     first = gemini(None, calls=1)
     thought, call = first["candidates"][0]["content"]["parts"]
     del call["functionCall"]["id"]

@@ -39,7 +39,7 @@ HIDDEN = "hunter2-0123456789abcdef"
         ("MIIE\nabc=\n-----END PRIVATE KEY-----\nnext", "[redacted]-----END PRIVATE KEY-----\nnext"),
     ],
 )
-def test_secrets_are_left_out(text: str, shown: str) -> None:
+def test_secrets_are_redacted(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
@@ -55,11 +55,11 @@ def test_secrets_are_left_out(text: str, shown: str) -> None:
         "git@github.com:owner/name.git",
     ],
 )
-def test_other_words_stay(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
-def test_of_a_cut_text_nothing_is_left_that_may_be_the_end_of_a_secret() -> None:
+def test_the_start_of_a_truncated_text_is_removed() -> None:
     assert redact("0123456789abcdef refused\nthe second line", cut=True) == "the second line"
     assert redact("x" * MAX_SECRET_LENGTH + " the rest", cut=True) == " the rest"
 
@@ -67,7 +67,7 @@ def test_of_a_cut_text_nothing_is_left_that_may_be_the_end_of_a_secret() -> None
 @pytest.mark.parametrize(
     "piece", ["a", "sk-", "eyJ", "://a:", "-----BEGIN PRIVATE KEY-----", "bearer ", "password= ", "\n", "A B"]
 )
-def test_no_text_takes_long(piece: str) -> None:
+def test_large_texts_are_redacted_quickly(piece: str) -> None:
     # A pattern that goes back and forth would take minutes.
     assert redact(piece * (262_144 // len(piece)))
     assert len({pattern.what for pattern in PATTERNS}) == len(PATTERNS)

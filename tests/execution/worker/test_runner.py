@@ -100,7 +100,9 @@ def fallback(runtime: Runtime, box_id: str | None) -> Any:
     return last.content.data
 
 
-def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome]) -> None:
+def test_a_plain_answer_is_the_deliverable(
+    runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome]
+) -> None:
     turn = ask()
     rest = run("printf done")
     assert (rest.kind, rest.message, rest.steps) == ("ended", "success", 1)
@@ -111,7 +113,7 @@ def test_an_answer_is_the_deliverable(runtime: Runtime, ask: Asked, run: Callabl
     assert (step.status, step.ended_at is not None) == ("completed", True)
 
 
-def test_what_the_model_saw_is_kept(
+def test_the_request_of_a_step_is_stored(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], context_box: str, tmp_path: Path
 ) -> None:
     turn = ask()
@@ -186,7 +188,7 @@ def test_a_call_id_that_another_turn_used_gets_a_new_one(
         ("printf '\\377'", {}, "invalid_result", "the output of tool 'look' cannot be stored: …"),
     ],
 )
-def test_a_tool_that_fails_is_a_failed_result(
+def test_a_failing_tool_gives_a_failed_result(
     runtime: Runtime,
     ask: Asked,
     run: Callable[..., RunOutcome],
@@ -206,7 +208,7 @@ def test_a_tool_that_fails_is_a_failed_result(
     assert result.status == ("timeout" if code == "tool_timeout" else "failed")
 
 
-def test_a_call_that_cannot_be_made_is_a_failed_result(
+def test_an_invalid_call_gives_a_failed_result(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     turn = ask()
@@ -291,7 +293,7 @@ def test_cards_without_a_deliverable_get_one(
     assert fallback(runtime, turn.output_box_id)["kind"] == "fallback_deliverable"
 
 
-def test_a_turn_that_was_taken_away_meanwhile_stores_nothing(
+def test_a_turn_that_is_lost_during_a_command_stores_nothing(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     turn = ask()
@@ -320,7 +322,7 @@ def test_a_turn_that_ended_meanwhile_is_not_written_to(
     assert [name for name, _ in written(runtime, turn.output_box_id)] == ["task.deliverable"]
 
 
-def test_a_worker_that_leaves_hands_its_turn_back(
+def test_a_worker_that_shuts_down_hands_its_turn_back(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     turn = ask()
@@ -334,7 +336,7 @@ def test_a_worker_that_leaves_hands_its_turn_back(
     assert [step.status for step in runtime.turns.steps(row.turn_id)] == ["failed", "completed"]
 
 
-def test_another_worker_goes_on_with_the_calls_that_were_made(
+def test_another_worker_continues_with_the_existing_calls(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None], tmp_path: Path
 ) -> None:
     look(f"test -e {tmp_path}/ready && echo blue || {{ touch {tmp_path}/begun; sleep 100; }}")
@@ -355,7 +357,7 @@ def test_another_worker_goes_on_with_the_calls_that_were_made(
     ]
 
 
-def test_a_box_that_is_gone_fails_the_turn(
+def test_a_missing_box_fails_the_turn(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], context_box: str
 ) -> None:
     ask()
@@ -365,7 +367,7 @@ def test_a_box_that_is_gone_fails_the_turn(
     assert f"no box '{context_box}'" in rest.message
 
 
-def test_a_turn_that_lacks_something_is_not_run(
+def test_a_turn_with_missing_cards_is_not_run(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     """Its model is not asked, unless the project allows it; what it had written before does not matter."""
@@ -418,7 +420,7 @@ def test_a_turn_that_lacks_something_is_not_run(
     assert run("printf done").message == "success"
 
 
-def test_the_dispatch_may_ask_for_another_model_and_other_limits(
+def test_the_dispatch_can_set_the_model_and_the_limits(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     ask(runtime_config={"model": "small", "max_steps": 3, "colour": "red"})
@@ -435,7 +437,7 @@ def test_the_dispatch_may_ask_for_another_model_and_other_limits(
     )
 
 
-def test_earlier_output_is_history_and_no_answer(
+def test_earlier_output_is_history_and_not_an_answer(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], tmp_path: Path
 ) -> None:
     first = ask()
@@ -450,7 +452,7 @@ def test_earlier_output_is_history_and_no_answer(
     ]
 
 
-def test_how_many_round_trips_a_turn_with_one_tool_takes(
+def test_a_turn_with_one_tool_takes_thirty_round_trips(
     runtime: Runtime, ask: Asked, run: Callable[..., RunOutcome], look: Callable[..., None]
 ) -> None:
     """From its claim to its end, BEGIN and COMMIT among them; not the first turn of its agent."""

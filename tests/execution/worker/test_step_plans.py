@@ -28,7 +28,7 @@ def database(target: Target) -> Iterator[Explaining]:
         yield opened
 
 
-def test_a_step_reads_no_table_of_cards_whole(
+def test_a_step_does_not_scan_the_card_tables(
     database: Explaining, ask: Asked, run: Callable[..., RunOutcome]
 ) -> None:
     """The planner takes what is in JSON for a hundred rows, and such a join for cheaper than lookups."""

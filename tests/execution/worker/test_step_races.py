@@ -40,7 +40,7 @@ def request_ids(runtime: Runtime, state: TurnState, step: BegunStep) -> list[str
     return runtime.boxes.get(kept.request_box_id or "").card_ids
 
 
-def test_a_card_that_another_turn_writes_just_now_is_shared(
+def test_a_card_that_another_turn_is_writing_is_shared(
     runtime: Runtime, second: Desk, state: TurnState, at_once: AtOnce
 ) -> None:
     asked, settings = compose_step(runtime, state, format="openai", options=OPTIONS)
@@ -51,7 +51,7 @@ def test_a_card_that_another_turn_writes_just_now_is_shared(
     assert request_ids(runtime, state, beginning.result())[0] == prompt.card_id
 
 
-def test_a_card_that_is_deleted_just_now_has_another_id(
+def test_a_card_that_was_deleted_is_stored_with_a_new_id(
     runtime: Runtime, desk: Desk, state: TurnState
 ) -> None:
     asked, settings = compose_step(runtime, state, format="openai", options=OPTIONS)
@@ -65,7 +65,7 @@ def test_a_card_that_is_deleted_just_now_has_another_id(
     assert len(runtime.turns.steps(state.fence.agent_turn_id)) == 1
 
 
-def test_a_fence_that_falls_meanwhile_leaves_nothing(
+def test_a_step_with_a_stale_fence_writes_nothing(
     runtime: Runtime, desk: Desk, second: Desk, state: TurnState, at_once: AtOnce
 ) -> None:
     with second.runtime.transaction():
@@ -79,7 +79,7 @@ def test_a_fence_that_falls_meanwhile_leaves_nothing(
         enter(runtime, state)
 
 
-def test_what_the_turn_writes_while_its_end_waits_is_seen(
+def test_the_end_of_a_turn_sees_cards_written_while_it_waited(
     runtime: Runtime, second: Desk, state: TurnState, at_once: AtOnce
 ) -> None:
     begun(runtime, state)
@@ -102,7 +102,7 @@ class TestAResult:
             ToolCall(tool_call_id="c", tool_name="look", arguments="{}"), last_step_author(state), result=1
         )
 
-    def test_is_there_once_however_often_it_is_stored(
+    def test_a_result_that_is_stored_twice_appears_once(
         self, runtime: Runtime, state: TurnState, draft: Any
     ) -> None:
         begun(runtime, state)
@@ -110,7 +110,9 @@ class TestAResult:
         add_result(runtime, state, draft)
         assert runtime.boxes.get(state.boxes.output.box_id).card_ids == [draft.card_id]
 
-    def test_of_a_turn_whose_box_is_gone(self, runtime: Runtime, state: TurnState, draft: Any) -> None:
+    def test_a_result_is_not_stored_if_its_box_is_missing(
+        self, runtime: Runtime, state: TurnState, draft: Any
+    ) -> None:
         begun(runtime, state)
         runtime.database.connection.execute(
             "DELETE FROM public.card_boxes WHERE box_id = %s", [state.boxes.output.box_id]
@@ -119,7 +121,9 @@ class TestAResult:
             add_result(runtime, state, draft)
         assert runtime.cards.get_many([draft.card_id]).cards == []
 
-    def test_of_a_turn_that_is_elsewhere(self, runtime: Runtime, state: TurnState, draft: Any) -> None:
+    def test_a_result_is_not_stored_at_an_outdated_epoch(
+        self, runtime: Runtime, state: TurnState, draft: Any
+    ) -> None:
         begun(runtime, state)
         runtime.heads.move(state.fence, "reclaim")
         with pytest.raises(StaleEpoch):

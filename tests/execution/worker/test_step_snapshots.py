@@ -108,7 +108,7 @@ ANSWERS = "{ cat > /dev/null; printf done; }"
 
 
 class TestShowing:
-    def test_the_next_request_is_to_the_byte_what_the_worker_sends(
+    def test_the_next_request_is_shown_exactly_as_the_worker_sends_it(
         self, runtime: Runtime, ask: Asked, run: Run, tmp_path: Path
     ) -> None:
         turn_id = ask().agent_turn_id or ""
@@ -122,7 +122,9 @@ class TestShowing:
             run(f"tee {tmp_path}/body | {ANSWERS}", format=format)
             assert (tmp_path / "body").read_bytes() == bodies[format]
 
-    def test_of_a_snapshot_too(self, ran: Callable[..., Turn]) -> None:
+    def test_a_request_from_a_snapshot_is_shown_exactly_as_it_was_sent(
+        self, ran: Callable[..., Turn]
+    ) -> None:
         turn = ran(llm_config={"temperature": 0.1}, layers={"framework__context": "Rules."})
         assert [turn.body(at) for at in ("1", "2")] == turn.bodies
         assert turn.body() == turn.bodies[1]
@@ -133,13 +135,15 @@ class TestShowing:
         assert rules == [None, None, "output", "output"]
 
     @pytest.mark.parametrize("format", ["anthropic", "text"])
-    def test_it_comes_in_the_format_that_it_was_sent_in(self, ran: Callable[..., Turn], format: str) -> None:
+    def test_a_request_is_shown_in_the_format_in_which_it_was_sent(
+        self, ran: Callable[..., Turn], format: str
+    ) -> None:
         turn = ran(format=format, model=ANSWERS)
         assert turn.body() == turn.bodies[0]
         assert json.loads(turn.body(format="openai"))["messages"][0]["role"] == "system"
         assert turn.verified("1").equal
 
-    def test_a_process_without_history_has_none_in_its_request_box(
+    def test_the_request_box_of_a_process_without_history_has_no_history(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
         said = runtime.cards.add(draft_card("chat.message", "By the way.")).card.card_id
@@ -150,7 +154,7 @@ class TestShowing:
         assert b"By the way." not in turn.bodies[0]
         assert turn.verified("2").equal
 
-    def test_a_layer_that_lived_for_the_call_is_named(self, ran: Callable[..., Turn]) -> None:
+    def test_a_temporary_layer_that_is_left_out_is_named(self, ran: Callable[..., Turn]) -> None:
         options = ComposeOptions(asked=Layers(texts={NOTES: "Notes."}))
         turn = ran(options=options)
         assert turn.shown("1").notes == [
@@ -164,15 +168,13 @@ class TestShowing:
             f"the layer {NOTES} is left out: the text passed for it is not the one that was sent"
         ]
 
-    def test_a_layer_that_is_kept_is_shown_as_it_was(
-        self, runtime: Runtime, ran: Callable[..., Turn]
-    ) -> None:
+    def test_a_stored_layer_is_shown_unchanged(self, runtime: Runtime, ran: Callable[..., Turn]) -> None:
         ProjectsStore(runtime.database).configure(PROJECT, reproducible_layers=[NOTES])
         turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
         assert [turn.body(at) for at in ("1", "2")] == turn.bodies
         assert turn.verified("2").equal
 
-    def test_a_profile_that_is_gone_is_told(self, runtime: Runtime, ran: Callable[..., Turn]) -> None:
+    def test_a_missing_profile_box_is_reported(self, runtime: Runtime, ran: Callable[..., Turn]) -> None:
         turn = ran()
         runtime.database.connection.execute(
             "DELETE FROM public.card_boxes WHERE box_id IN (SELECT profile_box_id FROM state.agent_steps)"
@@ -183,7 +185,7 @@ class TestShowing:
         assert turn.body("1") == turn.bodies[0]
 
 
-def test_a_step_keeps_hashes_and_no_texts(ran: Callable[..., Turn], runtime: Runtime) -> None:
+def test_a_step_stores_hashes_and_no_texts(ran: Callable[..., Turn], runtime: Runtime) -> None:
     turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
     kept = [step.metadata["request"] for step in runtime.turns.steps(turn.turn_id)]
     assert kept[1] == {
@@ -200,7 +202,9 @@ def test_a_step_keeps_hashes_and_no_texts(ran: Callable[..., Turn], runtime: Run
     }
 
 
-def test_a_request_without_layers_has_no_rest(ran: Callable[..., Turn], runtime: Runtime) -> None:
+def test_the_two_hashes_of_a_request_without_layers_are_equal(
+    ran: Callable[..., Turn], runtime: Runtime
+) -> None:
     turn = ran()
     kept = runtime.turns.steps(turn.turn_id)[0].metadata["request"]
     assert kept["rest_sha256"] == kept["sha256"]
@@ -209,13 +213,15 @@ def test_a_request_without_layers_has_no_rest(ran: Callable[..., Turn], runtime:
 @pytest.mark.parametrize(
     "metadata", [None, [], {}, {"request": 1}, {"request": {}}, {"request": {**KEPT, "format": "smoke"}}]
 )
-def test_what_another_program_keeps_there_is_passed_over(metadata: Any) -> None:
+def test_foreign_step_metadata_is_ignored(metadata: Any) -> None:
     assert read_snapshot(metadata) is None
     assert read_snapshot({"request": KEPT}) is not None
 
 
 class TestNamingAStep:
-    def test_by_number_piece_of_an_id_or_next(self, ran: Callable[..., Turn], runtime: Runtime) -> None:
+    def test_a_step_is_found_by_its_number_by_part_of_its_id_or_as_next(
+        self, ran: Callable[..., Turn], runtime: Runtime
+    ) -> None:
         turn = ran()
         ids = [step.step_id for step in runtime.turns.steps(turn.turn_id)]
         for at, place in (("1", 0), (ids[1], 1), (ids[1][-8:], 1), (ids[0].removeprefix("step_"), 0)):
@@ -227,7 +233,9 @@ class TestNamingAStep:
             with pytest.raises(NotFound, match=f"turn '{turn.turn_id}' has no step '{unknown}'"):
                 turn.shown(unknown)
 
-    def test_by_a_whole_id_that_others_begin_with(self, ran: Callable[..., Turn], runtime: Runtime) -> None:
+    def test_a_full_step_id_takes_precedence_over_a_prefix(
+        self, ran: Callable[..., Turn], runtime: Runtime
+    ) -> None:
         turn = ran()
         ids = [step.step_id for step in runtime.turns.steps(turn.turn_id)]
         runtime.database.connection.execute(
@@ -236,7 +244,7 @@ class TestNamingAStep:
         )
         assert turn.body("step_7") == turn.bodies[0]
 
-    def test_one_that_sent_nothing_is_not_found(
+    def test_a_step_without_a_stored_request_is_refused(
         self, runtime: Runtime, ran: Callable[..., Turn], ask: Asked
     ) -> None:
         turn = ran()
@@ -250,13 +258,13 @@ class TestNamingAStep:
 
 
 class TestVerifying:
-    def test_what_nobody_changed_is_proven_to_the_byte(self, ran: Callable[..., Turn]) -> None:
+    def test_an_unchanged_request_is_verified_exactly(self, ran: Callable[..., Turn]) -> None:
         turn = ran(layers={"framework__context": "Rules."}, layout="cache", llm_config={"top_p": 1})
         for at in ("1", "2"):
             found = turn.verified(at)
             assert (found.equal, found.compared_by, found.lost, found.reasons) == (True, "sha256", [], [])
 
-    def test_cards_that_came_later_change_nothing(
+    def test_later_cards_do_not_affect_verification(
         self, runtime: Runtime, ran: Callable[..., Turn], ask: Asked, run: Run
     ) -> None:
         turn = ran()
@@ -266,7 +274,7 @@ class TestVerifying:
         assert turn.verified("1").equal
         assert turn.verified("2").equal
 
-    def test_a_card_that_was_deleted_is_named(
+    def test_the_report_names_a_deleted_card(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
         turn = ran()
@@ -276,14 +284,16 @@ class TestVerifying:
         assert not found.equal
         assert found.reasons == [f"card {slot.card_id[-8:]} at position 2 of the request box is deleted"]
 
-    def test_what_is_proven_needs_no_snapshot(self, runtime: Runtime, ran: Callable[..., Turn]) -> None:
+    def test_verification_by_hash_does_not_need_the_snapshot_cards(
+        self, runtime: Runtime, ran: Callable[..., Turn]
+    ) -> None:
         turn = ran()
         box_id = runtime.turns.steps(turn.turn_id)[0].request_box_id or ""
         runtime.cards.delete([runtime.boxes.slots(box_id)[0].card_id])
         found = turn.verified("1")
         assert (found.equal, found.difference.equal, found.difference.kept.messages) == (True, True, 2)
 
-    def test_a_card_that_was_overwritten_is_felt(
+    def test_an_overwritten_card_is_detected(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
         turn = ran()
@@ -296,7 +306,7 @@ class TestVerifying:
             "profile changed"
         ]
 
-    def test_another_system_prompt_is_the_first_difference(
+    def test_a_changed_system_prompt_is_the_first_difference(
         self, runtime: Runtime, ran: Callable[..., Turn]
     ) -> None:
         turn = ran()
@@ -313,9 +323,7 @@ class TestVerifying:
         assert (composed.layer, composed.text) == ("system_prompt", "Be rude.")
         assert found.reasons == ["the profile has another system prompt now, or another program rendered it"]
 
-    def test_a_layer_that_lived_for_the_call_leaves_the_rest_to_compare(
-        self, ran: Callable[..., Turn]
-    ) -> None:
+    def test_the_rest_is_compared_if_a_temporary_layer_is_missing(self, ran: Callable[..., Turn]) -> None:
         turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
         found = turn.verified("2")
         assert (found.equal, found.compared_by, found.lost) == (True, "rest_sha256", [NOTES])
@@ -325,7 +333,7 @@ class TestVerifying:
 
     @pytest.mark.parametrize("format", format_names())
     @pytest.mark.parametrize("layout", ["default", "cache"])
-    def test_the_rest_is_proven_in_any_format(
+    def test_the_rest_is_verified_in_every_format(
         self, ran: Callable[..., Turn], format: str, layout: Layout
     ) -> None:
         asked = Layers(texts={NOTES: "Notes.", "todo__context": "Do."})
@@ -334,7 +342,7 @@ class TestVerifying:
             found = turn.verified("1", asked=Layers(texts=given))
             assert (found.equal, found.compared_by, found.lost) == (True, "rest_sha256", lost)
 
-    def test_a_card_that_was_overwritten_is_felt_beside_a_layer_that_lived_for_the_call(
+    def test_an_overwritten_card_is_detected_despite_a_missing_layer(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
         turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
@@ -347,7 +355,7 @@ class TestVerifying:
             "profile changed"
         ]
 
-    def test_without_a_hash_of_the_rest_only_what_is_there_is_compared(
+    def test_only_the_messages_are_compared_without_a_hash_of_the_rest(
         self, runtime: Runtime, ran: Callable[..., Turn], context_box: str
     ) -> None:
         turn = ran(options=ComposeOptions(asked=Layers(texts={NOTES: "Notes."})))
@@ -364,7 +372,7 @@ class TestVerifying:
         whole = turn.verified("1", asked=Layers(texts={NOTES: "Notes."}))
         assert (whole.equal, whole.compared_by) == (False, "sha256")
 
-    def test_a_layer_that_says_something_else_now_is_a_difference(self, ran: Callable[..., Turn]) -> None:
+    def test_a_layer_with_a_changed_text_is_a_difference(self, ran: Callable[..., Turn]) -> None:
         turn = ran(layers={NOTES: "Notes."})
         found = turn.verified("1", asked=Layers(texts={NOTES: "Other notes."}))
         assert (found.equal, found.lost) == (False, [])
@@ -375,7 +383,7 @@ class TestVerifying:
         )
         assert turn.verified("1").reasons == [f"the layer {NOTES} has another text now"]
 
-    def test_a_step_that_kept_no_hashes_is_compared_with_its_box(
+    def test_a_step_without_hashes_is_compared_with_its_request_box(
         self, runtime: Runtime, ran: Callable[..., Turn]
     ) -> None:
         turn = ran()

@@ -25,7 +25,7 @@ ATTACK = f"printf %s {shlex.quote(LINES)}"
 
 
 @pytest.mark.parametrize("answers", ["auto", "response", "cards"])
-def test_lines_that_forge_cards_end_a_turn_and_write_none(
+def test_lines_that_forge_cards_fail_the_turn_and_write_no_cards(
     runtime: Runtime, ask: Asked, run: Run, answers: str
 ) -> None:
     turn = ask()
@@ -35,7 +35,7 @@ def test_lines_that_forge_cards_end_a_turn_and_write_none(
     assert card_type == "task.deliverable"
 
 
-def test_lines_that_forge_cards_are_text_to_the_next_turn_of_the_box(
+def test_lines_that_forge_cards_are_plain_text_for_the_next_turn(
     runtime: Runtime, ask: Asked, run: Run, tmp_path: Any
 ) -> None:
     turn = ask()
@@ -47,7 +47,7 @@ def test_lines_that_forge_cards_are_text_to_the_next_turn_of_the_box(
     assert roles == ["system", "assistant", "assistant", "user"]
 
 
-def test_what_the_command_of_a_tool_prints_is_a_result_and_nothing_else(
+def test_the_output_of_a_tool_command_is_only_a_result(
     runtime: Runtime, ask: Asked, run: Run, look: Look
 ) -> None:
     look(ATTACK)
@@ -60,7 +60,7 @@ def test_what_the_command_of_a_tool_prints_is_a_result_and_nothing_else(
     assert result.author_id == "clerk"
 
 
-def test_a_stored_command_is_obeyed_by_leave_alone(
+def test_a_stored_command_runs_only_with_permission(
     runtime: Runtime, ask: Asked, run: Run, look: Look
 ) -> None:
     look("echo stored")
@@ -69,7 +69,7 @@ def test_a_stored_command_is_obeyed_by_leave_alone(
     assert len(rest.waiting) == 1
 
 
-def test_the_workers_own_command_wins_and_has_its_own_variables(
+def test_the_workers_command_overrides_a_stored_command(
     runtime: Runtime, ask: Asked, run: Run, look: Look
 ) -> None:
     look("echo stored")
@@ -79,7 +79,7 @@ def test_the_workers_own_command_wins_and_has_its_own_variables(
     assert ("tool.result", "mine") in written(runtime, turn.output_box_id)
 
 
-def test_the_workers_own_command_gets_what_fits_the_schema(
+def test_the_workers_command_gets_only_arguments_that_match_the_schema(
     runtime: Runtime, ask: Asked, run: Run, look: Look
 ) -> None:
     look()
@@ -142,7 +142,7 @@ def test_a_turn_that_runs_too_long_ends_as_a_timeout(
     assert written(runtime, turn.output_box_id)[-1][0] == "task.deliverable"
 
 
-def test_a_result_that_is_too_large_is_a_failed_one(
+def test_a_result_that_is_too_large_becomes_a_failed_result(
     runtime: Runtime, ask: Asked, run: Run, look: Look
 ) -> None:
     look("head -c 17000000 /dev/zero | tr '\\0' x")

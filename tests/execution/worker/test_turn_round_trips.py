@@ -12,7 +12,9 @@ Run = Callable[..., RunOutcome]
 ANSWER = """printf '{"role":"assistant","content":"done"}'"""
 
 
-def test_a_turn_of_one_step_without_tools(runtime: Runtime, ask: Asked, run: Run) -> None:
+def test_a_turn_with_one_step_and_no_tools_takes_fourteen_round_trips(
+    runtime: Runtime, ask: Asked, run: Run
+) -> None:
     """Not the first one of its agent: what all its requests have in common is stored by then."""
     assert runtime.database.keeps_turns
     ask()

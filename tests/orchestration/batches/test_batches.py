@@ -57,9 +57,7 @@ class TestBeginning:
         said = [runtime.boxes.view(each.context_box_id).cards[0].content for each in made.tasks]
         assert [getattr(content, "text", None) for content in said] == ["Part 0.", "Part 1.", "Part 2."]
 
-    def test_its_edge_and_those_of_its_children_share_a_trace(
-        self, runtime: Runtime, family: MakeFamily
-    ) -> None:
+    def test_a_batch_and_its_children_share_a_trace(self, runtime: Runtime, family: MakeFamily) -> None:
         made = family(2)
         edges = runtime.database.connection.execute(
             "SELECT primitive, edge_phase, correlation_id, trace_id FROM state.execution_edges ORDER BY created_at"
@@ -68,7 +66,7 @@ class TestBeginning:
         children = [("enqueue", "request", each.correlation_id, made.batch.trace_id) for each in made.tasks]
         assert edges[1:] == children
 
-    def test_children_stand_one_below_their_parent(
+    def test_children_are_one_level_below_their_parent(
         self, runtime: Runtime, parent: Parent, family: MakeFamily
     ) -> None:
         caller = parent()
@@ -81,14 +79,14 @@ class TestBeginning:
         assert (child.lineage.depth, child.lineage.parent_turn_id) == (1, above.turn_id)
         assert child.lineage.trace_id == above.lineage.trace_id
 
-    def test_the_same_call_asks_once(self, parent: Parent, fork: Fork, runtime: Runtime) -> None:
+    def test_a_repeated_call_creates_one_batch(self, parent: Parent, fork: Fork, runtime: Runtime) -> None:
         first = fork(2, parent())
         assert fork(2, parent()) == first
         assert fork(2, parent("tc_other")) != first
         with pytest.raises(CorrelationConflict, match="already created a different batch"):
             fork(3, parent())
 
-    def test_more_tasks_than_the_limit_are_refused_and_leave_nothing(
+    def test_a_batch_with_too_many_tasks_is_refused_and_writes_nothing(
         self, runtime: Runtime, fork: Fork
     ) -> None:
         with pytest.raises(BadRequest, match=r"tasks fanout exceeds max limit \(got=9, max=8\)"):
@@ -102,7 +100,7 @@ class TestBeginning:
         ):
             fork(tasks)
 
-    def test_what_is_wrong_with_one_task_leaves_nothing_of_any(self, runtime: Runtime, fork: Fork) -> None:
+    def test_an_error_in_one_task_prevents_the_whole_batch(self, runtime: Runtime, fork: Fork) -> None:
         agents = runtime.database.connection.execute(
             "SELECT count(*) FROM resource.project_agents"
         ).fetchone()
@@ -114,7 +112,7 @@ class TestBeginning:
         )
         assert list(runtime.batches.newest()) == []
 
-    def test_a_policy_that_allows_nobody_refuses_a_model(
+    def test_a_model_without_a_delegation_policy_is_refused(
         self, runtime: Runtime, fork: Fork, add_profile: AddProfile, ask: Callable[..., Any]
     ) -> None:
         caller = calling_turn(runtime, ask("clerk").agent_turn_id)
@@ -123,7 +121,7 @@ class TestBeginning:
         ):
             fork(1, caller)
 
-    def test_children_that_would_be_too_deep_are_refused_before_anything_is_made(
+    def test_children_beyond_the_maximum_depth_are_refused(
         self, runtime: Runtime, parent: Parent, fork: Fork
     ) -> None:
         caller = parent()
@@ -137,7 +135,7 @@ class TestBeginning:
 
 class TestEnding:
     @pytest.mark.parametrize("last", END_STATUSES)
-    def test_the_last_child_ends_it(self, family: MakeFamily, last: EndStatus) -> None:
+    def test_the_last_child_ends_the_batch(self, family: MakeFamily, last: EndStatus) -> None:
         made = family(2)
         made.end(1, "success")
         assert made.batch.status == "running"
@@ -145,7 +143,7 @@ class TestEnding:
         assert made.statuses == [last, "success"]
         assert made.batch.status == ("success" if last == "success" else "partial")
 
-    def test_the_first_failure_ends_one_that_fails_fast_and_stops_the_others_for_real(
+    def test_the_first_failure_ends_a_fail_fast_batch_and_cancels_the_others(
         self, runtime: Runtime, family: MakeFamily
     ) -> None:
         made = family(3, fail_fast=True)
@@ -161,7 +159,7 @@ class TestEnding:
             assert (record.end_status, made.tasks[index].error_code) == ("canceled", "batch_failed_fast")
         assert not any(each.stop_due for each in made.tasks)
 
-    def test_a_child_that_is_still_queued_never_begins(
+    def test_a_queued_child_of_a_failed_batch_never_begins(
         self, runtime: Runtime, family: MakeFamily, desk: Desk
     ) -> None:
         busy = family([task("reuse", "scribe")])
@@ -172,7 +170,7 @@ class TestEnding:
         busy.end(0)
         assert head_of(runtime, "scribe").status == "idle"
 
-    def test_past_its_deadline_it_is_a_timeout(
+    def test_a_batch_times_out_after_its_deadline(
         self, runtime: Runtime, family: MakeFamily, desk: Desk
     ) -> None:
         made = family(2, deadline_seconds=60)
@@ -189,7 +187,7 @@ class TestEnding:
             write(runtime, running, "Too late.")
         assert reap(runtime).total == 0
 
-    def test_canceled_it_has_failed(self, runtime: Runtime, family: MakeFamily) -> None:
+    def test_a_canceled_batch_has_failed(self, runtime: Runtime, family: MakeFamily) -> None:
         made = family(2)
         assert cancel(runtime, made.batch_id, reason="not needed") is True
         assert cancel(runtime, made.batch_id, reason="not needed") is False
@@ -200,9 +198,7 @@ class TestEnding:
         )
         assert all(runtime.turns.head_of(each.agent_turn_id or "") is None for each in made.tasks)
 
-    def test_an_end_counts_once_and_nothing_comes_after_it(
-        self, runtime: Runtime, family: MakeFamily
-    ) -> None:
+    def test_nothing_changes_after_the_end_of_a_batch(self, runtime: Runtime, family: MakeFamily) -> None:
         made = family(2)
         made.end(0, "failed", "What there is.")
         made.end(1)
@@ -212,7 +208,7 @@ class TestEnding:
         cancel(runtime, made.batch_id, reason="late")
         assert (made.batch, made.tasks) == before
 
-    def test_a_stop_by_hand_is_the_end_of_a_child(self, runtime: Runtime, family: MakeFamily) -> None:
+    def test_a_manual_stop_ends_a_child(self, runtime: Runtime, family: MakeFamily) -> None:
         from cardbox_cli.execution.recovery.fixes import stop
 
         made = family(1)
@@ -221,7 +217,7 @@ class TestEnding:
 
 
 class TestRefusals:
-    def test_what_is_refused_for_good_has_failed_at_once(self, runtime: Runtime, fork: Fork) -> None:
+    def test_a_permanently_refused_child_fails_at_once(self, runtime: Runtime, fork: Fork) -> None:
         runtime.database.connection.execute(
             "INSERT INTO public.projects (project_id, title, owner_id, status, created_at)"
             " VALUES ('p', 'p', 'o', 'active', now()) ON CONFLICT (project_id) DO UPDATE SET status = 'active'"
@@ -233,7 +229,7 @@ class TestRefusals:
         assert {each.error_code for each in made.tasks} == {"dispatch_rejected:project_archived"}
         assert made.batch.status == "failed"
 
-    def test_what_is_refused_for_a_while_is_tried_again_and_given_up_in_the_end(
+    def test_a_temporarily_refused_child_is_retried_up_to_a_limit(
         self, runtime: Runtime, fork: Fork, desk: Desk, ask: Callable[..., Any]
     ) -> None:
         ask("scribe", output_box_id=runtime.boxes.create([]).box_id)
@@ -251,7 +247,7 @@ class TestRefusals:
         assert waits == [2, 4, 8, 16]
         assert (made.statuses, made.tasks[0].error_code) == (["failed"], "dispatch_retry_exhausted")
 
-    def test_a_child_is_asked_for_once_the_reason_has_passed(
+    def test_a_refused_child_is_dispatched_when_the_reason_is_gone(
         self, runtime: Runtime, fork: Fork, desk: Desk, ask: Callable[..., Any]
     ) -> None:
         turn = ask("scribe", output_box_id=runtime.boxes.create([]).box_id)
@@ -276,7 +272,7 @@ def _undispatched(runtime: Runtime, fork: Fork, count: int) -> str:
 
 
 class TestParents:
-    def test_it_gets_one_result_in_task_order_and_goes_on(
+    def test_the_parent_gets_one_result_in_task_order_and_resumes(
         self, runtime: Runtime, desk: Desk, parent: Parent, family: MakeFamily
     ) -> None:
         caller = parent()
@@ -297,7 +293,7 @@ class TestParents:
         }
         assert content.status == "success"
 
-    def test_what_failed_stands_in_the_error_too(
+    def test_the_error_lists_the_failed_children_too(
         self, runtime: Runtime, desk: Desk, parent: Parent, family: MakeFamily
     ) -> None:
         caller = parent()
@@ -314,7 +310,7 @@ class TestParents:
         assert content.error["detail"]["batch_id"] == made.batch_id
         assert content.result["results"][0]["error"] == {"code": "was_failed", "message": "it failed"}
 
-    def test_a_batch_that_ends_before_its_parent_waits_is_told_when_it_does(
+    def test_a_batch_that_ends_early_is_reported_when_its_parent_waits(
         self, runtime: Runtime, desk: Desk, parent: Parent, family: MakeFamily
     ) -> None:
         caller = parent()
@@ -329,7 +325,7 @@ class TestParents:
         assert desk.take().outcome == "resumed its turn"
         assert result_card(runtime).status == "success"
 
-    def test_a_parent_never_waits_shorter_than_its_batch(
+    def test_a_parent_waits_at_least_as_long_as_its_batch(
         self, runtime: Runtime, desk: Desk, parent: Parent, family: MakeFamily
     ) -> None:
         caller = parent()
@@ -345,7 +341,7 @@ class TestParents:
         assert desk.take().outcome == "resumed its turn"
         assert result_card(runtime).error["code"] == "batch_timeout"
 
-    def test_the_batches_of_a_parent_that_was_stopped_end_with_it(
+    def test_the_batches_of_a_stopped_parent_end_with_it(
         self, runtime: Runtime, desk: Desk, parent: Parent, family: MakeFamily
     ) -> None:
         from cardbox_cli.execution.recovery.fixes import stop
@@ -359,7 +355,7 @@ class TestParents:
         assert all(runtime.turns.head_of(each.agent_turn_id or "") is None for each in made.tasks)
         assert reap(runtime).total == 0
 
-    def test_a_parent_that_begins_anew_gets_the_result_of_the_same_batch(
+    def test_a_requeued_parent_gets_the_result_of_the_same_batch(
         self, runtime: Runtime, desk: Desk, parent: Parent, family: MakeFamily
     ) -> None:
         from cardbox_cli.execution.recovery.fixes import requeue
@@ -378,7 +374,7 @@ class TestParents:
         assert desk.take().outcome == "resumed its turn"
         assert result_card(runtime).result["results"][0]["summary"] == "Done."
 
-    def test_three_levels_fall_together(
+    def test_a_failed_batch_also_ends_the_batches_of_its_children(
         self, runtime: Runtime, desk: Desk, parent: Parent, family: MakeFamily, add_profile: AddProfile
     ) -> None:
         caller = parent()
@@ -393,9 +389,7 @@ class TestParents:
 
 
 class TestForeignWorkers:
-    def test_an_end_that_nobody_told_of_is_learned_at_the_next_look(
-        self, runtime: Runtime, family: MakeFamily
-    ) -> None:
+    def test_an_unreported_end_is_found_by_the_next_poll(self, runtime: Runtime, family: MakeFamily) -> None:
         made = family(2)
         fence = made.start(0)
         write(runtime, fence, "Their work.", type="task.deliverable")
@@ -418,7 +412,7 @@ class TestForeignWorkers:
         end_child(runtime, made.fence(1), "success")
         assert made.batch.status == "success"
 
-    def test_without_its_tables_turns_end_as_ever(
+    def test_turns_end_without_the_batch_tables(
         self, runtime: Runtime, ask: Callable[..., Any], desk: Desk
     ) -> None:
         runtime.database.connection.execute("DROP TABLE cbx.batches, cbx.batch_tasks")

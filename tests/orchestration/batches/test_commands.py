@@ -44,7 +44,7 @@ def work(cbx: Cbx, command: str = COUNT, target: str = "counters") -> None:
 
 
 class TestForkJoin:
-    def test_its_children_are_run_and_its_results_joined_in_order(self, cbx: Cbx, place: Path) -> None:
+    def test_the_results_of_the_children_are_joined_in_order(self, cbx: Cbx, place: Path) -> None:
         batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
         assert cbx("batch", "show", "@last", "-o", "id").out.strip() == batch
         work(cbx)
@@ -61,7 +61,7 @@ class TestForkJoin:
         assert (done.code, seen["status"]) == (0, "success")
         assert json.loads(cbx("batch", "show", batch[-8:], "-o", "json").out) == seen
 
-    def test_a_join_box_holds_what_they_delivered(self, cbx: Cbx, place: Path, runtime: Runtime) -> None:
+    def test_a_join_box_contains_the_deliverables(self, cbx: Cbx, place: Path, runtime: Runtime) -> None:
         batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
         work(cbx)
         box = cbx("batch", "watch", batch, "--join-box", "-o", "id").out.strip()
@@ -85,13 +85,15 @@ class TestForkJoin:
         ).fetchone()
         assert agents == (2,)
 
-    def test_json_lines_come_by_stdin(self, cbx: Cbx, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_json_lines_are_read_from_stdin(
+        self, cbx: Cbx, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         line = json.dumps({"target_strategy": "new", "target_ref": "counter", "instruction": "One."})
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(f"{line}\n{line}\n".encode())))
         answer = cbx("fork-join", "-", "--dry-run", "-o", "json")
         assert json.loads(answer.out)["task_count"] == 2
 
-    def test_more_than_the_limit_needs_the_setting(
+    def test_more_tasks_than_the_default_limit_require_the_setting(
         self, cbx: Cbx, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (place / "many.yaml").write_text(
@@ -115,20 +117,20 @@ class TestForkJoin:
             (("--wait", "--dry-run"), "--wait and --dry-run cannot be combined"),
         ],
     )
-    def test_options_that_do_not_go_together(
+    def test_conflicting_options_are_refused(
         self, cbx: Cbx, place: Path, words: tuple[str, ...], told: str
     ) -> None:
         refused = cbx("fork-join", "tasks.yaml", *words)
         assert (refused.code, told in refused.err) == (2, True)
 
-    def test_a_failed_child_is_exit_code_8(self, cbx: Cbx, place: Path) -> None:
+    def test_a_failed_child_causes_exit_code_8(self, cbx: Cbx, place: Path) -> None:
         batch = cbx("fork-join", "tasks.yaml", "--fail-fast", "-o", "id").out.strip()
         cbx("worker", "run", "--target", "counters", "--exec", "false", "--once")
         done = cbx("batch", "watch", batch)
         assert (done.code, f"batch {batch} ended: failed" in done.err) == (8, True)
         assert [line.split()[1] for line in done.out.splitlines()[-3:]].count("canceled") == 2
 
-    def test_events_are_json_lines(self, cbx: Cbx, place: Path) -> None:
+    def test_events_are_printed_as_json_lines(self, cbx: Cbx, place: Path) -> None:
         batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
         work(cbx)
         events = [json.loads(line) for line in cbx("batch", "watch", batch, "-o", "jsonl").out.splitlines()]
@@ -137,7 +139,7 @@ class TestForkJoin:
         assert events[3]["status"] == "success"
 
 
-def test_a_terminal_has_a_line_for_each_child(cbx: Cbx, place: Path, runtime: Runtime) -> None:
+def test_the_progress_display_has_a_line_for_each_child(cbx: Cbx, place: Path, runtime: Runtime) -> None:
     batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
     cbx("worker", "run", "--target", "counters", "--exec", "exit 3", "--once")
     [head, first, second, third] = progress_lines(progress_of(runtime, batch))
@@ -148,7 +150,7 @@ def test_a_terminal_has_a_line_for_each_child(cbx: Cbx, place: Path, runtime: Ru
 
 
 class TestBatches:
-    def test_they_are_listed_newest_first_with_how_far_they_are(self, cbx: Cbx, place: Path) -> None:
+    def test_batches_are_listed_newest_first_with_their_progress(self, cbx: Cbx, place: Path) -> None:
         first, second = (cbx("fork-join", "tasks.yaml", "-o", "id").out.strip() for _ in range(2))
         assert cbx("batch", "list", "-o", "id").out.split() == [second, first]
         cbx("worker", "run", "--target", "counters", "--exec", COUNT, "--once")
@@ -161,7 +163,7 @@ class TestBatches:
         assert cbx("batch", "list", "--status", "failed", "-o", "id").out.split() == [first]
         assert cbx("batch", "list", "--status", "timeout").out == ""
 
-    def test_cancelling_says_so_in_the_audit_and_is_refused_twice(self, cbx: Cbx, place: Path) -> None:
+    def test_a_cancellation_is_audited_and_cannot_be_repeated(self, cbx: Cbx, place: Path) -> None:
         batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
         done = cbx("batch", "cancel", batch, "--reason", "not needed", "-o", "json")
         assert json.loads(done.out)["error"] == {"code": "canceled", "message": "not needed"}
@@ -170,7 +172,7 @@ class TestBatches:
         again = cbx("batch", "cancel", batch)
         assert (again.code, "has ended: failed" in again.err) == (5, True)
 
-    def test_a_database_without_the_tables_says_what_it_lacks_and_runs_turns_as_ever(
+    def test_a_database_without_batch_tables_is_reported_and_still_runs_turns(
         self, cbx: Cbx, place: Path, runtime: Runtime
     ) -> None:
         runtime.database.connection.execute("DROP TABLE cbx.batches, cbx.batch_tasks")
@@ -197,7 +199,7 @@ FORK = {
 }
 
 
-def test_a_model_forks_and_goes_on_with_the_one_result(cbx: Cbx, place: Path, runtime: Runtime) -> None:
+def test_a_model_forks_and_resumes_with_one_joined_result(cbx: Cbx, place: Path, runtime: Runtime) -> None:
     """Parent, children and parent again by one worker; the trace draws the batch between them."""
     (place / "lead.yaml").write_text(
         "name: lead\nworker_target: leads\nallowed_internal_tools: [fork_join]\n"
@@ -229,7 +231,7 @@ def test_a_model_forks_and_goes_on_with_the_one_result(cbx: Cbx, place: Path, ru
     assert [each["summary"] for each in content["result"]["results"]] == ["done", "done"]
 
 
-def test_a_models_mistakes_are_failed_results_with_their_path(
+def test_an_invalid_fork_of_a_model_gives_a_failed_result_with_paths(
     cbx: Cbx, place: Path, runtime: Runtime
 ) -> None:
     (place / "lead.yaml").write_text(

@@ -56,13 +56,13 @@ ENDS = {
 FAILING = {"failed", "canceled", "timeout"}
 
 
-def test_the_table_has_every_mix_of_ends() -> None:
+def test_the_table_has_every_combination_of_ends() -> None:
     mixes = chain.from_iterable(combinations(END_STATUSES, size) for size in range(1, len(END_STATUSES) + 1))
     assert {frozenset(mix) for mix in mixes} == {frozenset(mix.split()) for mix in ENDS}
 
 
 @pytest.mark.parametrize(("mix", "end"), ENDS.items())
-def test_how_a_batch_ends_is_that_of_the_table(mix: str, end: str) -> None:
+def test_a_batch_ends_as_the_table_requires(mix: str, end: str) -> None:
     counts = Counter(mix.split())
     assert batch_end(counts, fail_fast=False) == end
     assert batch_end(counts, fail_fast=True) == ("failed" if FAILING & set(counts) else end)
@@ -70,13 +70,13 @@ def test_how_a_batch_ends_is_that_of_the_table(mix: str, end: str) -> None:
 
 @pytest.mark.parametrize("still", ["pending", "dispatched"])
 @pytest.mark.parametrize("mix", ENDS)
-def test_one_child_that_goes_on_keeps_a_batch_open_unless_it_fails_fast(mix: str, still: str) -> None:
+def test_one_unfinished_child_keeps_a_batch_open_unless_it_fails_fast(mix: str, still: str) -> None:
     counts = Counter([*mix.split(), still])
     assert batch_end(counts, fail_fast=False) is None
     assert batch_end(counts, fail_fast=True) == ("failed" if FAILING & set(counts) else None)
 
 
-def test_the_waits_between_dispatches_double_up_to_half_a_minute() -> None:
+def test_the_retry_delay_doubles_up_to_half_a_minute() -> None:
     assert [retry_delay(attempts).total_seconds() for attempts in range(1, 8)] == [2, 4, 8, 16, 30, 30, 30]
 
 
@@ -93,7 +93,7 @@ def test_the_waits_between_dispatches_double_up_to_half_a_minute() -> None:
         ("error", "worker_target_missing", False),
     ],
 )
-def test_what_passes_by_itself_is_tried_again(status: str, code: str, passing: bool) -> None:
+def test_only_a_temporary_refusal_is_retried(status: str, code: str, passing: bool) -> None:
     assert is_passing(code, status) is passing
 
 
@@ -107,12 +107,12 @@ def test_what_passes_by_itself_is_tried_again(status: str, code: str, passing: b
         (JsonContent([1]), "[1]"),
     ],
 )  # fmt: skip
-def test_the_summary_is_the_field_of_that_name_or_all_the_text(content: Any, summary: str) -> None:
+def test_the_summary_is_the_summary_field_or_the_whole_text(content: Any, summary: str) -> None:
     assert summary_of(content).startswith(summary)
 
 
 @pytest.mark.parametrize("status", ["success", "failed"])
-def test_what_a_parent_reads_of_all_children_together_is_bounded(status: str) -> None:
+def test_the_total_size_of_the_joined_summaries_is_limited(status: str) -> None:
     names = dict.fromkeys(Batch.__struct_fields__)
     batch = Batch(**{**names, "status": status, "batch_id": "batch_1", "error": "it failed"})
     results = [TaskResult(task_index=index, status=status, summary="x" * 400_000) for index in range(5)]

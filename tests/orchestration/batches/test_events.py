@@ -68,7 +68,7 @@ def test_the_order_of_events_does_not_matter(
     assert made.batch == batch
 
 
-def test_a_child_that_ends_before_its_dispatch_is_recorded_is_known_by_its_correlation(
+def test_a_child_with_a_lost_dispatch_record_is_found_by_correlation_id(
     runtime: Runtime, family: Callable[..., Family]
 ) -> None:
     """Dispatch and note are one transaction; where a restored backup lost the note, the next look finds the turn."""

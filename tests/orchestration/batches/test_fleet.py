@@ -120,7 +120,7 @@ def rows(database: Database, query: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "scale", [SMALL, pytest.param(LARGE, marks=pytest.mark.soak)], ids=["small", "large"]
 )
-def test_each_batch_ends_once_and_each_parent_goes_on_once(
+def test_each_batch_ends_once_and_each_parent_resumes_once(
     database: Database, target: Target, tmp_path: Path, scale: Scale
 ) -> None:
     seed = os.environ.get("CBX_FLEET_SEED") or os.urandom(4).hex()

@@ -51,7 +51,7 @@ def fork_by_a_model(
     return told
 
 
-def test_a_fork_in_a_database_that_is_not_upgraded_says_so(
+def test_a_fork_in_an_outdated_database_names_the_missing_table(
     runtime: Runtime,
     lead: str,
     ask: Callable[..., DispatchResult],
@@ -67,7 +67,7 @@ def test_a_fork_in_a_database_that_is_not_upgraded_says_so(
     }
 
 
-def test_a_fork_by_a_role_that_may_not_write_batches_names_the_rights(
+def test_a_fork_without_write_rights_names_the_required_grant(
     runtime: Runtime,
     lead: str,
     ask: Callable[..., DispatchResult],

@@ -27,7 +27,7 @@ def read(tmp_path: Path) -> Read:
     return read
 
 
-def test_without_a_matrix_a_task_is_as_it_stands(read: Read) -> None:
+def test_a_task_without_a_matrix_is_unchanged(read: Read) -> None:
     asked = read("""
         fail_fast: true
         deadline_seconds: 60
@@ -60,7 +60,7 @@ def test_a_matrix_makes_a_task_for_each_combination_in_order(read: Read, tmp_pat
     assert whole.tasks[0].instruction == str(tmp_path / "docs" / "a.md")
 
 
-def test_json_lines_are_a_task_each(read: Read) -> None:
+def test_each_json_line_is_a_task(read: Read) -> None:
     line = '{"target_strategy": "reuse", "target_ref": "clerk", "instruction": "Go."}'
     assert len(read(f"{line}\n\n{line}\n", lines=True).tasks) == 2
     with pytest.raises(InvalidInput) as told:
@@ -73,7 +73,7 @@ def test_json_lines_are_a_task_each(read: Read) -> None:
     ]
 
 
-def test_combinations_are_counted_before_they_are_made(read: Read) -> None:
+def test_combinations_are_counted_before_they_are_created(read: Read) -> None:
     values = ", ".join(map(str, range(100)))
     matrix = "".join(f"  v{number}: [{values}]\n" for number in range(8))
     with pytest.raises(BadRequest, match=r"got=10000000000000000, max="):
@@ -112,13 +112,13 @@ def test_more_tasks_than_the_limit_are_refused_before_a_file_is_read(read: Read)
         ("matrix: {d: ['']}\ntasks: [{target_strategy: new, target_ref: c, instruction: '${d}'}]", "tasks[0].instruction: is blank if d is ''"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(read: Read, text: str, told: str) -> None:
+def test_an_error_is_reported_with_its_position(read: Read, text: str, told: str) -> None:
     with pytest.raises(InvalidInput) as found:
         read(text)
     assert told in found.value.message
 
 
-def test_all_problems_are_told_at_once(read: Read, tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(read: Read, tmp_path: Path) -> None:
     (tmp_path / "docs" / "c.md").write_bytes(b"\xff")
     with pytest.raises(InvalidInput) as told:
         read("""
@@ -131,7 +131,7 @@ def test_all_problems_are_told_at_once(read: Read, tmp_path: Path) -> None:
     assert any("is not UTF-8 (byte 0)" in line and line.startswith("tasks.yaml:4:") for line in lines)
 
 
-def test_a_matrix_of_more_combinations_than_any_memory_holds_is_refused_at_once(read: Read) -> None:
+def test_a_huge_matrix_is_refused_at_once(read: Read) -> None:
     values = ", ".join(map(str, range(1000)))
     variables = "".join(f"  v{number}: [{values}]\n" for number in range(8))
     text = f"matrix:\n{variables}tasks: [{{target_strategy: new, target_ref: c, instruction: x}}]"
@@ -153,7 +153,7 @@ def test_a_matrix_of_more_combinations_than_any_memory_holds_is_refused_at_once(
     ],
     ids=["many tasks", "one task"],
 )
-def test_tasks_have_a_size_together(
+def test_the_total_size_of_all_tasks_is_limited(
     read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setattr("cardbox_cli.orchestration.tasks_file.INPUT_SIZE", Limit(1, "MiB", ""))
