@@ -3,8 +3,11 @@
 Each step first reads new messages. Its request is composed, stored and verified like a turn's.
 """
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from cardbox_cli.chat.context_tools import CHAT_TOOLS, run_chat_tool
 from cardbox_cli.chat.runs import run_lifecycle
@@ -25,6 +28,13 @@ from cardbox_cli.execution.tool_calls import (
 )
 from cardbox_cli.execution.worker.command_output import redact_message, store_log
 from cardbox_cli.execution.worker.command_processes import CommandOutcome
+from cardbox_cli.execution.worker.failures import (
+    FailedTry,
+    Postponement,
+    StepFailure,
+    decide_retry,
+    retry_policy,
+)
 from cardbox_cli.execution.worker.ledger import BegunStep, RunState, lock_call_ids
 from cardbox_cli.execution.worker.step_answers import AnswerRules, InvalidAnswer, StepAnswer, read_answer
 from cardbox_cli.execution.worker.step_requests import compose_step, store_request
@@ -63,6 +73,8 @@ class ChatLedger:
         self._fence = run.fence
         self._owner = run.owner
         self._commands = commands
+        # The failed tries of the current step. They are not stored, because no other process resumes the run.
+        self._tries: list[FailedTry] = []
         self.name = f"run {run.run_id} of chat {run.chat_key}"
         self.agent_id = run.chat_key
         self.agent_turn_id = run.run_id
@@ -131,6 +143,7 @@ class ChatLedger:
         self, runtime: Runtime, state: ChatState, step: BegunStep, answer: StepAnswer
     ) -> TurnEnd | None:
         stores = _stores(runtime)
+        self._tries.clear()
         with runtime.transaction():
             stores.chats.hold(self._fence)
             box = stores.boxes.lock(run_lifecycle.get_run(stores, self._fence).output_box_id)
@@ -220,6 +233,32 @@ class ChatLedger:
     ) -> TurnEnd:
         """End the run. Replies that its command has sent remain."""
         return self._end(_stores(runtime), status, error_code=error_code, error=message)
+
+    def postpone(
+        self, runtime: Runtime, state: ChatState, step: BegunStep, failure: StepFailure
+    ) -> Postponement | StepFailure:
+        """Plan another try by this run: no other process resumes it. A failure of its worker is final."""
+        if failure.cause == "worker":
+            return failure
+        self._tries.append(
+            FailedTry(
+                cause=failure.cause,
+                worker_id=self._owner,
+                error_code=failure.error_code,
+                message=failure.message,
+                started_at=runtime.database.now(),
+            )
+        )
+        planned = decide_retry(
+            failure,
+            self._tries,
+            policy=retry_policy(state.profile),
+            now=runtime.database.now(),
+            delay=lambda tries: runtime.settings.delay(tries, random.random()).total_seconds(),
+        )
+        if isinstance(planned, Postponement):
+            return msgspec.structs.replace(planned, is_deferred=False)
+        return planned
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
         """Cancel the run and leave the message unanswered."""

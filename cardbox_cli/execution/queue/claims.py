@@ -217,6 +217,13 @@ def defer(
     return True
 
 
+def postpone(runtime: Runtime, row: InboxRow, *, owner: str, reason: str, delay: timedelta) -> None:
+    """Defer the row by `delay` without counting a try. Raises LeaseLost as `ack` does."""
+    with runtime.transaction():
+        found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch)
+        return_row(runtime, found.row, carried_head(found), "defer", attempts=0, delay=delay, error=reason)
+
+
 def hand_back(runtime: Runtime, row: InboxRow, *, owner: str, reason: str) -> None:
     """Release the row without counting a try, because the worker stops. Raises LeaseLost as `ack` does."""
     with runtime.transaction():

@@ -111,6 +111,9 @@ _MAX_HEAD_LENGTH = 1000
 def failure_reason(ran: CommandOutcome, call: ToolCall | None, timeout: float) -> tuple[str, str]:
     """Return the error code and message of a failed command. `call` is None for the model's command."""
     what = "the command" if call is None else f"the tool {call.tool_name!r}"
+    if ran.fault is not None:
+        within = f" within {timeout:g} seconds" if ran.timed_out else ""
+        return TIMED_OUT if ran.timed_out else FAILED, ran.fault + within
     if ran.timed_out:
         return TIMED_OUT, f"{what} took longer than {timeout:g} seconds"
     if ran.too_long:

@@ -5,10 +5,13 @@ the end of the pipe and kills the group. It is a shell, because a shell starts i
 command ends, cbx finds processes that left the group by an environment variable. They survive if cbx dies.
 """
 
+import array
+import fcntl
 import os
 import selectors
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, suppress
@@ -42,13 +45,16 @@ class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
     """
 
     def __init__(self, command: str, environment: Mapping[str, str]) -> None:
-        their_end, self._our_end = os.pipe()
+        their_end, our_end = os.pipe()
+        # cbx also holds the reading end of the input, to see how much of it the command has read.
+        self.reading_end, writing_end = os.pipe()
+        self._ends = (our_end, self.reading_end)
         self._id = uuid4().hex
         self._is_dead = False
         try:
             self.process = subprocess.Popen(
                 ["/bin/sh", "-c", _SUPERVISOR, "cbx", command, str(their_end)],
-                stdin=subprocess.PIPE,
+                stdin=self.reading_end,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env={**environment, COMMAND_ID.name: self._id},
@@ -56,16 +62,20 @@ class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
                 pass_fds=[their_end],
             )
         except BaseException:
-            os.close(self._our_end)
+            for end in (*self._ends, writing_end):
+                os.close(end)
             raise
         finally:
             os.close(their_end)
+        self.input: IO[bytes] = os.fdopen(writing_end, "wb", buffering=0)
 
     def __exit__(self, *_: object) -> None:
         if not self._is_dead:
             self.signal(signal.SIGKILL)
         _kill_marked(f"{COMMAND_ID.name}={self._id}".encode())
-        os.close(self._our_end)
+        self.input.close()
+        for end in self._ends:
+            os.close(end)
         # As the first process of a container, cbx gets all orphans and must reap them.
         if os.getpid() == 1:
             with suppress(ChildProcessError):
@@ -109,12 +119,12 @@ class Pipes:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        command: SupervisedCommand,
         max_output: int,
         keep_stderr: int,
         heard: OutputHandler = lambda chunk: None,
     ) -> None:
-        assert process.stdin is not None
+        process = command.process
         assert process.stdout is not None
         assert process.stderr is not None
         self.stdout = bytearray()
@@ -126,8 +136,10 @@ class Pipes:
         self._keep_stderr = keep_stderr
         self._on_output = heard
         self._unsent = memoryview(b"")
+        self._sent = 0
         self._is_last = False
-        self._input: IO[bytes] = process.stdin
+        self._input = command.input
+        self._reading_end = command.reading_end
         self._outputs: tuple[IO[bytes], IO[bytes]] = (process.stdout, process.stderr)
         self._selector = selectors.DefaultSelector()
         for pipe in (self._input, *self._outputs):
@@ -144,6 +156,13 @@ class Pipes:
     def open(self) -> bool:
         """True while a process may still write to an output."""
         return any(not output.closed for output in self._outputs)
+
+    @property
+    def has_read(self) -> bool:
+        """True if the command has read any of its input, or got none."""
+        buffered = array.array("i", [0])
+        fcntl.ioctl(self._reading_end, termios.FIONREAD, buffered)
+        return self._sent > buffered[0] or not (self._sent or self._unsent)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
         """Queue `data` for the command's input. `is_last` closes the input after it."""
@@ -180,13 +199,10 @@ class Pipes:
     def _send(self) -> None:
         try:
             sent = os.write(self._input.fileno(), self._unsent[:_CHUNK_SIZE])
-            self._unsent = self._unsent[sent:]
         except BlockingIOError:
             return
-        except OSError:
-            # A command need not read its input.
-            self._unsent = self._unsent[:0]
-            self._is_last = True
+        self._sent += sent
+        self._unsent = self._unsent[sent:]
         if self._unsent:
             return
         self._selector.unregister(self._input)
@@ -227,6 +243,8 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `stderr` is the end of its stderr, and `stderr_bytes` is the size of its whole stderr. If `timed_out`,
     `stopped` or `too_long` (too much output) is set, the command was killed, and its output is incomplete.
+    `has_read` is False if it ended before it read any of its input. `fault` is what cbx found wrong with the
+    output of a long-running client, or None.
     """
 
     exit_code: int
@@ -237,7 +255,9 @@ class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool
     stopped: bool
     too_long: bool
+    has_read: bool
     duration: float
+    fault: str | None = None
 
     @property
     def was_not_killed(self) -> bool:
@@ -271,7 +291,7 @@ def run_command(
     began = time.monotonic()
     with (
         SupervisedCommand(command, environment) as supervised,
-        closing(Pipes(supervised.process, max_output, keep_stderr, heard)) as pipes,
+        closing(Pipes(supervised, max_output, keep_stderr, heard)) as pipes,
     ):
         process = supervised.process
         pipes.send(stdin, is_last=True)
@@ -282,13 +302,15 @@ def run_command(
         if why is not None or pipes.open:
             supervised.signal(signal.SIGKILL)
         exit_code = process.wait()
+        has_read = pipes.has_read
     if why is None and pipes.too_long:
         why = "too_long"
-    return outcome_of(pipes, exit_code, bytes(pipes.stdout), why, duration=time.monotonic() - began)
+    duration = time.monotonic() - began
+    return outcome_of(pipes, exit_code, bytes(pipes.stdout), why, has_read=has_read, duration=duration)
 
 
 def outcome_of(
-    pipes: Pipes, exit_code: int, stdout: bytes, why: str | None, *, duration: float
+    pipes: Pipes, exit_code: int, stdout: bytes, why: str | None, *, has_read: bool, duration: float
 ) -> CommandOutcome:
     """Return the outcome of a command. `why` names the outcome's field to set if the command was killed."""
     return CommandOutcome(
@@ -300,6 +322,7 @@ def outcome_of(
         timed_out=why == "timed_out",
         stopped=why == "stopped",
         too_long=why == "too_long",
+        has_read=has_read,
         duration=duration,
     )
 

@@ -15,6 +15,7 @@ from cardbox_cli.execution.requests.turn_requests import TurnContext, TurnReques
 from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import Author, ToolCall, calls_of, pending_calls
 from cardbox_cli.execution.worker.command_processes import CommandOutcome
+from cardbox_cli.execution.worker.failures import Postponement, StepFailure
 from cardbox_cli.execution.worker.step_answers import AnswerRules, InvalidAnswer, StepAnswer
 from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import STEP_ANSWERED, EndStatus, Fence, Head, TurnEnd
@@ -136,6 +137,11 @@ class Ledger(Protocol[_State]):
         self, runtime: Runtime, status: EndStatus, *, error_code: str, message: str, details: dict[str, Any]
     ) -> TurnEnd:
         """End the run with a status other than success."""
+
+    def postpone(
+        self, runtime: Runtime, state: _State, step: BegunStep, failure: StepFailure
+    ) -> Postponement | StepFailure:
+        """Store the failure of a step and plan another try, or return the run's failure if no try is left."""
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
         """Return the run so that another worker can claim it."""

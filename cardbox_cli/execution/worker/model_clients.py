@@ -50,7 +50,11 @@ _Line = TypeVar("_Line", _Ready, _Reply)
 
 
 class _NoReply(Exception):
-    """The reason why the worker stopped waiting for a line."""
+    """The reason why the worker stopped waiting for a line, and the fault of the client, if it is known."""
+
+    def __init__(self, why: str, fault: str | None = None) -> None:
+        super().__init__(why)
+        self.why, self.fault = why, fault
 
 
 class ModelClients:
@@ -123,7 +127,7 @@ class _Client:
         self._stack = ExitStack()
         self._supervised = self._stack.enter_context(SupervisedCommand(command, environment))
         self._process = self._supervised.process
-        self._pipes = self._stack.enter_context(closing(Pipes(self._process, MAX_OUTPUT, keep_stderr)))
+        self._pipes = self._stack.enter_context(closing(Pipes(self._supervised, MAX_OUTPUT, keep_stderr)))
 
     @property
     def is_running(self) -> bool:
@@ -151,7 +155,7 @@ class _Client:
             self._pipes.send(request.replace(b"\n", b" ") + b"\n")
             reply = self._reply(until, stop)
         except _NoReply as exc:
-            return self._give_up(str(exc))
+            return self._give_up(exc)
         self.answered += 1
         return self._outcome(reply)
 
@@ -179,8 +183,9 @@ class _Client:
 
     def _unexpected(self, line: bytes, expected: str) -> _NoReply:
         quote = line[: 4 * _MAX_QUOTE_LENGTH].decode(errors="replace")[:_MAX_QUOTE_LENGTH]
-        self._write_stderr(f"cbx: expected the client to print {expected}, found {quote!r}")
-        return _NoReply("failed")
+        fault = f"expected the client to print {expected}, found {quote!r}"
+        self._write_stderr(f"cbx: {fault}")
+        return _NoReply("failed", fault)
 
     def _line(self, until: float, stop: Event) -> bytes:
         """Return the next line that it prints. Raises _NoReply."""
@@ -204,14 +209,18 @@ class _Client:
             self._pipes.serve(_POLL_INTERVAL)
         return line
 
-    def _give_up(self, why: str) -> CommandOutcome:
+    def _give_up(self, given_up: _NoReply) -> CommandOutcome:
         """Return the outcome of an unanswered request. Kill the client unless it confirms a cancellation."""
+        why, fault = given_up.why, given_up.fault
+        if why == "timed_out" and not self._is_ready:
+            fault = 'the client did not print {"ready": true}'
         if why in ("stopped", "timed_out") and self._is_ready and self._confirms_cancellation():
             self.answered += 1
         else:
             self._kill()
         exit_code = self._process.poll()
-        return self._outcome(None, exit_code=1 if why == "failed" else exit_code or 0, why=why)
+        code = 1 if why == "failed" else exit_code or 0
+        return msgspec.structs.replace(self._outcome(None, exit_code=code, why=why), fault=fault)
 
     def _confirms_cancellation(self) -> bool:
         self._pipes.send(b'{"cancel": true}\n')
@@ -244,7 +253,7 @@ class _Client:
             exit_code = 1
         elif reply is not None:
             stdout = _answer_bytes(bytes(reply.answer))
-        return outcome_of(self._pipes, exit_code, stdout, why, duration=0)
+        return outcome_of(self._pipes, exit_code, stdout, why, has_read=self._is_ready, duration=0)
 
 
 def _decode(line: bytes, kind: type[_Line]) -> _Line | None:

@@ -7,12 +7,14 @@ The loop uses no tables and no threads. A cancellation token stops it.
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from threading import Event
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from cardbox_cli.context.lint.rule import lint
 from cardbox_cli.errors import CardConflict, InvalidInput, LeaseLost, NotFound, StaleEpoch
 from cardbox_cli.execution.queue.turn_ends import NOT_OFFERED
 from cardbox_cli.execution.requests.request_checks import INCOMPLETE, READ_POINTERS
@@ -20,6 +22,7 @@ from cardbox_cli.execution.runtime import Runtime
 from cardbox_cli.execution.tool_calls import ToolCall, argument_problem, result_card
 from cardbox_cli.execution.worker.command_output import (
     FAILED,
+    TAIL,
     bytes_to_read,
     diagnostics,
     failure_message,
@@ -28,8 +31,23 @@ from cardbox_cli.execution.worker.command_output import (
     redact_stderr,
 )
 from cardbox_cli.execution.worker.command_processes import CommandOutcome, run_command
+from cardbox_cli.execution.worker.failures import (
+    Cause,
+    Postponement,
+    StepFailure,
+    cause_of_error,
+    cause_of_run,
+    retry_after,
+)
 from cardbox_cli.execution.worker.ledger import BegunStep, CallIdTaken, Ledger, RunState
-from cardbox_cli.execution.worker.step_answers import INVALID, AnswerRules, InvalidAnswer, result_of
+from cardbox_cli.execution.worker.step_answers import (
+    EMPTY,
+    INVALID,
+    PROVIDER,
+    AnswerRules,
+    InvalidAnswer,
+    result_of,
+)
 from cardbox_cli.execution.worker.step_requests import CannotEnd, IncompleteContext, InvalidLayers
 from cardbox_cli.execution.worker.turn_ledger import ending_call_with_others, not_alone_result
 from cardbox_cli.execution.worker.worker_program import Program, schema_mismatch
@@ -38,6 +56,7 @@ from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.model.execution.turns import EndStatus, TurnEnd, new_id
 from cardbox_cli.model.identity import HandlerTool
 from cardbox_cli.providers.formats import other_provider_note
+from cardbox_cli.providers.registry import PROVIDERS, provider_named
 from cardbox_cli.settings import STEP, TOOL_CALL_ID, TOOL_NAME, TURN_TIME
 from cardbox_cli.text.quantities import format_count
 
@@ -48,7 +67,10 @@ NO_BOX = "box_not_found"
 # The number of characters of an unknown tool's name that a message shows.
 _MAX_QUOTE_LENGTH = 1000
 
-Kind = Literal["ended", "suspended", "lost", "handed_back"]
+Kind = Literal["ended", "suspended", "lost", "handed_back", "deferred"]
+
+# The seconds in which a stopping worker gets its own signal after its client has got one.
+_SIGNAL_TIMEOUT_SECONDS = 0.5
 
 
 class Attempt(Protocol):
@@ -58,10 +80,14 @@ class Attempt(Protocol):
 
 
 class CancellationToken:
-    """The cancellation of a run, and whether the run is lost to another worker."""
+    """The cancellation of a run, and whether the run is lost to another worker.
 
-    def __init__(self) -> None:
+    `leaving` is set once the process of the run stops, even if the run may still finish.
+    """
+
+    def __init__(self, leaving: Event | None = None) -> None:
         self.cancelled = Event()
+        self.leaving = leaving or Event()
         self.lost = False
 
     def cancel(self, *, lost: bool = False) -> None:
@@ -73,7 +99,8 @@ class CancellationToken:
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a run. `end` is set if the run ended; `message` is for people.
 
-    For a chat, the ids are the chat's key and the id of the run.
+    `failure` is the last failure of a step, if there is one. For a chat, the ids are the chat's key and the
+    id of the run.
     """
 
     kind: Kind
@@ -84,6 +111,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error_code: str | None = None
     end: TurnEnd | None = None
     waiting: list[str] = []
+    failure: StepFailure | None = None
 
 
 class _Cancelled(Exception):
@@ -95,10 +123,25 @@ class _RunFailed(Exception):
 
     status: EndStatus = "failed"
 
-    def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        error_code: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        failure: StepFailure | None = None,
+    ) -> None:
         super().__init__(message)
         # A provider's error may quote the key that it rejected.
         self.error_code, self.message, self.details = error_code, redact_message(message), details or {}
+        self.failure = failure
+
+
+class _StepFailed(Exception):
+    """The failure of a step, which may be tried again."""
+
+    def __init__(self, failure: StepFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 class _OutOfTime(_RunFailed):
@@ -191,12 +234,72 @@ class Run(Generic[_State]):
         model = step.asked.request.model
         if not program.format_named and (note := other_provider_note(model, program.format)) is not None:
             self._warn(f"warning: {note}")
-        ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
-        if not ran.succeeded:
-            raise _RunFailed(*failure_reason(ran, None, program.timeout), details=diagnostics(ran))
-        end = self._store_answer(turn, step, ran)
+        try:
+            ran = self._run(program.command, step.asked.body, turn, step.step_id, program.timeout)
+            if not ran.succeeded:
+                raise _StepFailed(self._failure_of(ran))
+            end = self._store_answer(turn, step, ran)
+        except _StepFailed as exc:
+            return self._retry_or_fail(turn, step, exc.failure)
         self._steps += 1
         return self._end_outcome(end)
+
+    def _failure_of(self, ran: CommandOutcome) -> StepFailure:
+        """Return the failure of the model's command. Raises _Cancelled if the worker is leaving."""
+        if ran.was_not_killed and self._cancellation.leaving.wait(_SIGNAL_TIMEOUT_SECONDS):
+            # Service managers send SIGTERM to the command, too, often before the worker gets it.
+            raise _Cancelled
+        code, message = failure_reason(ran, None, self._program.timeout)
+        return StepFailure(
+            cause=cause_of_run(ran),
+            error_code=code,
+            message=message,
+            details=diagnostics(ran),
+            retry_after=retry_after(ran.stderr[-TAIL:], datetime.now(UTC)),
+        )
+
+    def _failure_of_answer(self, answer: InvalidAnswer, step: BegunStep, ran: CommandOutcome) -> StepFailure:
+        """Return the failure of an output that is not an answer. Raises _Cancelled as `_failure_of` does."""
+        if self._cancellation.leaving.wait(_SIGNAL_TIMEOUT_SECONDS):
+            raise _Cancelled
+        cause: Cause = "answer"
+        error = ran.stderr[-TAIL:]
+        message = answer.message
+        if answer.error_code == PROVIDER:
+            error = ran.stdout[:TAIL].decode(errors="replace")
+            cause = "transient" if cause_of_error(error) == "transient" else "refusal"
+            if cause == "refusal":
+                message += self._lint_clause(step)
+        elif answer.error_code == EMPTY and cause_of_error(error) == "transient":
+            cause = "transient"
+        return StepFailure(
+            cause=cause,
+            error_code=answer.error_code,
+            message=message,
+            details=diagnostics(ran),
+            retry_after=retry_after(error, datetime.now(UTC)),
+        )
+
+    def _lint_clause(self, step: BegunStep) -> str:
+        """Return what the lint finds in a refused request, to be read after the provider's message, or ""."""
+        asked, name = step.asked, self._program.format
+        provider = PROVIDERS.get(name)
+        findings = [] if provider is None else lint(asked.entries, asked.request, provider_named(name))
+        return "".join(f"; lint {each.rule}: {each.message}" for each in findings if each.severity == "error")
+
+    def _retry_or_fail(self, turn: _State, step: BegunStep, failure: StepFailure) -> RunOutcome | None:
+        """Try the step again later, if its failure may pass. Raises _RunFailed if the run fails."""
+        postponed: Postponement | StepFailure = failure
+        if failure.cause in ("transient", "worker"):
+            postponed = self._attempt(lambda runtime: self._ledger.postpone(runtime, turn, step, failure))
+        if isinstance(postponed, StepFailure):
+            raise _RunFailed(postponed.error_code, postponed.message, dict(postponed.details), postponed)
+        self._tell(f"{self._ledger.name}: {postponed.message}")
+        if postponed.is_deferred:
+            return self._outcome("deferred", postponed.message, failure=failure)
+        if self._cancellation.cancelled.wait(postponed.seconds):
+            raise _Cancelled
+        return None
 
     def _store_answer(self, turn: _State, step: BegunStep, ran: CommandOutcome) -> TurnEnd | None:
         program = self._program
@@ -205,7 +308,7 @@ class Run(Generic[_State]):
             lambda runtime: self._ledger.understand(runtime, turn, step, ran.stdout, rules)
         )
         if isinstance(answer, InvalidAnswer):
-            raise _RunFailed(answer.error_code, answer.message, diagnostics(ran))
+            raise _StepFailed(self._failure_of_answer(answer, step, ran))
         try:
             return self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
         except CallIdTaken:
@@ -301,7 +404,10 @@ class Run(Generic[_State]):
         try:
             ran = self._run_client_or_command(command, stdin, variables, min(timeout, left), call)
         except OSError as exc:
-            raise _RunFailed(FAILED, f"the command cannot be started: {exc.strerror}") from exc
+            message = f"the command cannot be started: {exc.strerror}"
+            if call is None:
+                raise _StepFailed(StepFailure(cause="worker", error_code=FAILED, message=message)) from exc
+            raise _RunFailed(FAILED, message) from exc
         ran = redact_stderr(ran)
         if not self._cancellation.lost:
             log = partial(self._ledger.keep_log, ran=ran, log_id=new_id("log"), step_id=step_id, call=call)
@@ -338,7 +444,7 @@ class Run(Generic[_State]):
         code, message = failed.error_code, failed.message
         fail = partial(self._ledger.fail, error_code=code, message=message, details=failed.details)
         end = self._attempt(lambda runtime: fail(runtime, failed.status))
-        return self._outcome("ended", message, end=end, error_code=code)
+        return self._outcome("ended", message, end=end, error_code=code, failure=failed.failure)
 
     def _cancelled(self) -> RunOutcome:
         if self._cancellation.lost:

@@ -5,6 +5,7 @@ transaction calls the internal handlers, stores their results and suspends the t
 answered once despite crashes. A handler's failure becomes a result for the model and never ends the turn.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -24,7 +25,7 @@ from cardbox_cli.execution.dispatch_requests import Caller, Parent, calling_turn
 from cardbox_cli.execution.handlers import Awaiting, Ending, Handler, exception_text
 from cardbox_cli.execution.notifications.notifier import Phase
 from cardbox_cli.execution.queue import turn_ends
-from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back
+from cardbox_cli.execution.queue.claims import ClaimedWork, hand_back, postpone
 from cardbox_cli.execution.queue.turn_ends import (
     BY_RESULT,
     end_held,
@@ -48,6 +49,15 @@ from cardbox_cli.execution.tool_calls import (
 from cardbox_cli.execution.worker import step_requests
 from cardbox_cli.execution.worker.command_output import redact_message, store_log
 from cardbox_cli.execution.worker.command_processes import CommandOutcome
+from cardbox_cli.execution.worker.failures import (
+    FAILURE_KEY,
+    Postponement,
+    StepFailure,
+    decide_retry,
+    failed_tries,
+    retry_policy,
+    stored_failure,
+)
 from cardbox_cli.execution.worker.ledger import (
     BegunStep,
     RunState,
@@ -412,6 +422,31 @@ class TurnLedger:
         self, runtime: Runtime, status: EndStatus, *, error_code: str, message: str, details: dict[str, Any]
     ) -> TurnEnd:
         return end_turn(runtime, self._fence, status, error_code=error_code, message=message, details=details)
+
+    def postpone(
+        self, runtime: Runtime, state: TurnState, step: BegunStep, failure: StepFailure
+    ) -> Postponement | StepFailure:
+        """Plan another try, and defer the claimed row until then. The row's count of tries is unchanged."""
+        settings = runtime.settings
+        with runtime.transaction():
+            runtime.heads.hold(self._fence)
+            runtime.turns.note_failure(
+                self._fence.agent_id,
+                step.step_id,
+                error=f"{failure.error_code}: {failure.message}",
+                metadata={FAILURE_KEY: stored_failure(failure, self._owner)},
+            )
+            planned = decide_retry(
+                failure,
+                failed_tries(runtime.turns.steps(self._fence.agent_turn_id)),
+                policy=retry_policy(state.profile),
+                now=runtime.database.now(),
+                delay=lambda tries: settings.delay(tries, random.random()).total_seconds(),
+            )
+            if isinstance(planned, Postponement):
+                wait = timedelta(seconds=planned.seconds)
+                postpone(runtime, self._work.row, owner=self._owner, reason=planned.message, delay=wait)
+        return planned
 
     def hand_back(self, runtime: Runtime, reason: str) -> None:
         hand_back(runtime, self._work.row, owner=self._owner, reason=reason)

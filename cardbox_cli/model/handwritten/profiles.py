@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     StrictBool,
+    StrictInt,
     StrictStr,
     ValidationInfo,
     field_validator,
@@ -103,6 +104,17 @@ class DelegationPolicy(Section, extra="allow"):
     )
 
 
+class RetrySection(Section):
+    """The tries of a step with transient failures. The defaults are those of `RetryPolicy`."""
+
+    attempts: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
+        default=3, description="The number of tries, with the first one; 1 means no other try."
+    )
+    max_elapsed_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
+        default=600, description="The seconds after the first try in which another one may begin."
+    )
+
+
 class Profile(Section, extra="allow"):
     """The static configuration of an agent. Any other key is preserved."""
 
@@ -149,6 +161,9 @@ class Profile(Section, extra="allow"):
         default="default", description="`cache` puts layers that change with each call after the history."
     )
     llm_config: dict[str, Any] = Field(default={}, description="The model and its settings.")
+    retry: RetrySection | None = Field(
+        default=None, description="When a step with a transient failure, such as HTTP 429, is tried again."
+    )
 
     @field_validator("system_prompt_template")
     @classmethod

@@ -94,6 +94,11 @@ class TurnStore(ProjectStore):
         calls = None if tool_call_ids is None else jsonb(list(tool_call_ids))
         self._run("move_step", **step, tool_call_ids=calls, metadata=jsonb(metadata or {}))
 
+    def note_failure(self, agent_id: str, step_id: str, *, error: str, metadata: dict[str, Any]) -> None:
+        """Record why a step was not answered. It remains open: other systems end a turn with its step."""
+        step = {"agent_id": agent_id, "step_id": step_id}
+        self._run("note_step_failure", **step, error=error, metadata=jsonb(metadata))
+
     def close_steps(self, agent_turn_id: str, status: str, error: str | None) -> None:
         self._run("close_steps", agent_turn_id=agent_turn_id, status=status, error=error)
 

@@ -127,12 +127,13 @@ SELECT moved.turn_epoch, (SELECT {inbox_json} FROM i) FROM moved
 
 -- name: give_back
 -- Writes every row of a claimed row that is returned to the inbox, and of the turn that it carries. The turn waits
--- for another claim at its next epoch, the row for another attempt, and its lease is over. Returns the row; no row if
+-- for another claim at its next epoch, the row for another attempt, and its lease is over. The head's time is that of
+-- the next attempt, because other systems enqueue a turn again whose head has been unchanged for 10 s. Returns the row; no row if
 -- the turn or the row has changed. For a row that carries no turn, the list of source states is empty, because shards
 -- cannot run a statement with a condition that is constantly false.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
-    SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now}, waiting_tool_count = 0,
+    SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {later}, waiting_tool_count = 0,
         resume_deadline = NULL
     WHERE {head_is_at}
     RETURNING h.turn_epoch

@@ -75,6 +75,12 @@ SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call
     ended_at = CASE WHEN %(status)s IN ('completed', 'failed') THEN {moment} END
 WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
 
+-- name: note_step_failure
+-- Adds the failure of a step that is tried again.
+UPDATE state.agent_steps AS s
+SET error = %(error)s, metadata = s.metadata || %(metadata)s
+WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s AND s.step_id = %(step_id)s
+
 -- name: close_steps
 -- Ends the open steps of a turn.
 UPDATE state.agent_steps AS s
