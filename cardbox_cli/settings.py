@@ -344,7 +344,7 @@ class Settings:
         }
 
     def delay(self, attempts: int, jitter: float) -> timedelta:
-        """Return `backoff` doubled `attempts` times, up to the cap, times 0.75 plus a quarter of `jitter`."""
+        """Return `backoff`, doubled `attempts` times, up to `backoff_cap`, times 0.75 + 0.25 * `jitter`."""
         grown = self.backoff * 2.0 ** min(attempts, 30)
         return timedelta(seconds=min(grown, self.backoff_cap) * (0.75 + 0.25 * jitter))
 

@@ -133,7 +133,7 @@ class CardUseStore(ProjectStore):
     def check_change(self, card_ids: Sequence[str], change: Change, force: ForcedBy | None) -> None:
         """Raise CardConflict if an unfinished turn sees one of these cards. With `force`, audit that instead.
 
-        Call it after the change, because a turn may be dispatched until the change locks the cards.
+        Call it after the change, because a turn may be dispatched until then.
         """
         uses = self.uses(card_ids)
         if uses and force is None:

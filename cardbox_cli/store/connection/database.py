@@ -343,7 +343,7 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a statement of the open transaction failed. The caller must then roll it back."""
+        """Return whether a statement failed. The caller must then roll back its transaction or savepoint."""
         return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
     @property

@@ -30,7 +30,7 @@ class Waker:
         self._sender.setblocking(False)
 
     def wake(self) -> None:
-        """End the current wait, or the next one at once. Any thread or signal handler may call this."""
+        """End the current wait, or the next one at once. Safe in threads, signal handlers, after `close`."""
         # If the buffer is full, the waiter wakes up anyway.
         with suppress(OSError):
             self._sender.send(b"!")

@@ -58,7 +58,7 @@ class BatchStore(ProjectStore):
         return now if is_held and due_at is not None and now is not None and due_at <= now else None
 
     def due(self, batch_id: str | None) -> list[BatchTask]:
-        """Return the tasks of this running batch whose dispatch is due, or of any batch if None."""
+        """Return tasks of running batches whose dispatch is due. `batch_id` limits them to one batch."""
         return self._find_tasks("due_batch_tasks", batch_id, now=self.database.now())
 
     def record_dispatch(
@@ -82,7 +82,7 @@ class BatchStore(ProjectStore):
     # --- ending
 
     def lock_of_child(self, agent_turn_id: str) -> Batch | None:
-        """Return the batch that does not know yet that this child has ended, locked, or None."""
+        """Lock and return the batch that has not recorded the end of this child turn, or None."""
         return self._one(Batch, "lock_batch_of_child", agent_turn_id=agent_turn_id)
 
     def end_task(
@@ -161,28 +161,28 @@ class BatchStore(ProjectStore):
         return counts
 
     def overdue(self, batch_id: str | None) -> list[Batch]:
-        """Return this batch, or all batches if None, if running and past the deadline."""
+        """Return running batches whose deadline has passed. `batch_id` limits them to one batch."""
         now = self.database.now()
         return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=MAX_DUE)
 
     def settled_batch_ids(self, batch_id: str | None) -> list[str]:
-        """Return the id of this batch, or of all batches if None, if running without open tasks."""
+        """Return the ids of running batches without open tasks. `batch_id` limits them to one batch."""
         return self._column("settled_batches", batch_id=batch_id, limit=MAX_DUE)
 
     def abandoned_batches(self, agent_turn_id: str | None) -> list[Batch]:
-        """Return the running batches of this parent turn, or of any if None, if the turn has ended."""
+        """Return running batches whose parent turn has ended. `agent_turn_id` limits them to one parent."""
         return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
     def unreported_batches(self, agent_turn_id: str | None) -> list[Batch]:
-        """Return the ended batches of this parent turn, or of any if None, whose report is still due."""
+        """Return ended batches whose report is still due. `agent_turn_id` limits them to one parent."""
         return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
     def unrecorded_ends(self, batch_id: str | None) -> list[BatchTask]:
-        """Return the tasks of this batch, or of any if None, whose turn may have ended without an update."""
+        """Return tasks whose turn may have ended without an update. `batch_id` limits them to one batch."""
         return self._find_tasks("silent_children", batch_id)
 
     def tasks_awaiting_stop(self, batch_id: str | None) -> list[BatchTask]:
-        """Return the tasks of this batch, or of any if None, whose turn must still be stopped."""
+        """Return tasks whose turn must still be stopped. `batch_id` limits them to one batch."""
         return self._find_tasks("children_to_stop", batch_id)
 
     def newest(self, where: BatchFilter | None = None, *, limit: int | None = None) -> Iterator[Batch]:

@@ -97,7 +97,7 @@ class DispatchStore(ProjectStore):
         return TurnWrite(*outcome)
 
     def promotion(self, agent_id: str) -> PromotionSituation | None:
-        """Return the facts that decide on a promotion. None if the locked agent is busy or has no queue."""
+        """Return the facts that decide on a promotion, or None if the agent is busy or has no queued turn."""
         keeps = self.database.keeps_turns
         name = "promotion_situation" if keeps else "promotion_situation_without_records"
         return self._facts(PromotionSituation, name, agent_id=agent_id)

@@ -100,7 +100,7 @@ class InboxStore(ProjectStore):
         return self._require_item(row, "inbox row", inbox_id, _NO_ROW)
 
     def hold(self, inbox_id: str, *, may_report: bool = True) -> ClaimedSituation:
-        """Return a row and the facts that decide on it. Locks its head, lease and the row itself.
+        """Return a row and the facts that decide on it. Locks its agent's head, its lease and the row.
 
         With `may_report` False, does not read the calls that a report answers. Raises NotFound.
         """
