@@ -51,7 +51,7 @@ class AuditStore(ProjectStore):
     def _insert(self, *, detail: dict[str, Any], **columns: str | int | None) -> None:
         empty = dict.fromkeys(("agent_turn_id", "reason", "epoch_before", "epoch_after"))
         row = {**empty, **columns, "audit_id": new_id("audit"), "detail": jsonb(detail)}
-        # A role may have the right to write the table but not to read it; such a table is in `closed_tables`.
+        # A role may have the right to write the table but not to read it. Such a table is in `closed_tables`.
         if _TABLE in self.database.tables or _TABLE in self.database.closed_tables:
             self._run("write_audit", **row)
 

@@ -163,7 +163,7 @@ class BoxStore(ProjectStore):
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None, window: range | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield the id and the JSON of the card at each position, in order. It is None for a hidden card.
+        """Yield the id and the JSON of the card at each position, in order. A hidden card has None as JSON.
 
         With `types`, skips cards of other types. Reads lazily, and needs a transaction or snapshot.
         """
@@ -300,8 +300,8 @@ class BoxStore(ProjectStore):
 
         Raises NotFound for an unknown box, and for an id without a card unless `allow_dangling`. Raises
         BoxConflict for a box that a turn reads or writes, or that belongs to a chat. A turn passes its
-        `fence`; an outdated one raises StaleEpoch. A caller that has locked the head of the turn passes it
-        as `held`. A caller that has locked the head of a chat passes `of_chat`.
+        `fence`. An outdated fence raises StaleEpoch. A caller that has locked the head of the turn passes
+        the head as `held`. A caller that has locked the head of a chat passes `of_chat`.
         """
         is_free = fence is None and held is None and not of_chat
         # Only if `is_free`, the box may turn out to be in use after the write. Then the write is rolled back.
@@ -322,10 +322,7 @@ class BoxStore(ProjectStore):
         return int(length)
 
     def ensure(self, box_id: str) -> Box:
-        """Return the box with this id; create an empty one if it is missing.
-
-        Raises BoxConflict if the box belongs to another project.
-        """
+        """Return the box, created empty if missing. Raises BoxConflict if another project has this id."""
         canonical = canonical_box_id(box_id)
         if canonical is None:
             raise InvalidInput(f"the box id {box_id!r} is not a UUID")

@@ -104,7 +104,7 @@ Outcome = Literal["inserted", "unchanged", "repaired"]
 _PAGE = 1000
 # After this many new cards, the statistics of the server may be too old to plan queries well.
 _MIN_ADDED_TO_ANALYZE = 1000
-# Cards that a count examines during a search; searching a card costs 100 times as much as reading it.
+# Cards that a count examines during a search. Searching a card costs 100 times as much as reading it.
 _MAX_COUNTED_IN_SEARCH = 1000
 # If at most this many cards match, sorting them costs less than scanning all cards, newest first.
 _MAX_SORTED = 10_000
@@ -260,7 +260,7 @@ class CardStore(ProjectStore):
     def search_boxes(
         self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int
     ) -> list[Card]:
-        """Search for `text` in the cards of these types in these boxes; return them newest first."""
+        """Return the cards of these types in these boxes that contain `text`, newest first."""
         canonical = list(filter(None, map(canonical_box_id, box_ids)))
         place = {"types": list(types), "box_ids": canonical, "now": self.database.now()}
         rows = self._column("list_cards_of_boxes", **text_search(text), **place, limit=limit)

@@ -43,7 +43,7 @@ from cardbox_cli.store.connection.project_store import (
 from cardbox_cli.store.connection.tables import CHATS
 from cardbox_cli.text.command_lines import quote_argument
 
-# --- heads and transcripts; a transcript is a chain of boxes whose ids are derived from entry positions
+# --- heads and transcripts. A transcript is a chain of boxes. Their ids are derived from entry positions.
 
 
 # Greater than any character that follows a prefix, because keys sort by code point.
@@ -169,7 +169,7 @@ class ChatStore(ProjectStore):
         return self._require_item(chat, "chat", chat_key, why)
 
 
-# --- archived contexts: rows that describe the boxes with their cards; a written row never changes
+# --- archived contexts: rows that describe the boxes with their cards. A written row never changes.
 
 
 _BY_AGE = {"key": "context_id", "time": "archived_at"}

@@ -63,7 +63,7 @@ class BoxUseStore(ProjectStore):
             )
 
     def _transcript(self, box_id: str) -> tuple[str, str] | tuple[None, None]:
-        """Return "transcript" and the chat's key if the box's id is one of the chat's transcript boxes."""
+        """Return "transcript" and the chat's key if the box is part of a chat's transcript, else Nones."""
         chat_key, entries = self._row("chat_of_first_card", box_id=box_id) or ("", 0)
         starts = range(0, entries, BOX_CARDS)
         if any(transcript_box(self.project_id, chat_key, start) == box_id for start in starts):

@@ -27,7 +27,7 @@ def _word(word: str) -> str:
 
 
 def _is_spaced(character: str) -> bool:
-    """Return whether the script of this character puts spaces between words, as East Asian ones do not."""
+    """Return whether a letter or digit is of a script with spaces between words: not an East Asian one."""
     return character.isalnum() and not "\u1100" <= character <= "\uffff"
 
 

@@ -78,7 +78,7 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
 
 
 def parse_duration(text: str, place: str = "") -> timedelta | None:
-    """Parse a duration such as 90m, or return None. Raises UsageError for fractions and over 100 years."""
+    """Parse a duration such as 90m. Returns None for other text. Raises UsageError that names `place`."""
     parts = re.fullmatch(_AGO, text, re.ASCII)
     if parts is None:
         return None

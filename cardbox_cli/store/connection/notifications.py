@@ -176,7 +176,7 @@ class Listener:
             )
 
     def _drain(self) -> bool:
-        """Read all notifications; return True if one of them is wanted, or if the connection broke."""
+        """Read all notifications. Returns True if one of them is wanted, or if the connection broke."""
         if self._database is None:
             return False
         try:

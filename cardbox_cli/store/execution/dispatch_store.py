@@ -1,4 +1,4 @@
-"""Dispatch, promotion and end of turns in Postgres. One query reads the facts of a decision, one writes it.
+"""Dispatch, promotion and end of turns. One query reads all facts of a decision, one writes all rows.
 
 Methods run in the caller's transaction. A read locks the agent's head first, then rows of the inbox, then
 boxes. It does not see commits that happened while it waited for a lock. So a write checks the facts of the

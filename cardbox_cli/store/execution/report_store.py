@@ -1,4 +1,4 @@
-"""Reports to waiting calls in Postgres. One query reads the facts of a decision, one writes it.
+"""Reports to waiting calls in Postgres. One query reads the facts of a decision, one writes all rows.
 
 Methods run in the caller's transaction. The read locks the waiting call, but not the head of its turn,
 because writing a report does not change the state of the turn.
@@ -70,7 +70,7 @@ class ReportStore(ProjectStore):
     def apply(
         self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
     ) -> AppliedReport | None:
-        """Apply a result to a suspended turn, whose head the caller has locked. Writes all rows of that.
+        """Apply a result to a suspended turn, whose head the caller has locked.
 
         `left` is the number of other open calls. If it is 0, the claimed row resumes the turn, unless the
         caller `ends` it. Otherwise the row is consumed. Returns None if the turn or its box has changed.

@@ -37,8 +37,7 @@ class TableSize(msgspec.Struct, frozen=True):
 class ProjectSize(msgspec.Struct, frozen=True):
     """Content of a project: all its cards, including hidden ones, and its boxes. Estimates unless `…_exact`.
 
-    `expired` and `deleted` are numbers of hidden cards, or None if not counted. A card that is both counts as
-    deleted.
+    `expired` and `deleted` count hidden cards, or are None. A card that is both counts as deleted.
     """
 
     project_id: str

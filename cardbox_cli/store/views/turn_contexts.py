@@ -127,8 +127,8 @@ class ExperienceStore(ProjectStore):
 
         Profiles with the same name, ignoring case, count as the same, because each import of a profile
         creates a box. The profile of the turn counts, not the current one of its agent. Searches the
-        project's last 10,000 inbox rows. Skips a deliverable that replaces one of another turn. Raises
-        SchemaMissing if the database has no turns.
+        project's last 10,000 inbox rows. Skips fallback deliverables, which the turn did not write itself.
+        Raises SchemaMissing if the database has no turns.
         """
         self._require(*_TABLES)
         query = "kept_deliverables" if self.database.keeps_turns else "left_deliverables"
