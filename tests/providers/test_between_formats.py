@@ -95,7 +95,7 @@ def test_an_exported_file_has_the_result_as_text(target: str) -> None:
     assert "[result of call_2: done]" in "".join(find_exporter(target)(cards))
 
 
-def test_each_of_openais_formats_has_its_own_custom_tools() -> None:
+def test_custom_tools_are_translated_between_openai_formats() -> None:
     made = sent("openai", CHAT, "openai-responses")
     assert made == ({**RESPONSES, "input": [HI, *ITEMS]}, set(), set())
     assert sent("openai-responses", RESPONSES, "openai").body["tools"][0] == CHAT["tools"][0]
@@ -127,7 +127,7 @@ def test_functions_without_ids_are_sent_as_text_and_reported(target: str) -> Non
     }
 
 
-def test_a_kept_result_whose_call_is_sent_as_text_is_an_error() -> None:
+def test_a_stored_result_with_its_call_sent_as_text_is_an_error() -> None:
     block = {"type": "tool_result", "tool_use_id": "call_2", "content": "ok"}
     call = message(CALLED, "agent.thought", "assistant", tool_calls=CALLED["tool_calls"])
     rules = [(each.rule, each.position) for each in found("anthropic", user(), call, kept_answer(block))]
@@ -186,7 +186,7 @@ def test_one_tool_at_a_time_is_reported_if_the_format_lacks_it(target: str) -> N
 
 @pytest.mark.parametrize("value", [0, False])
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "bedrock-converse", "openai-responses"])
-def test_an_unknown_key_is_reported_whatever_its_value(target: str, value: Any) -> None:
+def test_an_unknown_key_is_reported_even_if_its_value_is_falsy(target: str, value: Any) -> None:
     made = sent("openai", {"model": "m", "messages": [{**HI, "weight": value, "name": None}]}, target)
     assert made.lost == {"the message's 'weight' is not sent"}
 
@@ -252,7 +252,7 @@ MARKS = {
 
 @pytest.mark.parametrize("target", MARKS)
 @pytest.mark.parametrize("source", FAILED)
-def test_the_failure_of_a_tool_is_translated(source: str, target: str) -> None:
+def test_a_tool_failure_is_translated(source: str, target: str) -> None:
     made = sent(source, FAILED[source], target)
     assert MARKS[target] in json.dumps(made.body)
     assert made.lost == set()
@@ -260,7 +260,7 @@ def test_the_failure_of_a_tool_is_translated(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", ["openai", "openai-responses"])
 @pytest.mark.parametrize("source", FAILED)
-def test_the_failure_of_a_tool_is_reported_if_the_format_lacks_it(source: str, target: str) -> None:
+def test_a_tool_failure_is_reported_lost_if_the_format_lacks_it(source: str, target: str) -> None:
     assert sent(source, FAILED[source], target).lost == {"that the tool failed is not sent"}
 
 
@@ -279,9 +279,7 @@ def test_the_failure_of_a_tool_is_reported_if_the_format_lacks_it(source: str, t
         ("gemini", {"contents": [{"parts": [{"text": "Hi"}]}], "serviceTier": "flex"}, "bedrock-converse", "serviceTier"),
     ],
 )  # fmt: skip
-def test_a_value_of_another_provider_alone_is_not_copied(
-    source: str, body: Body, target: str, name: str
-) -> None:
+def test_a_provider_specific_value_is_not_copied(source: str, body: Body, target: str, name: str) -> None:
     made = sent(source, body, target)
     assert f"the parameter {name!r} is not sent" in made.lost
     assert not {name, "stop"} & made.body.keys()
@@ -289,7 +287,7 @@ def test_a_value_of_another_provider_alone_is_not_copied(
     assert made.errors == set()
 
 
-def test_shared_values_are_copied_and_unknown_ones_are_mistakes() -> None:
+def test_shared_values_are_copied_and_invalid_ones_are_errors() -> None:
     chat = {
         "model": "claude-sonnet-4-5",
         "messages": [HI],
@@ -317,7 +315,7 @@ def test_allowed_callers_are_copied_if_the_format_knows_them() -> None:
     ] == ["direct"]
 
 
-def test_the_rest_of_a_parameter_is_reported_by_its_keys() -> None:
+def test_untranslated_keys_of_a_parameter_are_reported() -> None:
     config = {
         "temperature": 0.5,
         "thinkingConfig": {"thinkingBudget": 5},
