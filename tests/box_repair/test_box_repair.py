@@ -147,7 +147,7 @@ class TestBoxCompress:
         assert boxes.view(back).digest == boxes.view(old).digest
         assert boxes.get(back).parent_ids == [answer["box_id"]]
 
-    def test_only_cards_above_the_token_limit_are_summarized(
+    def test_a_box_above_the_token_limit_is_compressed_to_fit(
         self, cbx: Cbx, box: Box, boxes: BoxStore, row_counts: Callable[[], Any]
     ) -> None:
         old = box(

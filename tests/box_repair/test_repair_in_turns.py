@@ -90,7 +90,7 @@ def test_the_output_box_of_a_suspended_turn_can_be_compressed(ask: Asked, desk: 
     ]
 
 
-def test_an_open_call_of_a_suspended_turn_is_not_repaired_away(world: World) -> None:
+def test_repair_keeps_an_open_call_of_a_suspended_turn(world: World) -> None:
     world.ask()
     turn = world.suspend()
     output = json.loads(world.cbx("turn", "show", turn, "-o", "json").out)["output_box_id"]

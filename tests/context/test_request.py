@@ -307,7 +307,7 @@ def test_an_empty_request_has_no_tokens() -> None:
     assert (told.tokens, told.tokens_exact) == (0, True)
 
 
-def test_the_text_format_shows_everything() -> None:
+def test_the_text_format_shows_messages_calls_and_tools() -> None:
     made = request(
         card("task.instruction", TextContent("hi"), card_id="1"),
         card("agent.thought", TextContent("look"), "assistant", tool_calls=[CALL], card_id="2"),

@@ -122,7 +122,7 @@ def test_numbers_that_do_not_grow_have_no_total_bound() -> None:
     exact_json.check_storable([0.1, 12345.678, Decimal("0.10"), 10**900, Decimal(10**900)] * 10_000)
 
 
-def test_bottomless_nesting_is_refused() -> None:
+def test_excessive_nesting_is_refused() -> None:
     value: list[object] = []
     for _ in range(100_000):
         value = [value]

@@ -59,7 +59,7 @@ FOLDS = {
 
 
 @pytest.mark.parametrize("name", FOLDS)
-def test_a_list_is_a_fold_over_cards(name: str) -> None:
+def test_a_todo_list_is_built_from_its_cards_in_order(name: str) -> None:
     slots, expected = FOLDS[name]
     assert said(*slots) == expected
     assert [item.number for item in todo_items(slots)] == list(range(1, len(expected) + 1))

@@ -96,7 +96,7 @@ def test_the_estimate_of_two_texts_is_the_sum_of_both(one: str, other: str) -> N
 
 
 @given(st.text())
-def test_a_text_has_a_token_and_no_more_than_its_bytes(text: str) -> None:
+def test_a_text_has_at_least_one_token_and_at_most_one_per_byte(text: str) -> None:
     for tokenizer in (ESTIMATING_TOKENIZER, *EXACT):
         assert bool(text) <= tokenizer.count(text) <= len(text.encode())
 

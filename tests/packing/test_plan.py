@@ -222,7 +222,7 @@ def test_a_box_outside_the_allow_list_is_refused_in_any_position() -> None:
     assert caught.value.message == f"inherit_context: unauthorized box_id: '{BOX_B}' (argument 'b')"
 
 
-def test_shapes_are_refused_before_permissions() -> None:
+def test_shapes_are_checked_before_permissions() -> None:
     with pytest.raises(BadRequest) as caught:
         inherited_boxes(inheriting("a", "b", allowed=[]), {"a": BOX_A, "b": None})
     assert caught.value.message == (

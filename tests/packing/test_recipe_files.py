@@ -308,7 +308,7 @@ def test_any_document_is_either_a_valid_recipe_or_refused(document: Any) -> None
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["arg_key", "as_card_type", "typo"]), min_size=1))
-def test_problems_point_at_their_lines(keys: list[str]) -> None:
+def test_problems_have_the_line_numbers_of_their_rules(keys: list[str]) -> None:
     rules = "".join(f"    - {key}: a\n" for key in keys)
     text = f"context_packing_config:\n  pack_arguments:\n{rules}"
     wrong = {3 + number for number, key in enumerate(keys) if key != "arg_key"}

@@ -159,7 +159,7 @@ class TestSystem:
         assert made["system"] == f"Be kind.\n\nBe brief.\n\n{fields}"
         assert made["messages"] == [{"role": "user", "content": "hi"}]
 
-    def test_system_blocks_stay_if_one_is_to_be_cached(self) -> None:
+    def test_system_blocks_stay_separate_if_one_is_cached(self) -> None:
         cached = [TEXT, {**TEXT, **CACHED}]
         made = body(profile(), *imported("anthropic", system=cached), HI)
         assert made["system"] == [{"type": "text", "text": "Be kind."}, *cached]

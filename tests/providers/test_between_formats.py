@@ -172,14 +172,14 @@ def test_a_choice_of_a_tool_that_is_not_sent_is_not_sent(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["openai", "openai-responses"])
-def test_one_tool_at_a_time_is_translated_to_openais_key(target: str) -> None:
+def test_disabled_parallel_tool_use_is_translated_to_openai(target: str) -> None:
     made = sent("anthropic", SINGLE, target)
     assert (made.body["tool_choice"], made.body["parallel_tool_calls"]) == ("required", False)
     assert made.lost == set()
 
 
 @pytest.mark.parametrize("target", ["gemini", "bedrock-converse"])
-def test_one_tool_at_a_time_is_reported_if_the_format_lacks_it(target: str) -> None:
+def test_disabled_parallel_tool_use_is_reported_if_the_format_lacks_it(target: str) -> None:
     lost = sent("anthropic", SINGLE, target).lost
     assert lost == {"the 'disable_parallel_tool_use' of the parameter 'tool_choice' is not sent"}
 
@@ -211,7 +211,7 @@ REFUSED = {"model": "gpt-5", "input": [HI, {"role": "assistant", "content": [
     {"type": "output_text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]}]}  # fmt: skip
 
 
-def test_a_refusal_stays_a_refusal_between_openais_formats() -> None:
+def test_a_refusal_stays_a_refusal_between_openai_formats() -> None:
     made = sent("openai-responses", REFUSED, "openai")
     said = [{"type": "text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]
     assert made.body["messages"][1] == {"role": "assistant", "content": said}
@@ -329,7 +329,7 @@ def test_untranslated_keys_of_a_parameter_are_reported() -> None:
     }
 
 
-def test_geminis_parameters_may_be_in_camel_or_snake_case() -> None:
+def test_gemini_parameters_can_be_in_camel_or_snake_case() -> None:
     snake = {
         "contents": [{"parts": [{"text": "Hi"}]}],
         "generation_config": {"max_output_tokens": 5, "top_p": 0.5},

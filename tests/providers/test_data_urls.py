@@ -16,7 +16,7 @@ def test_millions_of_parameters_are_skipped() -> None:
     assert media_of(f"data:image/png{';a=b' * 1_000_000};base64,AA==") == ("image/png", "AA==")
 
 
-def test_the_first_mark_of_base64_counts() -> None:
+def test_the_first_base64_marker_is_used() -> None:
     assert media_of("data:image/png;base64,;base64,AA==") == ("image/png", ";base64,AA==")
 
 

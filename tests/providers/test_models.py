@@ -61,7 +61,7 @@ def test_every_entry_has_a_source_and_a_date() -> None:
         ("anthropic/claude-3.5-sonnet", 200_000),
     ],
 )
-def test_a_gateway_and_a_snapshot_change_no_fact(model: str, tokens: int) -> None:
+def test_gateway_and_snapshot_names_keep_the_facts_of_the_model(model: str, tokens: int) -> None:
     assert window(model) == tokens
 
 

@@ -52,7 +52,7 @@ def test_source_blocks_are_stored_only_if_cards_cannot_express_them(
 
 
 @pytest.mark.parametrize(("role", "provider", "parts"), ALL)
-def test_odd_parts_come_back_unchanged(role: str, provider: PartsProvider, parts: list[Any]) -> None:
+def test_unusual_parts_survive_a_round_trip(role: str, provider: PartsProvider, parts: list[Any]) -> None:
     for odd in [*disturbed(parts), parts[::-1], parts * 2, [*parts, parts[0]]]:
         assert same_json(given_back(provider, provider.draft_parts(role, odd)), odd), odd
 

@@ -40,7 +40,7 @@ def said(request: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(each["role"], each.get("content")) for each in request["messages"]]
 
 
-def test_every_program_is_named_with_its_version() -> None:
+def test_the_versions_file_lists_every_program() -> None:
     versions = json.loads((FIXTURES / "versions.json").read_text())
     assert set(versions) == {"inspect-ai", "letta", "langchain-core"}
     assert versions["letta"] == "0.16.8"

@@ -251,7 +251,7 @@ def test_swe_agent_attempts_and_demonstrations_are_read(cbx: Cbx, tmp_path: Path
     assert lines_of(cbx("card", "import", str(chosen), "-o", "id")) == [box_of(cbx, demonstration)]
 
 
-def test_pi_commands_and_summaries_are_sent_to_the_model(cbx: Cbx, tmp_path: Path) -> None:
+def test_pi_commands_summaries_and_custom_messages_are_sent(cbx: Cbx, tmp_path: Path) -> None:
     def line(own: str, parent: str | None, **parts: Any) -> dict[str, Any]:
         return {"id": own, "parentId": parent, "timestamp": "2026-01-02T03:04:06.000Z", **parts}
 

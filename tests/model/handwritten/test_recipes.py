@@ -33,7 +33,7 @@ class TestRecipeDefaults:
         [rule] = packing(pack_arguments=[{"arg_key": "a"}]).context_packing_config.pack_arguments
         assert (rule.as_card_type, dict(rule.card_metadata)) == ("task.instruction", {"role": "user"})
 
-    def test_other_metadata_is_kept(self) -> None:
+    def test_other_metadata_of_a_rule_is_stored(self) -> None:
         metadata = {"lang": "en", "deep": {"n": [1, None]}}
         [rule] = packing(
             pack_arguments=[{"arg_key": "a", "card_metadata": metadata}]
@@ -212,7 +212,7 @@ class TestArgumentBinding:
             "limit",
         ]
 
-    def test_one_problem_is_one_sentence(self) -> None:
+    def test_a_single_problem_is_reported_in_one_sentence(self) -> None:
         with pytest.raises(BadRequest) as caught:
             declaring(a={"required": True}).bind({})
         assert caught.value.message == "argument 'a' is missing"
