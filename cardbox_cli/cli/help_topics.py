@@ -71,7 +71,7 @@ _EXIT_CODES = """\
 141  the reader of a pipe closed it"""
 
 _SETTINGS = """\
-An option wins over an environment variable, which wins over the config file.
+An option overrides an environment variable, which overrides the config file.
 `cbx config` shows every setting, its value and its source. For example:
   export CBX_PROJECT=shop
   cbx config CBX_PROJECT

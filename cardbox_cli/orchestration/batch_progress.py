@@ -96,6 +96,6 @@ def poll_batch(
             return
     raise WaitTimeout(
         f"batch {batch_id} did not end within {timeout:g} s",
-        hint=f"it continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
+        hint=f"the batch continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
         details={"batch_id": batch_id, "status": progress.batch.status},
     )

@@ -358,7 +358,7 @@ class BoxStore(ProjectStore):
             self.check_replaceable(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
                 what = f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}"
-                raise BoxConflict(what, hint=f"read it again with `cbx box show {box.box_id}`, then replace")
+                raise BoxConflict(what, hint=f"check `cbx box show {box.box_id}`, then try again")
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))

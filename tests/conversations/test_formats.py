@@ -73,5 +73,5 @@ def test_a_name_is_taken_at_its_word(name: str) -> None:
 def test_a_session_has_no_key_of_messages() -> None:
     with pytest.raises(UsageError) as raised:
         list(find_format("claude-code").read(documents_in(json.dumps(LINE)), at="messages"))
-    assert str(raised.value) == "--at messages: a Claude Code session has no key of messages"
+    assert str(raised.value) == "--at messages: a Claude Code session has no key for messages"
     assert raised.value.hint == "omit --at"

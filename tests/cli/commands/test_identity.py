@@ -325,7 +325,7 @@ REFUSED = [
         ("project", "create", "x", "--title", " "),
         4,
         "error: the title ' ' must have 1 to 255 printable characters on one line\n"
-        "hint: omit it, or give it a text\n",
+        "hint: omit the value, or pass a text\n",
     ),
     (
         ("project", "create", ""),
@@ -351,7 +351,7 @@ REFUSED = [
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
         4,
-        "error: 'notes' is not a layer: their names end in '__context'\nhint: use "
+        "error: 'notes' is not a layer: names of layers end in '__context'\nhint: use "
         "framework__context, persona__context, memory__context, experience__context, knowledge__context, todo__context, compression__context, "
         "or your own name\n",
     ),

@@ -401,7 +401,7 @@ def test_a_lost_lease_stops_the_command_even_if_it_is_claimed_again(
         (
             ["--exec", "x", "--max-steps", "0"],
             "error: --max-steps is 0; it must be a whole number from 1 to 10000\n"
-            "hint: correct it, or leave it out: the default is 8\n",
+            "hint: correct the value, or omit it: the default is 8\n",
         ),
         (
             ["--exec", "no-such-program -m 'a model'"],

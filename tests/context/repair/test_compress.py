@@ -129,7 +129,7 @@ def test_where_the_list_was_changed_it_all_stands_where_the_summary_stood() -> N
 def test_open_calls_and_what_is_asked_stay() -> None:
     entries = places(user("a"), thought(text="b"), user("c"), thought(call("x")))
     assert summed(entries, 0)[0][1:] == ["k2", "k3"]
-    with pytest.raises(InvalidInput, match="a summary can replace nothing before"):
+    with pytest.raises(InvalidInput, match="cbx cannot summarize any message before"):
         select_covered(places(user("a"), thought(call("x"))), 0)
 
 

@@ -145,7 +145,7 @@ def test_they_are_recognised_and_say_to_a_model_what_was_said(cbx: Cbx, tmp_path
     path.write_text(case.text)
     result = cbx("card", "import", str(path), "-o", "id")
     box = succeed(result).splitlines()[0]
-    assert result.err.startswith(f"taken as {case.format}: ")
+    assert result.err.startswith(f"recognized as {case.format}: ")
     messages = cbx("render", "--box", box, "--format", "openai", "-o", "json").json()["messages"]
     said = [(each["role"], _text(each.get("content"))) for each in messages if each["role"] != "system"]
     assert said == SAID

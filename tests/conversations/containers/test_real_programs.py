@@ -51,7 +51,7 @@ def test_it_is_recognised_and_refused_by_no_provider(cbx: Cbx, name: str) -> Non
     format_name, count = EXPECTED[name]
     result = cbx("card", "import", str(FIXTURES / name), "-o", "id")
     boxes = succeed(result).split()
-    assert result.err.startswith(f"taken as {format_name}: ")
+    assert result.err.startswith(f"recognized as {format_name}: ")
     assert len(boxes) == count
     for box in boxes:
         checked = cbx(
