@@ -540,7 +540,7 @@ class TestProcesses:
                 process.pid,
             )
             process.send_signal(signal.SIGTERM)
-            assert b"leaving" in next(line for line in process.stderr if b"leaving" in line)
+            assert b"exiting" in next(line for line in process.stderr if b"exiting" in line)
             (tmp_path / "go").touch()
             process.communicate(timeout=PATIENCE)
         assert process.returncode == 0

@@ -79,7 +79,7 @@ def _audit_detail(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
 )
 def create_box(
     card_ids: CardIds = None,
-    title: Annotated[str | None, Option(metavar="TEXT", help="A display name.")] = None,
+    title: Annotated[str | None, Option(metavar="TEXT", help="A title.")] = None,
     parent: Annotated[
         list[str] | None, Option(click_type=BOX, help="A parent box of the new box. Repeatable.")
     ] = None,
