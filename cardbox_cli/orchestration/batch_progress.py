@@ -66,7 +66,7 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
     if batch.is_running:
         raise Conflict(
             f"batch {batch.batch_id} has not ended, so its deliverables are incomplete",
-            hint="wait for it with --wait, or with `cbx batch watch`",
+            hint="wait for the batch with --wait, or with `cbx batch watch`",
         )
     if batch.join_box_id is not None:
         return batch.join_box_id

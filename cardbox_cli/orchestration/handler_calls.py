@@ -65,7 +65,7 @@ def _lock_call(runtime: Runtime, caller: Caller, agent_turn_id: str, tool_call_i
     if waiting is None:
         raise NotFound(
             f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
-            hint=f"`cbx turn show {quote_argument(agent_turn_id)}` lists the calls that it waits for",
+            hint=f"`cbx turn show {quote_argument(agent_turn_id)}` lists the calls that the turn waits for",
         )
     if waiting.wait_status != WAITING:
         raise Conflict(

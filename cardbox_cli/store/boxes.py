@@ -282,7 +282,7 @@ class BoxStore(ProjectStore):
                 self._refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
-                raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new one")
+                raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new id")
             self._info.save(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 

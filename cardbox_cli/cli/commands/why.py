@@ -45,7 +45,7 @@ def explain_turn(
     ] = None,
     agent: Annotated[
         str | None,
-        Option(click_type=AGENT, help="Explain this agent's active turn, else its next or last one."),
+        Option(click_type=AGENT, help="Explain this agent's active turn, else its next or last turn."),
     ] = None,
     all_: Annotated[bool, Option("--all", help="List every stuck turn of the project.")] = False,
 ) -> None:
@@ -111,7 +111,7 @@ def _print_survey(survey: "Survey") -> None:
         command = command_line(words, *session().project_option)
         raise Findings(
             f"{format_count(len(survey.problems), 'turn')} with problems",
-            hint=f"run `{command}` to explain the first one",
+            hint=f"run `{command}` to explain the first problem",
         )
 
 

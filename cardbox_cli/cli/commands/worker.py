@@ -261,7 +261,7 @@ def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Wakeup
 @verb("list", "cbx worker list", "cbx worker list --target gpu -o json", pages=True, reads=True)
 def list_workers(
     target: Annotated[str | None, Option(metavar="TARGET", help="Only workers of this target.")] = None,
-    all_: Annotated[bool, Option("--all", help="Include workers that stopped without signing off.")] = False,
+    all_: Annotated[bool, Option("--all", help="Include workers that stopped unexpectedly.")] = False,
 ) -> None:
     """List the workers that serve this project."""
     from cardbox_cli.store.execution.worker_store import WorkerStore
@@ -278,8 +278,7 @@ def list_workers(
     )
     if len(shown) < len(workers):
         announce(
-            f"{format_count(len(workers) - len(shown), 'worker')} stopped without signing off; "
-            "show them with --all"
+            f"{format_count(len(workers) - len(shown), 'worker')} stopped unexpectedly; show them with --all"
         )
 
 

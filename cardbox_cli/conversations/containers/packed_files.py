@@ -161,7 +161,7 @@ def _write_log(archive: _Archive, log: IO[bytes]) -> None:
     if header is None:
         raise InvalidConversation(
             f"{archive.name} is not an Inspect log (no {_HEADERS[0]} inside)",
-            hint="unpack it and import the folder",
+            hint="unpack the file and import the folder",
         )
     left = PIPE_SIZE.value << 20
     log.write(b'{"eval": ' + _eval_of(archive, header) + b', "samples": [')

@@ -343,7 +343,7 @@ def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
         raise Conflict(f"turn {agent_turn_id} has ended: {record.end_status}", hint="nothing needs fixing")
     raise Conflict(
         f"turn {agent_turn_id} is not active: its row is {row.status}",
-        hint="`cbx turn nudge` promotes a queued turn, `cbx turn stop` ends it",
+        hint="`cbx turn nudge` promotes a queued turn; `cbx turn stop` ends the turn",
     )
 
 

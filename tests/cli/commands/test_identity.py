@@ -331,7 +331,7 @@ REFUSED = [
         ("project", "create", ""),
         2,
         "error: the project '' must have 1 to 255 printable characters\n"
-        "hint: set it with --project or CBX_PROJECT\n",
+        "hint: set the project with --project or CBX_PROJECT\n",
     ),
     (
         ("project", "update", "p", "--status", "asleep"),
@@ -380,7 +380,7 @@ REFUSED = [
     (
         (*PROVISION, "--worker-target", "gpu"),
         5,
-        "error: agent 'a-1' exists with worker target 'desk'\nhint: add --update to change it\n",
+        "error: agent 'a-1' exists with worker target 'desk'\nhint: add --update to change the agent\n",
     ),
     (
         ("tool", "show", "nope"),
@@ -390,7 +390,7 @@ REFUSED = [
     (
         ("tool", "add", "weather", "--exec", "true"),
         5,
-        "error: a different tool 'weather' exists in project 'p'\nhint: pass --replace to replace it\n",
+        "error: a different tool 'weather' exists in project 'p'\nhint: pass --replace to replace the tool\n",
     ),
     (
         ("tool", "add", "t", "--schema", "nowhere.json"),

@@ -465,7 +465,7 @@ class TestProcesses:
         listed = cbx("worker", "list", "-o", "json")
         assert (listed.json(), listed.err) == (
             [],
-            "1 worker stopped without signing off; show them with --all\n",
+            "1 worker stopped unexpectedly; show them with --all\n",
         )
         assert [each["live"] for each in cbx("worker", "list", "--all", "-o", "json").json()] == [False]
         [rest] = rests(work(cbx, CLIENT, "--once"))

@@ -78,7 +78,7 @@ def import_cards(
         Option("--only", metavar="N", min=0, help="Import only conversation N of the file, counted from 0."),
     ] = None,
     keep_going: Annotated[
-        bool, Option("--keep-going", "-k", help="Continue with the other files if one is refused.")
+        bool, Option("--keep-going", "-k", help="Continue with the other files if a file is refused.")
     ] = False,
 ) -> None:
     """Import conversations as cards, with a box for each. Importing again adds only what is new.
@@ -158,7 +158,7 @@ def _check_can_follow(file: str) -> None:
         with open_input(file) as packed:
             if conversation_files.is_packed(packed):
                 raise UsageError(
-                    f"--follow cannot read the compressed file {file!r}", hint="decompress it first"
+                    f"--follow cannot read the compressed file {file!r}", hint="decompress the file first"
                 )
     if session().format.kind == "document":
         raise UsageError(f"--follow and -o {session().output} cannot be combined", hint="use -o jsonl")

@@ -57,7 +57,9 @@ def lint_cards(
     at: MessagesKey = None,
     allow_unknown: Annotated[
         bool,
-        Option("--allow-unknown", help="Only warn about keys that the provider's package does not know."),
+        Option(
+            "--allow-unknown", help="Allow keys that the provider's package does not know, with a warning."
+        ),
     ] = False,
 ) -> None:
     """Check conversations for what a provider would reject. Exit 8 on errors; nothing is stored.

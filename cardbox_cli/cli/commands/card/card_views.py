@@ -223,8 +223,8 @@ def list_card_references(
         str,
         Argument(
             click_type=CARD,
-            help="Full id, or a unique part of 4 or more characters at its start or end, or @last. If "
-            "no such card exists, pass the full id.",
+            help="Full id, or a unique part of 4 or more characters at its start or end, or @last. For "
+            "a missing card, pass the full id.",
         ),
     ],
     limit: shared_options.Limit = 50,

@@ -61,7 +61,7 @@ def begin_chat_context(
     title: Annotated[str | None, Option(metavar="TEXT", help="The title of the archived context.")] = None,
     reason: Annotated[str | None, Option(metavar="TEXT", help="The reason for the new context.")] = None,
 ) -> None:
-    """Archive the active context of a chat, and begin an empty one.
+    """Archive the active context of a chat, and begin an empty context.
 
     From its next step, a current run keeps only the system texts and the message that it answers.
     """
@@ -272,7 +272,7 @@ def show_chat_tools(
 ) -> None:
     """Print the tools that let a model manage its chat's context, in a provider's format.
 
-    `cbx chat run` offers and answers them automatically. Other programs can answer them with `cbx chat call`.
+    `cbx chat run` offers the tools and answers calls. Other programs can answer them with `cbx chat call`.
     """
     from cardbox_cli.context.request import ComposeOptions, request_of
     from cardbox_cli.execution.requests.turn_requests import function_tool

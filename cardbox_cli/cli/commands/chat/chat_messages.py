@@ -168,6 +168,6 @@ def correct_message(
 
     sent = _append_message(correct, key, _read_message(text, file), message_id, user_id)
     if sent.run_id is None:
-        announce("no run is active: the message waits for the next one")
+        announce("no run is active: the message waits for the next run")
     else:
         announce(f"run {sent.run_id} reads the message before its next step")

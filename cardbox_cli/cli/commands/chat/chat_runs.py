@@ -291,7 +291,7 @@ def _load(key: str, rest: str) -> list[str]:
 _SLASHES = {
     "new": _Slash(
         "[TITLE]",
-        "Archive the context and begin a new one.",
+        "Archive the context and begin a new context.",
         lambda key, rest: ["chat", "new", key, *([f"--title={rest}"] if rest else [])],
     ),
     "list": _Slash("", "List the archived contexts.", lambda key, _: ["chat", "list", key]),
