@@ -185,7 +185,7 @@ def find_lonely_parameters(values: Mapping[str, Any], pairs: Iterable[tuple[str,
     """Yield the parameters that are set while the one that they depend on is missing, false or empty."""
     for name, needed in pairs:
         if values.get(name) is not None and not values.get(needed):
-            yield None, f"{name} is set, and there is no {needed}"
+            yield None, f"{name} is set, but {needed} is not set"
 
 
 def both_set(
@@ -212,7 +212,7 @@ def refused_effort(subject: Subject, effort: Any, *, parameter: str = "effort") 
     """Yield an effort that the model does not support, if its efforts are known."""
     known, model = subject.facts.efforts, subject.request.model
     if effort is not None and known is not None and effort not in known:
-        words = f"knows the efforts {', '.join(known)}" if known else f"takes no {parameter}"
+        words = f"knows the efforts {', '.join(known)}" if known else f"does not accept {parameter}"
         yield None, f"{model} {words}; it is {effort!r}"
 
 
