@@ -111,7 +111,7 @@ def _print_survey(survey: "Survey") -> None:
         command = command_line(words, *session().project_option)
         raise Findings(
             f"{format_count(len(survey.problems), 'turn')} with problems",
-            hint=f"run `{command}` to explain the first problem",
+            hint=f"explain the first turn: `{command}`",
         )
 
 
