@@ -83,7 +83,7 @@ class Variable(NamedTuple):
         what = "a whole number" if self.kind == "count" else "a number of seconds"
         raise UsageError(
             f"{place} is {value!r}; it must be {what} from {self.lower:g} to {self.upper:.0f}",
-            hint=f"correct it, or leave it out: the default is {self.default}",
+            hint=f"correct the value, or omit it: the default is {self.default}",
         )
 
 

@@ -79,7 +79,7 @@ class TestSettingValues:
 
     @pytest.mark.parametrize("text", ["soon", "nan", "inf", "0", "-1", "0.99", "86401", " "])
     def test_a_variable_out_of_bounds_is_refused(self, text: str) -> None:
-        assert refusal({"CBX_LEASE": text})[1] == "correct it, or leave it out: the default is 60"
+        assert refusal({"CBX_LEASE": text})[1] == "correct the value, or omit it: the default is 60"
         assert refusal({"CBX_LEASE": text})[0].startswith("CBX_LEASE is ")
         assert refusal({"CBX_LEASE": text})[0].endswith("; it must be a number of seconds from 1 to 86400")
 

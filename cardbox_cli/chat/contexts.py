@@ -41,15 +41,15 @@ _MAX_CANDIDATES = 20
 def _search_best(stores: ChatStores, chat_key: str, words: str) -> ContextMatch:
     """Return the archived context that matches the words best. Raises NotFound for none."""
     if not words.strip():
-        raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
+        raise InvalidInput("no archived context given", hint="pass a context id, or words with --query")
     if len(words) > SEARCH_TEXT_SIZE.value:
         raise InvalidInput(
             f"the query has {len(words)} characters; the limit is {SEARCH_TEXT_SIZE.value}",
-            hint="pass a few words of the title or the messages",
+            hint="pass a few words from the title or the messages",
         )
     terms = split_terms(words)[:_MAX_WORDS]
     if not terms:
-        raise InvalidInput("the query has no words", hint="pass words of the title or the messages")
+        raise InvalidInput("the query has no words", hint="pass words from the title or the messages")
     search = _Search(stores, chat_key)
     context_ids = list(search.search_words(terms)) or list(search.search_parts(terms, words))
     matches = rank(stores.archives.search_candidates(chat_key, unique(context_ids)), words)
@@ -320,5 +320,5 @@ def _check_texts(**texts: str | None) -> None:
         if text is not None and len(text) > SEARCH_TEXT_SIZE.value:
             raise InvalidInput(
                 f"--{name}: {len(text)} characters exceed the limit of {SEARCH_TEXT_SIZE.value}",
-                hint="pass a few words by which you can find it again",
+                hint="pass a few words that help you find the context again",
             )

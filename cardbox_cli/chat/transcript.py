@@ -39,7 +39,7 @@ def send(
     platform_metadata: Mapping[str, Any] = {},
     turn: Mapping[str, str] = {},
 ) -> AppendedEntry:
-    """Append a user's message. A running run reads it before its next step.
+    """Append a user's message. A running run reads the message before its next step.
 
     `turn` is the metadata of the turn, or the run, whose command sends it.
     """

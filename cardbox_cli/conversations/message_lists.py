@@ -216,7 +216,7 @@ class _Finder(NamedTuple):
         if not lists:
             path = _path_within(item, self.shape)
             option = f"--at {path}" if path else f"--at KEY; {_keys_hint(item)}"
-            raise InvalidConversation(f"{place}: no messages found", hint=f"pass their key: {option}")
+            raise InvalidConversation(f"{place}: no messages found", hint=f"pass the messages' key: {option}")
         raise InvalidConversation(
             f"{place}: several keys hold messages: {_join_keys(lists)}",
             hint=f"choose one, for example --at {_shorten(next(iter(lists)))}",

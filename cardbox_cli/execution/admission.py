@@ -178,7 +178,7 @@ def _earlier(request: DispatchRequest, facts: DispatchFacts, digest: str) -> Inb
         taken = f"turn id {turn_id!r}" if correlation_id is None else f"correlation id {correlation_id!r}"
         raise CorrelationConflict(
             f"another dispatch has just used the {taken}",
-            hint="run the command again: if the request is the same, it returns that turn",
+            hint="run the command again: if the request is the same, cbx returns the existing turn",
             details={"request_sha256": digest},
         )
     known = edge.metadata.get("request_sha256") if edge and isinstance(edge.metadata, dict) else None
@@ -186,7 +186,7 @@ def _earlier(request: DispatchRequest, facts: DispatchFacts, digest: str) -> Inb
         raise CorrelationConflict(
             f"correlation id {request.correlation_id!r} was already used for a different request "
             f"(turn {row.turn_id} of agent {row.agent_id!r})",
-            hint="use another correlation id, or repeat that request exactly",
+            hint="use another correlation id, or repeat the first request exactly",
             details={"agent_turn_id": row.turn_id, "agent_id": row.agent_id},
         )
     return row

@@ -144,7 +144,7 @@ def _refuse_differences(known: Agent, request: AgentRequest, profile: ProfileEnt
     if differing:
         raise Conflict(
             f"agent {known.agent_id!r} exists with {', '.join(differing)}",
-            hint="add --update to change it",
+            hint="add --update to change the agent",
             details={"agent": msgspec.to_builtins(known)},
         )
 

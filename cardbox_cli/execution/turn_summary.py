@@ -142,7 +142,7 @@ def wait_for_end(
             return turn
     raise WaitTimeout(
         f"turn {turn_id} did not end within {timeout:g} s: it is {turn.status}",
-        hint=f"it continues; run `cbx why {quote_argument(turn_id)}` to see what it waits for",
+        hint=f"the turn continues; run `cbx why {quote_argument(turn_id)}` to see what it waits for",
         details={"agent_turn_id": turn_id, "status": turn.status},
     )
 

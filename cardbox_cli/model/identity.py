@@ -164,7 +164,7 @@ def check_label(text: str, what: str) -> None:
     if not text.strip() or len(text) > _MAX_LENGTH or not text.isprintable():
         raise InvalidInput(
             f"the {what} {short_repr(text)} must have 1 to {_MAX_LENGTH} printable characters on one line",
-            hint="omit it, or give it a text",
+            hint="omit the value, or pass a text",
         )
 
 

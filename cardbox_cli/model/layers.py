@@ -103,7 +103,7 @@ def is_layer(name: str) -> bool:
 def check_layer(name: str) -> None:
     if not is_layer(name):
         raise InvalidInput(
-            f"{name!r} is not a layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
+            f"{name!r} is not a layer: names of layers end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
             hint=f"use {', '.join(CONTEXT_LAYERS)}, or your own name",
         )
 
@@ -113,8 +113,8 @@ def check_stored_layer(name: str) -> None:
     check_layer(name)
     if name == FRAMEWORK:
         raise InvalidInput(
-            f"the layer {name!r} is never stored with steps: it belongs to the framework's version",
-            hint="omit it, and set its text by the profile's `layers` or --layer",
+            f"the layer {name!r} is never stored with steps: it depends on the framework version",
+            hint="omit the layer, and set its text with the profile's `layers` or with --layer",
         )
 
 

@@ -91,7 +91,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
         if batch is None:
             raise CorrelationConflict(
                 f"another process has just created batch {batch_id}",
-                hint="try again: if the request is the same, it returns that batch",
+                hint="try again: if the request is the same, cbx returns the existing batch",
             )
         runtime.turns.insert_edge(join_edge(batch, "request"))
         defer_dispatches(runtime, batch_id)
@@ -116,7 +116,7 @@ def refuse_too_many(count: int, limit: int) -> None:
     if count > limit:
         raise BadRequest(
             f"{FORK_JOIN_NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
-            hint=f"make several batches, or raise {MAX_TASKS.name}",
+            hint=f"split the tasks into several batches, or raise {MAX_TASKS.name}",
         )
 
 

@@ -66,7 +66,7 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
     if batch.is_running:
         raise Conflict(
             f"batch {batch.batch_id} has not ended, so its deliverables are incomplete",
-            hint="wait for it with --wait, or with `cbx batch watch`",
+            hint="wait for the batch with --wait, or with `cbx batch watch`",
         )
     if batch.join_box_id is not None:
         return batch.join_box_id
@@ -96,6 +96,6 @@ def poll_batch(
             return
     raise WaitTimeout(
         f"batch {batch_id} did not end within {timeout:g} s",
-        hint=f"it continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
+        hint=f"the batch continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
         details={"batch_id": batch_id, "status": progress.batch.status},
     )

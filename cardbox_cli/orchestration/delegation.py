@@ -52,7 +52,7 @@ def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> li
             if box_id not in caller.visible_box_ids:
                 raise NotAllowed(
                     f"unauthorized box_id: {box_id!r} is not visible to agent {caller.agent_id!r}",
-                    hint="it sees its context, output, memory and profile box",
+                    hint="the agent sees only its context, output, memory and profile boxes",
                 )
     existing = runtime.boxes.filter_existing(canonical_ids) if canonical_ids else set()
     for box_id in canonical_ids:
@@ -281,7 +281,7 @@ def delegate(
     context_box_id = canonical_box_id(task.context_box_id or "") or task.context_box_id
     digest = digest_of(asking, [tool_suffix, {**task.model_dump(), "context_box_id": context_box_id}, waits])
     if agent_turn_id is not None:
-        check_new_id(agent_turn_id, "the turn id", "such as turn_ and a UUID; leave it out for a new one")
+        check_new_id(agent_turn_id, "the turn id", "such as turn_ and a UUID; omit the id to get a new id")
     with runtime.transaction():
         earlier = None if agent_turn_id is None else _find_earlier(runtime, agent_turn_id, digest)
         if earlier is not None:
@@ -343,7 +343,7 @@ def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> Dispatch
         raise CorrelationConflict(
             f"turn id {agent_turn_id!r} was already used for a different request"
             f" (a turn of agent {row.agent_id!r})",
-            hint="use another turn id, or repeat that request exactly",
+            hint="use another turn id, or repeat the first request exactly",
             details={"agent_turn_id": agent_turn_id, "agent_id": row.agent_id},
         )
     return dispatch_result(runtime, row, created=False)

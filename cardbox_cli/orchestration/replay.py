@@ -116,7 +116,7 @@ def _find_start(runtime: Runtime, turn: TurnRow, at: str | None) -> _ReplayStart
     snapshot = read_snapshot(step.metadata)
     if snapshot is None:
         raise InvalidInput(
-            f"step {step.step_id!r} has no snapshot, so what the turn had written by then is unknown",
+            f"step {step.step_id!r} has no snapshot, so the turn's output before it is unknown",
             hint="only workers of cbx store snapshots; run `cbx turn replay` without a step",
         )
     box = source_of(runtime.boxes, "output", step.output_box_id or turn.output_box_id)
@@ -132,7 +132,7 @@ def _add_instruction(runtime: Runtime, text: str | None) -> list[str]:
         return []
     if not text.strip():
         raise InvalidInput(
-            "the instruction is blank", hint="is the shell variable set? pass a text, or drop the option"
+            "the instruction is blank", hint="is the shell variable set? pass a text, or remove the option"
         )
     draft = draft_card(INSTRUCTION, text, author_id=OPERATOR)
     return [runtime.cards.add(draft).card.card_id]
@@ -164,7 +164,7 @@ def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
     entry_in_box = profiles.profile_in_box(turn.profile_box_id) if turn.profile_box_id else None
     if entry_in_box is None:
         raise NotFound(
-            f"the profile of turn {turn.agent_turn_id} is gone", hint="pass another with --profile"
+            f"the profile of turn {turn.agent_turn_id} is gone", hint="pass another profile with --profile"
         )
     return entry_in_box
 

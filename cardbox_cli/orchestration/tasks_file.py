@@ -182,7 +182,7 @@ class _Matrix:
         if self._left < 0:
             raise InvalidInput(
                 f"the tasks of {self._document.source} together are larger than {INPUT_SIZE}",
-                hint="put file names into them instead of texts, or make several batches",
+                hint="put file names instead of texts into the tasks, or make several batches",
             )
         return text
 

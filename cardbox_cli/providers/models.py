@@ -106,7 +106,7 @@ class ModelTable:
             key = where.strip("`.")
             raise InvalidInput(
                 f"{place}{f', {key}' if key else ''}: {what[:1].lower()}{what[1:]}",
-                hint=f"the head of {_FILE} in the package `cardbox_cli.providers` explains each key",
+                hint=f"the comments in {_FILE} of the package `cardbox_cli.providers` explain each key",
             ) from None
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:

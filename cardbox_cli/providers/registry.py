@@ -66,7 +66,7 @@ def provider_for_model(model: str | None) -> str:
     name = provider_of_model(model) or DEFAULT
     if name not in PROVIDERS:
         raise InvalidInput(
-            f"{MODELS.name} names the provider {name!r} for the model {model!r}, which does not exist",
+            f"unknown provider {name!r} for the model {model!r} in {MODELS.name}",
             hint=f"providers are {', '.join(PROVIDERS)}",
         )
     return name

@@ -282,7 +282,7 @@ class BoxStore(ProjectStore):
                 self._refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
-                raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new one")
+                raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new id")
             self._info.save(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 
@@ -357,7 +357,7 @@ class BoxStore(ProjectStore):
             self.check_replaceable(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
                 what = f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}"
-                raise BoxConflict(what, hint=f"read it again with `cbx box show {box.box_id}`, then replace")
+                raise BoxConflict(what, hint=f"check `cbx box show {box.box_id}`, then try again")
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))

@@ -88,7 +88,7 @@ class ChatStore(ProjectStore):
     def stale_error(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
         at = "no run" if chat.run_id is None else f"run {chat.run_id}, epoch {chat.epoch}"
         return StaleEpoch(
-            f"run {fence.run_id} no longer has chat {fence.chat_key!r}, which is at {at}",
+            f"run {fence.run_id} no longer holds chat {fence.chat_key!r}, which is now at {at}",
             hint=f"nothing was written; `cbx chat show {quote_argument(fence.chat_key)}` shows its last runs",
             details={"chat_key": fence.chat_key, "run_id": fence.run_id, "epoch": fence.epoch},
         )

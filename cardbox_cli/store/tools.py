@@ -60,7 +60,7 @@ class ToolStore(ProjectStore):
             return ToolRegistration(stored, "unchanged")
         if not replace:
             what = f"a different tool {tool.tool_name!r} exists in project {self.project_id!r}"
-            raise Conflict(what, hint="pass --replace to replace it")
+            raise Conflict(what, hint="pass --replace to replace the tool")
         row = self._value("update_tool", **_columns(changed))
         return ToolRegistration(decode_row(Tool, row), "replaced", stored)
 

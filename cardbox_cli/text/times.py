@@ -95,6 +95,6 @@ def parse_duration(text: str, place: str = "") -> timedelta | None:
         duration = timedelta.max
     if duration > _MAX_SPAN:
         raise UsageError(
-            f"{place}{text!r} is more than 100 years", hint="leave the option out for all of time"
+            f"{place}{text!r} is more than 100 years", hint="omit the option to include all times"
         )
     return duration

@@ -182,7 +182,7 @@ class TestNothingRemembered:
             3,
             "",
             f"error: '@last' is not set: your commands have not created a {noun} in project 'p'\n"
-            f"hint: list the newest with `cbx {noun} list`\n",
+            f"hint: list the newest ids with `cbx {noun} list`\n",
         )
 
     def test_each_project_has_its_own_last(self, cbx: Cbx) -> None:

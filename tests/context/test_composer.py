@@ -75,14 +75,14 @@ def test_empty_parts_add_no_messages() -> None:
 
 @pytest.mark.parametrize("name", ["todo", "__context", "todo__Context"])
 def test_a_layer_name_must_end_with_the_suffix(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"'{name}' is not a layer: their names end in '__context'"):
+    with pytest.raises(InvalidInput, match=f"'{name}' is not a layer: names of layers end in '__context'"):
         compose(system_prompt=None, checkpoint_messages=[], contexts={name: "x"}, query=None)
 
 
 class TestQuery:
     @pytest.mark.parametrize("content", ["go on", " go on\n", [{"type": "text", "text": "go on"}]])
     def test_a_query_that_repeats_the_last_user_message_is_refused(self, content: Any) -> None:
-        with pytest.raises(DuplicateQuery, match="would be asked twice") as caught:
+        with pytest.raises(DuplicateQuery, match="repeats the last user message") as caught:
             composed(said("user", content), query="go on")
         assert (caught.value.code, caught.value.exit_code) == ("duplicate-query", 4)
 

@@ -402,7 +402,7 @@ class TestPartialMessages:
             "f: system[0].text: holds a lone surrogate at offset 0",
             "pass --on-bad-text replace, which writes U+FFFD instead",
         ),
-        ({"system": "x"}, InvalidConversation, "f: no messages found", "pass their key: --at KEY; its keys are 'system'"),
+        ({"system": "x"}, InvalidConversation, "f: no messages found", "pass the messages' key: --at KEY; its keys are 'system'"),
     ],
 )  # fmt: skip
 def test_a_bad_message_stops_the_whole_import(

@@ -73,5 +73,5 @@ def test_a_given_format_name_overrides_detection(name: str) -> None:
 def test_a_claude_code_session_refuses_a_message_key() -> None:
     with pytest.raises(UsageError) as raised:
         list(find_format("claude-code").read(documents_in(json.dumps(LINE)), at="messages"))
-    assert str(raised.value) == "--at messages: a Claude Code session has no key of messages"
+    assert str(raised.value) == "--at messages: a Claude Code session has no key for messages"
     assert raised.value.hint == "omit --at"

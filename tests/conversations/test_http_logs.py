@@ -52,7 +52,7 @@ def test_each_logged_request_is_exported_in_its_provider_format(cbx: Cbx, tmp_pa
     path.write_text(FORMS[form]([(url, json.dumps(body)) for url, body in BODIES.values()]))
     result = cbx("card", "import", str(path), "-o", "id")
     boxes = lines_of(result)
-    assert result.err.startswith("taken as http: ")
+    assert result.err.startswith("recognized as http: ")
     assert len(boxes) == len(BODIES)
     for box, (name, (_, body)) in zip(boxes, BODIES.items(), strict=True):
         assert cbx("card", "export", "--box", box, "--to", name).json() == body
@@ -93,4 +93,4 @@ def test_a_log_without_messages_or_with_a_broken_body_is_refused(
 def test_a_json_body_field_in_a_chat_is_not_an_http_log(cbx: Cbx, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     path.write_text(json.dumps({"messages": HI, "body": json.dumps({"messages": HI})}))
-    assert not cbx("card", "import", str(path)).err.startswith("taken as http")
+    assert not cbx("card", "import", str(path)).err.startswith("recognized as http")

@@ -83,7 +83,7 @@ def test_the_result_of_a_call_that_is_sent_as_text_is_sent_as_text(source: str, 
     assert "toolResult" not in words
     assert {
         "a tool call that is not a function's is sent as text",
-        "the result of a call that is no function's is sent as text",
+        "the result of a call that is not a function call is sent as text",
         "the tool 'apply_patch' is not sent",
     } <= made.lost
     assert made.errors <= {"tool-name-invalid"}

@@ -140,4 +140,4 @@ class TestUserModelFile:
         chat = tmp_path / "chat.json"
         chat.write_text('{"model": "barn-1", "messages": [{"role": "user", "content": "Hi"}]}')
         refused = cbx("card", "lint", str(chat))
-        assert (refused.code, "names the provider 'barn' for the model 'barn-1'" in refused.err) == (4, True)
+        assert (refused.code, "unknown provider 'barn' for the model 'barn-1'" in refused.err) == (4, True)

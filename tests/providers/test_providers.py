@@ -34,7 +34,7 @@ def test_a_new_provider_imports_and_exports(cbx: Cbx, tmp_path: Path) -> None:
     box = imported(cbx, tmp_path)
     assert cbx("card", "export", "--box", box, "--to", "toy").json() == {"messages": MESSAGES}
     again = cbx("card", "import", str(tmp_path / "chat.json"))
-    assert again.err == "taken as toy: a message has the role 'toy'\n1 conversation, 2 cards, 0 new\n"
+    assert again.err == "recognized as toy: a message has the role 'toy'\n1 conversation, 2 cards, 0 new\n"
     refused = cbx("card", "import", "-", "--from", "nope")
     assert (
         refused.code,
@@ -76,7 +76,7 @@ def test_content_that_a_new_provider_cannot_send_is_reported_lost(cbx: Cbx, tmp_
     box = cbx("card", "import", str(file), "--from", "openai", "-o", "id").out.strip()
     rendered = cbx("render", "--box", box, "--format", "toy", "--model", "toy-1")
     assert rendered.err == (
-        "warning: toy cannot represent everything (1 place): calls of tools are not sent; --check names each\n"
+        "warning: toy cannot represent everything (1 place): calls of tools are not sent; --check lists every place\n"
     )
 
 

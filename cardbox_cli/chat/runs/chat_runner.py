@@ -93,7 +93,7 @@ class ChatRunner:
             if not has_message:
                 raise NotFound(
                     f"chat {chat_key!r} has no unanswered message",
-                    hint=f"add one with `cbx chat send {quote_argument(chat_key)} TEXT`",
+                    hint=f"add a message with `cbx chat send {quote_argument(chat_key)} TEXT`",
                 )
             return self._attempt(connection, partial(_read_last_answer, chat_key=chat_key))
 

@@ -47,7 +47,7 @@ def container_format(
 
     def read_all(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
         if at is not None:
-            raise UsageError(f"--at {at}: the format {name} has fixed keys of messages", hint="omit --at")
+            raise UsageError(f"--at {at}: the format {name} has a fixed key for messages", hint="omit --at")
         return require_some_messages(read(documents))
 
     return Format(

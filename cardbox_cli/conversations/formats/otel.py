@@ -103,7 +103,7 @@ def _fits(value: Any) -> bool:
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
-        raise UsageError(f"--at {at}: a span has no key of messages", hint="omit --at")
+        raise UsageError(f"--at {at}: a span has no key for messages", hint="omit --at")
     total = matches = 0
     for place, document in documents:
         for where, span in _spans(document, place):

@@ -137,7 +137,7 @@ RULES = (
         proves="A child of another system's batch has ended, but that system still shows it as dispatched.",
         rank=54,
         holds=partial(_has_late_tasks, own=False, find=_unrecorded),
-        actor=f"{_FOREIGN_MANAGER}, at the batch's deadline at the latest",
+        actor=f"{_FOREIGN_MANAGER}, no later than the batch's deadline",
         due=_deadline,
     ),
     DiagnosisRule(

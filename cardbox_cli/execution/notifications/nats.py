@@ -31,7 +31,7 @@ try:
     from nats.js.errors import NotFoundError
 except ImportError:
     raise UsageError(
-        "CBX_NATS_URL is set, and the library for NATS is not installed",
+        "CBX_NATS_URL is set, but the library for NATS is not installed",
         hint="pip install 'cardbox-cli[nats]', or unset CBX_NATS_URL",
     ) from None
 

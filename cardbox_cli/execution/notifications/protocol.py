@@ -82,7 +82,7 @@ def _part(what: str, text: str) -> str:
     if not text or not text.isprintable() or set(text) & set(" .*>"):
         raise InvalidInput(
             f"{what} {text!r} cannot be part of a NATS subject",
-            hint="use names without dots, spaces, * and > for NATS",
+            hint="use names without dots, spaces, * or > for NATS",
         )
     return text
 

@@ -238,7 +238,7 @@ def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> Re
     calls = ", ".join(tool.tool_call_id for tool in known if tool.wait_status == WAITING)
     raise NotFound(
         f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
-        hint=f"it waits for {calls}"
+        hint=f"the turn waits for {calls}"
         if calls
         else f"run `cbx turn show {quote_argument(agent_turn_id)}` for details",
     )
@@ -281,7 +281,7 @@ def _different_result(call: WaitingTool) -> Conflict:
     return Conflict(
         f"the call {call.tool_call_id!r} of turn {call.agent_turn_id} already has a different result: "
         f"card {call.tool_result_card_id}",
-        hint="nothing was written; a call has one result",
+        hint="nothing was written: a call has only one result",
     )
 
 
@@ -296,7 +296,8 @@ def message_of(
     if asked is None:
         raise Conflict(
             f"turn {call.agent_turn_id} has lost its inbox row, so its headers are unknown",
-            hint="`cbx turn requeue` creates the row again",
+            hint=f"restore the row with `cbx turn requeue {quote_argument(call.agent_turn_id)} "
+            f"--expect-epoch {call.turn_epoch} --reason TEXT`",
         )
     return InboxMessage(
         type=kind,

@@ -122,7 +122,7 @@ def _refuse_loss(
         else f"lacks the result of the call {reopened[0]!r}"
     )
     raise Conflict(
-        f"box {box_id} {what} of turn {turn_id}, behind the turn's first card",
+        f"box {box_id} {what} of turn {turn_id} after the turn's first card",
         hint="copy the turn's output box with `cbx box fork`, change the copy, and pass it",
         details={"lost_tool_call_ids": lost, "reopened_tool_call_ids": reopened},
     )
@@ -223,13 +223,13 @@ def reclaim(
         if head.status == SUSPENDED:
             raise Conflict(
                 f"cannot reclaim turn {agent_turn_id}: it is suspended, so no worker holds it",
-                hint="report the results that it waits for, or `cbx turn requeue` it",
+                hint="report the missing results, or start the turn over with `cbx turn requeue`",
             )
         row = _carrier(runtime, head)
         if row is None:
             raise Conflict(
                 f"cannot reclaim turn {agent_turn_id}: it has no inbox row to claim",
-                hint="`cbx turn requeue` creates the row again",
+                hint="restore the row with `cbx turn requeue`",
             )
         old_run = _may_start_twice(runtime, head.fence)
         if row.status == PROCESSING:
@@ -282,7 +282,7 @@ def rebox(
         if head.status not in (DISPATCHED, SUSPENDED) or (row is not None and row.status == PROCESSING):
             raise Conflict(
                 f"turn {agent_turn_id} is running, so its boxes cannot change",
-                hint="take it back with `cbx turn reclaim` first",
+                hint="take the turn back with `cbx turn reclaim` first",
             )
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         _check_boxes(runtime, head, boxes)
@@ -343,7 +343,7 @@ def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
         raise Conflict(f"turn {agent_turn_id} has ended: {record.end_status}", hint="nothing needs fixing")
     raise Conflict(
         f"turn {agent_turn_id} is not active: its row is {row.status}",
-        hint="`cbx turn nudge` promotes a queued turn, `cbx turn stop` ends it",
+        hint="`cbx turn nudge` promotes a queued turn; `cbx turn stop` ends the turn",
     )
 
 
@@ -401,7 +401,7 @@ def _check_boxes(runtime: Runtime, head: Head, boxes: Mapping[str, str | None]) 
         if user is not None:
             raise BoxConflict(
                 f"box {output_box_id} is the output box of turn {user[0]} of agent {user[1]!r}",
-                hint="pass another box, or wait for that turn's end",
+                hint="pass another box, or wait until that turn ends",
             )
 
 

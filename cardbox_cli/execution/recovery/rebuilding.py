@@ -120,7 +120,7 @@ def _turn_row(runtime: Runtime, turn_id: str, state: str) -> InboxRow:
     if row is None:
         raise Conflict(
             f"turn {turn_id} {state}, but its inbox row is lost, so its boxes are unknown",
-            hint="restore the row, or delete its waiting tools",
+            hint="restore the inbox row, or delete the rows of the turn's waiting tools",
         )
     return row
 

@@ -173,7 +173,7 @@ class RecordedRequests(ABC):
         if step.request_box_id is None:
             raise NotFound(
                 f"step {step.step_id!r} has no snapshot of a request",
-                hint=f"compose the next one with --at {NEXT}",
+                hint=f"compose the next request with --at {NEXT}",
             )
         return step
 
@@ -253,7 +253,7 @@ def no_turn_error(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
         return roster.not_found(agent_id)
     return NotFound(
         f"agent {agent_id!r} has no turn{when} in project {turns.project_id!r}",
-        hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
+        hint="`cbx agent list` shows the agents; `cbx turn list` shows the turns",
     )
 
 

@@ -300,7 +300,7 @@ class Worker:
             if self._leaving and deadline is None:
                 deadline = time.monotonic() + self._plan.grace
                 count = format_count(len(self._running), "turn")
-                self._journal.line(f"finishing {count} before leaving; interrupt again to leave at once")
+                self._journal.line(f"finishing {count} before exiting; interrupt again to exit at once")
             if self._leaves_now or (deadline is not None and time.monotonic() >= deadline):
                 self._leaves_now = True
                 with self._lock:

@@ -149,12 +149,12 @@ def _torn(subject: Subject) -> Iterator[Hit]:
     for group, run in groupby(subject.history.messages, key=lambda each: each[2].group):
         for entry, card, _ in run:
             if group in ended and group is not None and card.type == REASONING:
-                yield entry, "another message parts the thinking from its own"
+                yield entry, "another message separates the thinking from its message"
         ended.add(group)
 
 
 @THINKING.error(
-    "thinking-out-of-order", remedy="put the cards of the message side by side as they were, thinking first"
+    "thinking-out-of-order", remedy="put the cards of the message next to each other again, thinking first"
 )
 def _out_of_order(subject: Subject) -> Iterator[Hit]:
     """Thinking that does not begin its message, unless it is adaptive or follows a server's tool; thinking
@@ -198,7 +198,7 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     yield from shared.out_of_range(subject.body_without_messages, _RANGES)
     stops = subject.body_without_messages.get("stop_sequences")
     if isinstance(stops, list) and any(isinstance(stop, str) and not stop.strip() for stop in stops):
-        yield None, "a text of stop_sequences is empty, or white"
+        yield None, "a string in stop_sequences is empty or blank"
     user = shared.value_at(subject.body_without_messages, "metadata.user_id")
     if isinstance(user, str) and len(user) > _MAX_USER:
         yield None, f"metadata.user_id has {len(user)} characters, not up to {_MAX_USER}"
@@ -209,7 +209,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     """A `tool_choice` without tools."""
     sent = subject.body_without_messages
     if sent.get("tool_choice") is not None and not (subject.tools or sent.get("mcp_servers")):
-        yield None, "tool_choice is set, and there are no tools"
+        yield None, "tool_choice is set, but the request has no tools"
 
 
 @PARAMETERS.error(
@@ -290,7 +290,7 @@ def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
 @PARAMETERS.error(
     "parameter-removed",
     source="Anthropic docs, Migration guide: Claude Opus 4.7, breaking changes",
-    remedy="leave the parameter out; say how much to think by output_config.effort",
+    remedy="omit the parameter; set the amount of thinking with output_config.effort",
 )
 def _removed(subject: Subject) -> Iterator[Hit]:
     """A `temperature` or `top_p` other than 1, a `top_k`, thinking of type `enabled`, for Claude 4.7 or
@@ -300,9 +300,9 @@ def _removed(subject: Subject) -> Iterator[Hit]:
     model, sent = subject.request.model, subject.body_without_messages
     for name in _SAMPLING:
         if name in sent and (name == "top_k" or shared.number_of(sent[name]) != 1):
-            yield None, f"{model} takes no {name}, which is {sent[name]}"
+            yield None, f"{model} does not accept {name}, which is {sent[name]}"
     if text_at(sent.get("thinking"), "type") == "enabled":
-        yield None, f"{model} takes no thinking of type 'enabled', but of 'adaptive'"
+        yield None, f"{model} accepts thinking of type 'adaptive', not 'enabled'"
 
 
 @MODELS.error(
@@ -316,7 +316,7 @@ def _roles(subject: Subject) -> Iterator[Hit]:
         return
     for entry, message in subject.logged.messages:
         if text_at(message, "role") == "system":
-            yield entry, f"{subject.request.model} takes no system message among the others"
+            yield entry, f"{subject.request.model} does not accept a system message among the other messages"
 
 
 @MODELS.error(
@@ -334,7 +334,7 @@ def _refused_by_model(subject: Subject) -> Iterator[Hit]:
     # Models that only think when they see fit have a rule of their own for the other type:
     # `parameter-removed`.
     if not known or (mode == "adaptive" and mode not in known):
-        yield None, f"{subject.request.model} does no thinking of type {mode!r}"
+        yield None, f"{subject.request.model} does not support thinking of type {mode!r}"
 
 
 @MODELS.error("answer-too-long", remedy="lower max_tokens")
@@ -359,4 +359,4 @@ def _temperature_and_top_p(subject: Subject) -> Iterator[Hit]:
     sent = subject.body_without_messages
     both = sent.get("temperature") is not None and sent.get("top_p") is not None
     if both and subject.facts.temperature_and_top_p is False:
-        yield None, f"{subject.request.model} takes a temperature or a top_p, and both are set"
+        yield None, f"{subject.request.model} accepts a temperature or a top_p, but both are set"

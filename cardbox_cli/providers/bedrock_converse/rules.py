@@ -145,7 +145,7 @@ def _tool_blocks_without_config(subject: Subject) -> Iterator[Hit]:
         return
     for entry, _, blocks in _messages(subject):
         if not _OF_TOOLS.isdisjoint(map(kind_of, blocks)):
-            yield entry, "tools were called, and there is no toolConfig"
+            yield entry, "tools were called, but toolConfig is missing"
             return
 
 

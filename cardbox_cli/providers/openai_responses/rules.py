@@ -133,9 +133,9 @@ def _unsupported_parameters(subject: Subject) -> Iterator[Hit]:
         return
     for name in ("temperature", "top_p"):
         if shared.number_of(sent.get(name)) not in (None, 1):
-            yield None, f"{model} takes no other {name} than 1 when it reasons"
+            yield None, f"{model} accepts only 1 for {name} when it reasons"
     if sent.get("top_logprobs"):
-        yield None, f"{model} takes no top_logprobs when it reasons"
+        yield None, f"{model} does not accept top_logprobs when it reasons"
 
 
 @_REQUESTS.error(
@@ -192,7 +192,7 @@ def _images(subject: Subject) -> Iterator[Hit]:
             if url is not None and (problem := url_problem(url)) is not None:
                 yield entry, f"an image cannot be read: {problem}"
             elif url is not None and subject.facts.vision is False:
-                yield entry, f"{subject.request.model} takes no images"
+                yield entry, f"{subject.request.model} does not accept images"
 
 
 def _unless_continued(rule: LintRule) -> LintRule:

@@ -149,7 +149,7 @@ def find_read_target(
         return database
     _refuse_malformed(place, address)
     if not address.strip():
-        raise UsageError(f"{place} is empty", hint="omit it to read the database itself")
+        raise UsageError(f"{place} is empty", hint="omit it to read from the primary database")
     if database.embedded:
         what = f"{place} names a replica, but no option or variable names the database that it follows"
         raise UsageError(what, hint=f"pass the database as --database-url or {DATABASE_URL.name}")
@@ -291,7 +291,7 @@ def psql_environment(target: Target) -> dict[str, str]:
     if parameters:
         if environment.get("PGSERVICE"):
             what = f"psql cannot combine {', '.join(parameters)} with a service"
-            raise UsageError(what, hint="write it into the service file")
+            raise UsageError(what, hint="write these parameters into the service file")
         environment |= {"PGSERVICE": _SERVICE, "PGSERVICEFILE": _service_file(parameters)}
     return environment
 
@@ -300,7 +300,7 @@ def _service_file(parameters: Mapping[str, str]) -> str:
     """Return a path to the parameters that this process and its children can read while it runs."""
     odd = next((name for name, value in parameters.items() if "\n" in value or value != value.strip()), None)
     if odd is not None:
-        raise UsageError(f"psql cannot use a {odd} with line breaks, or with spaces at its ends")
+        raise UsageError(f"psql cannot use a {odd} with line breaks or surrounding spaces")
     with tempfile.TemporaryFile("w", encoding="utf-8") as file:
         file.write("".join([f"[{_SERVICE}]\n", *(f"{name}={value}\n" for name, value in parameters.items())]))
         file.flush()

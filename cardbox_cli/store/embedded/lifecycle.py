@@ -161,7 +161,7 @@ class EmbeddedServer:
             location = read_record(self.home)
             if location is None:
                 what = f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed"
-                raise DatabaseUnavailable(what, hint="write a new one with `cbx db start`")
+                raise DatabaseUnavailable(what, hint="write a new record with `cbx db start`")
             files.check_removable(location)
             _stop(location)
             removed = files.remove_folders(location)
@@ -195,7 +195,7 @@ class EmbeddedServer:
             where = f" ({exc.filename})" if exc.filename else ""
             raise DatabaseUnavailable(
                 f"cannot keep a database in {str(self.home)!r}: {exc.strerror or exc}{where}",
-                hint="set CBX_HOME to a folder that you can write to, or CBX_DATABASE_URL to a database",
+                hint="set CBX_HOME to a writable folder, or CBX_DATABASE_URL to a connection string",
             ) from exc
 
     def _source(self) -> Path:
@@ -258,7 +258,7 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
             started = obstacle is None
             fault_point("server started")
         elif location and process and process.ready and not (location.socket / SOCKET_NAME).exists():
-            announce("the server runs, but its socket is gone: restarting it")
+            announce("the server is running, but its socket is gone: restarting the server")
             postgres_process.stop(process, location)
         time.sleep(_POLL_INTERVAL)
 

@@ -65,7 +65,7 @@ def read_record(home: Path) -> Location | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        hint = "set CBX_HOME to your own folder, or CBX_DATABASE_URL to a database"
+        hint = "set CBX_HOME to your own folder, or CBX_DATABASE_URL to a connection string"
         raise DatabaseUnavailable(f"cannot read {str(place)!r}: {exc.strerror}", hint=hint) from exc
     try:
         record = json.loads(text)

@@ -47,12 +47,12 @@ def check_version(version: int | None) -> None:
         return
     if version < BASELINE:
         raise SchemaTooOld(
-            f"the database has schema version {version}, but this cbx upgrades from version {BASELINE} on",
+            f"the database has schema version {version}, but cbx upgrades only version {BASELINE} or later",
             hint="`cbx db upgrade --help` shows the commands that move its data to a new database",
         )
     if version > newest():
         what = f"the database has schema version {version}, but this cbx only knows versions up to {newest()}"
-        raise SchemaTooNew(what, hint="use the cbx that upgraded it, or a newer one")
+        raise SchemaTooNew(what, hint="use the version of cbx that upgraded the database, or a newer version")
 
 
 def tables() -> dict[str, str]:

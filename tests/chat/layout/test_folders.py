@@ -58,9 +58,9 @@ def test_a_link_to_a_folder_is_refused(tmp_path: Path, place: str) -> None:
     chat = tmp_path / "here/.ship/chat" / FOLDER
     before = trees.read(tmp_path / "real")
 
-    with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+    with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
         folders.read_files(chat, folders.find_chat_folders(tmp_path / "here") and tmp_path / "here")
-    with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+    with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
         written(chat, tmp_path / "here", {"contexts/active.jsonl": "x\n"}, replace=True)
     assert trees.read(tmp_path / "real") == before
 
@@ -72,9 +72,9 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path) -> None:
     for target in (secret, tmp_path / "nowhere"):
         (chat / "memory/Primary.md").unlink()
         (chat / "memory/Primary.md").symlink_to(target)
-        with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+        with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
             folders.read_files(chat, tmp_path)
-        with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+        with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
             written(chat, tmp_path, FILES, replace=True)
     assert secret.read_text() == "secret"
     assert not (tmp_path / "nowhere").exists()

@@ -401,7 +401,7 @@ def test_a_lost_lease_stops_the_command_even_if_it_is_claimed_again(
         (
             ["--exec", "x", "--max-steps", "0"],
             "error: --max-steps is 0; it must be a whole number from 1 to 10000\n"
-            "hint: correct it, or leave it out: the default is 8\n",
+            "hint: correct the value, or omit it: the default is 8\n",
         ),
         (
             ["--exec", "no-such-program -m 'a model'"],
@@ -465,7 +465,7 @@ class TestProcesses:
         listed = cbx("worker", "list", "-o", "json")
         assert (listed.json(), listed.err) == (
             [],
-            "1 worker stopped without signing off; show them with --all\n",
+            "1 worker stopped unexpectedly; show them with --all\n",
         )
         assert [each["live"] for each in cbx("worker", "list", "--all", "-o", "json").json()] == [False]
         [rest] = rests(work(cbx, CLIENT, "--once"))
@@ -540,7 +540,7 @@ class TestProcesses:
                 process.pid,
             )
             process.send_signal(signal.SIGTERM)
-            assert b"leaving" in next(line for line in process.stderr if b"leaving" in line)
+            assert b"exiting" in next(line for line in process.stderr if b"exiting" in line)
             (tmp_path / "go").touch()
             process.communicate(timeout=PATIENCE)
         assert process.returncode == 0

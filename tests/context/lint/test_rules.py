@@ -580,7 +580,7 @@ def test_messages_quote_the_invalid_value() -> None:
         ("openai", (said("a", name="a b"),), None, "the name 'a b' is not a text, or has a space or one of <|\\/> in it"),
         ("openai", (said("a", tool_calls=[]),), None, "tool_calls is empty, not a list of calls"),
         ("openai", (user(), thought(call(), call()), result(), result()), None, "two calls of one message have the id 'c'"),
-        ("openai", (profile(max_tokens=9), user()), "o1", "o1 takes no max_tokens, but max_completion_tokens"),
+        ("openai", (profile(max_tokens=9), user()), "o1", "o1 accepts max_completion_tokens, not max_tokens"),
         ("anthropic", (defined({"name": "f", "input_schema": {"type": "string"}}), user()), None,
          "tool 0 has input_schema of the type 'string', not 'object'"),
         ("anthropic", (shown(image("image/tiff")),), None,
@@ -592,7 +592,7 @@ def test_messages_quote_the_invalid_value() -> None:
         ("anthropic", (user(), thought({"id": "c", "type": "function", "function": {}}), result()), None,
          "the name '' of the called tool is not 1 to 128 letters, digits, _ and -"),
         ("anthropic", (profile(**THINKS, max_tokens=9), user()), None, "the thinking may take 1024 tokens, and the whole answer 9 (max_tokens)"),
-        ("anthropic", (profile(top_k=5), user()), "claude-opus-5", "claude-opus-5 takes no top_k, which is 5"),
+        ("anthropic", (profile(top_k=5), user()), "claude-opus-5", "claude-opus-5 does not accept top_k, which is 5"),
     ],
 )  # fmt: skip
 def test_messages_name_the_malformed_or_refused_part(

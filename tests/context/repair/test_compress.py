@@ -131,7 +131,7 @@ def test_a_changed_list_gets_all_cards_back_at_the_summary_position() -> None:
 def test_open_calls_and_open_questions_are_not_compressed() -> None:
     entries = places(user("a"), thought(text="b"), user("c"), thought(call("x")))
     assert summed(entries, 0)[0][1:] == ["k2", "k3"]
-    with pytest.raises(InvalidInput, match="a summary can replace nothing before"):
+    with pytest.raises(InvalidInput, match="cbx cannot summarize any message before"):
         select_covered(places(user("a"), thought(call("x"))), 0)
 
 

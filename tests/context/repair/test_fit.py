@@ -68,7 +68,9 @@ def test_system_text_and_the_last_question_are_never_dropped() -> None:
     most = tokens(profile(), user("last"))
     found, _ = fitted(*TALK, most=most)
     assert sent(found) == ["system_prompt", "k8"]
-    with pytest.raises(InvalidInput, match=rf"what never goes of the request takes ~{most} tokens"):
+    with pytest.raises(
+        InvalidInput, match=rf"the parts of the request that cbx must keep take ~{most} tokens"
+    ):
         fitted(*TALK, most=most - 1)
 
 

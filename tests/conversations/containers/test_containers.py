@@ -147,7 +147,7 @@ def test_each_container_is_recognized_and_renders_its_conversation(
     path.write_text(case.text)
     result = cbx("card", "import", str(path), "-o", "id")
     box = succeed(result).splitlines()[0]
-    assert result.err.startswith(f"taken as {case.format}: ")
+    assert result.err.startswith(f"recognized as {case.format}: ")
     messages = cbx("render", "--box", box, "--format", "openai", "-o", "json").json()["messages"]
     said = [(each["role"], _text(each.get("content"))) for each in messages if each["role"] != "system"]
     assert said == SAID

@@ -51,7 +51,7 @@ def test_each_file_is_recognized_and_accepted_by_the_provider(cbx: Cbx, name: st
     format_name, count = EXPECTED[name]
     result = cbx("card", "import", str(FIXTURES / name), "-o", "id")
     boxes = succeed(result).split()
-    assert result.err.startswith(f"taken as {format_name}: ")
+    assert result.err.startswith(f"recognized as {format_name}: ")
     assert len(boxes) == count
     for box in boxes:
         checked = cbx(

@@ -27,7 +27,7 @@ def test_each_history_of_an_openhands_evaluation_is_a_conversation(cbx: Cbx, tmp
     ]
     path = written(tmp_path, "output.jsonl", lines(*runs))
     answer = cbx("card", "import", str(path), "-o", "json")
-    assert "taken as openhands: line 1: in the 'history'" in answer.err
+    assert "recognized as openhands: line 1: in the 'history'" in answer.err
     assert [box["title"] for box in answer.json()["boxes"]] == ["run-one", "run-two"]
     assert messages_of(cbx, path) == [{"role": "user", "content": "one"}]
     odd = written(tmp_path, "odd.jsonl", lines(*runs, {"instance_id": "run-three"}))
@@ -91,5 +91,5 @@ def test_an_older_pi_session_and_a_single_message_are_read(cbx: Cbx, tmp_path: P
     )
     assert [each["role"] for each in messages_of(cbx, path)] == ["user", "assistant", "tool"]
     alone = written(tmp_path, "alone.json", json.dumps(called))
-    assert "taken as pi: " in cbx("card", "import", str(alone)).err
+    assert "recognized as pi: " in cbx("card", "import", str(alone)).err
     assert messages_of(cbx, alone)[0]["tool_calls"][0]["id"] == "c1"

@@ -51,7 +51,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 @pytest.mark.parametrize("text", [OLD_CODEX, OLDEST_CODEX], ids=["lines of items", "one object"])
 def test_older_codex_rollouts_are_read(cbx: Cbx, tmp_path: Path, text: str) -> None:
     path = written(tmp_path, "rollout", text)
-    assert cbx("card", "import", str(path)).err.startswith("taken as codex: ")
+    assert cbx("card", "import", str(path)).err.startswith("recognized as codex: ")
     said = [(each["role"], each.get("content")) for each in messages_of(cbx, path)]
     assert said == [*SAID, ("assistant", "One file.")]
 
