@@ -39,7 +39,7 @@ _MAX_CANDIDATES = 20
 
 
 def _search_best(stores: ChatStores, chat_key: str, words: str) -> ContextMatch:
-    """Return the archived context that matches the words best. Raises NotFound for none."""
+    """Return the archived context that matches the words best. Raises NotFound if none matches."""
     if not words.strip():
         raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
     if len(words) > SEARCH_TEXT_SIZE.value:

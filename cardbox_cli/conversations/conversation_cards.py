@@ -218,9 +218,9 @@ class ConversationPass:
     def _content_key(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None
     ) -> tuple[Any, ...] | None:
-        """Return a key that conversations with the same cards share.
+        """Return a key that is equal for conversations with the same cards.
 
-        None if the conversation has its own id: a later one may be a longer version of it.
+        Returns None if the conversation has its own id, because a later one may be a longer version of it.
         """
         if conversation.own_id is not None:
             return None

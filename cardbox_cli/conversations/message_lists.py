@@ -90,8 +90,8 @@ def require_some_messages(items: Iterable[_Item]) -> Iterator[_Item]:
 def missing_list_error(key: str, holder: Any, problem: str) -> InvalidConversation | None:
     """Return the error of an object that has no list at a key, None if it has one.
 
-    Raises the error for a value that is not an object, and for one that has something else at the key. Also
-    raises it for one without the key that has messages elsewhere, for example under a misspelt key.
+    Raises the error if `holder` is not an object, or has something else at the key. Also raises it if an
+    object without the key has messages elsewhere, for example under a misspelt key.
     """
     value = holder.get(key) if isinstance(holder, dict) else None
     if is_list(value):

@@ -74,7 +74,7 @@ class _Files:
         shape, problem = self._files.shape, self._files.problem
         if shape.is_message(value):
             return problem(value) is None
-        # If only this provider has messages of its form, those under another provider's key are that one's.
+        # If only this provider has this form of messages, a list at another provider's key is not its own.
         return any(
             not shape.is_own
             or (not self._owners(messages, siblings) and all(problem(each) is None for each in messages))
@@ -82,14 +82,14 @@ class _Files:
         )
 
     def _owners(self, messages: Iterable[Any], siblings: Mapping[str, Any]) -> list[Provider]:
-        """Return the other providers whose requests have messages under this key, none if this one's have."""
+        """Return the other providers that use the key of `messages`. Empty if this provider uses it."""
         key = next((key for key, value in siblings.items() if value is messages), None)
         if key is None or key == self._files.shape.key:
             return []
         return [each for each in providers() if each.files.shape.key == key]
 
     def _check_nothing_lost(self, message_list: MessageList) -> None:
-        """Raise InvalidConversation if keys next to messages of another provider's request would be lost."""
+        """Raise InvalidConversation if this format would lose keys of another provider's request."""
         siblings = message_list.siblings
         owners = self._owners(message_list.messages, siblings)
         if not owners or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
@@ -122,9 +122,10 @@ class _Files:
             yield FileEntry(str(number), message, f"{message_list.place}: message {number}")
 
     def _request(self, message_list: MessageList) -> FileEntry | None:
-        """Return the keys of a request next to its messages and system prompt, None for anything else.
+        """Return the keys of a request except its messages and system prompt, None if there is no request.
 
-        A conversation with an id or a title is not a request: the keys next to it change as it grows.
+        A conversation with an id or a title is not a request, because the keys next to its messages change as
+        it grows.
         """
         files, siblings = self._files, message_list.siblings
         messages = siblings.get(files.shape.key)

@@ -86,7 +86,7 @@ def timed_entry(position: str, value: Any, place: str) -> FileEntry:
 
 
 def store_entry(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft]:
-    """Store the entry in the metadata of its first card, and `more` in that of all."""
+    """Store the entry in the metadata of its first card, and `more` in the metadata of every card."""
     first, *others = (
         msgspec.structs.replace(card, metadata={**card.metadata, **more}) if more else card for card in cards
     )
