@@ -343,7 +343,7 @@ def _add_ids(
 ) -> list[CardDraft]:
     """Add ids and a time to the cards of one entry, and a group if there are several.
 
-    Failed results have ids of their own, because a card under the plain id may lack the failure.
+    The id of a failed result differs, because a card stored under the usual id may lack the failure.
     """
     name = (*name, FAILED) if any(FAILED in card.metadata for card in cards) else name
     if len(cards) == 1:

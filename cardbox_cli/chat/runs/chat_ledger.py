@@ -91,7 +91,7 @@ class ChatLedger:
         )
 
     def enter(self, runtime: Runtime, state: ChatState) -> None:
-        """Do nothing, because no other process resumes a chat's run."""
+        """Return at once, because no other process resumes a chat's run."""
 
     # --- steps
 

@@ -107,10 +107,9 @@ def unsaved_source(stores: ChatStores, parts: Sequence[BoxItem]) -> BoxSource:
 
 
 def select_messages(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
-    """Select the unanswered messages that a run answers.
+    """Select the unanswered messages that a run answers: all of them if there is an active context.
 
-    With an active context, the run answers all of them. Without one, it answers only the newest, because the
-    transcript window contains the others.
+    Without one, the run answers only the newest message, because the transcript window holds the others.
     """
     return [entry.card_id for entry in (waiting if chat.context_box_id is not None else waiting[-1:])]
 

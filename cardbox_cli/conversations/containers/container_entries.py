@@ -65,7 +65,7 @@ def container_format(
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the object that a value is, or the first item of a list."""
+    """Yield the value, or the first item if the value is a list. Yields nothing unless it is an object."""
     first = next(iter(list_items(value)), None) if is_list(value) else value
     if isinstance(first, dict):
         yield first

@@ -18,7 +18,7 @@ _FOREIGN_MANAGER = "the other system's batch manager"
 
 
 def _awaited(s: Snapshot, *, own: bool) -> Iterator[BatchFacts]:
-    """Yield the batches that will answer the unanswered calls of the suspended turn."""
+    """Yield batches with unanswered calls of the suspended turn: cbx's if `own`, else of other systems."""
     calls = {call.tool_call_id for call in s.unanswered} if s.suspended else set()
     return (batch for batch in s.batches if batch.tool_call_id in calls and batch.is_own == own)
 
