@@ -37,7 +37,7 @@ _POLL_SECONDS = 0.2
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a message: the run that answered it, its status and its reply.
 
-    `by_other`: the run of another process answered it as a correction.
+    If `by_other`, the run of another process answered the message as a correction.
     """
 
     chat_key: str

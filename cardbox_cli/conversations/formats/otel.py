@@ -57,7 +57,6 @@ def _attributes(span: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert an OTLP value to plain JSON."""
     if not isinstance(value, dict) or len(value) != 1:
         return value
     [(sort, inner)] = value.items()
