@@ -1,7 +1,7 @@
 """Every variable that cbx reads or sets, with name, type, default, bounds and help, and rules between values.
 
 Owns the valid values, and the messages for invalid ones, which are the same for a variable, an option and
-Python code. Knows nothing about the use of a value. `make docs/settings.md` prints the table.
+Python code. Knows nothing about the use of a value. `make docs/reference/settings.md` prints the table.
 """
 
 import os

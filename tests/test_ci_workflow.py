@@ -1,4 +1,4 @@
-"""The workflow of `docs/ci.md`: its steps are run as a runner runs them, and a bad pull request fails."""
+"""The workflow of `docs/guides/ci.md`: its steps are run as a runner runs them, and a bad pull request fails."""
 
 import os
 import shutil
@@ -104,4 +104,6 @@ def test_a_context_above_the_budget_fails(run: Run) -> None:
 
 
 def test_the_page_shows_the_workflow() -> None:
-    assert (EXAMPLES / "contexts-workflow.yml").read_text() in (ROOT / "docs" / "ci.md").read_text()
+    assert (EXAMPLES / "contexts-workflow.yml").read_text() in (
+        ROOT / "docs" / "guides" / "ci.md"
+    ).read_text()

@@ -58,7 +58,7 @@ class TestSettingsTable:
         assert spelled == []
 
     def test_texts_name_only_existing_variables(self) -> None:
-        pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "cardbox_cli").rglob("*.py")]
+        pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "cardbox_cli").rglob("*.py")]
         named = {name for page in pages for name in re.findall(NAME, page.read_text(encoding="utf-8"))}
         assert {"CBX_LEASE", "CBX_HOME"} <= named
         assert named <= NAMES | {cluster.URL, cluster.CRASH}
@@ -67,7 +67,9 @@ class TestSettingsTable:
         printed = subprocess.run(
             [sys.executable, ROOT / "scripts" / "settings-page"], capture_output=True, check=True
         )
-        assert printed.stdout.decode() == (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+        assert printed.stdout.decode() == (ROOT / "docs" / "reference" / "settings.md").read_text(
+            encoding="utf-8"
+        )
 
 
 class TestSettingValues:

@@ -40,7 +40,7 @@ def bare_name(model: str | None) -> str:
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of `text` for a current model; `docs/tokens.md` has the error."""
+    """Estimate the tokens of `text` for a current model; `docs/reference/tokens.md` has the error."""
     if not text:
         return 0
     plain = text.encode("ascii", "ignore")

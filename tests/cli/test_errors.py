@@ -532,7 +532,7 @@ def test_every_error_class_is_in_the_table() -> None:
 
 
 def test_the_page_on_exit_codes_lists_every_error() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "output.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "output.md").read_text()
     lines = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
     told = {(cells[1].strip(), code) for cells in lines for code in re.findall(r"`([a-z-]+)`", cells[-2])}
     assert {(str(row.exit_code), row.code) for row in TABLE} <= told

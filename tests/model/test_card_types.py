@@ -10,7 +10,7 @@ from cardbox_cli.model.cards import ROLES, draft_card
 
 TABLE = re.findall(
     r"^\| `([\w.]+)` \| (\w+) \| (.*) \|$",
-    (Path(__file__).parents[2] / "docs/concepts.md").read_text(),
+    (Path(__file__).parents[2] / "docs/concepts/cards-and-boxes.md").read_text(),
     re.MULTILINE,
 )
 

@@ -16,8 +16,8 @@ from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
 from cardbox_cli.model.layers import find_process
 from cardbox_cli.model.pairing import call_ids
 
-_CARDS_DOC = "cbx, docs/concepts.md"
-_LAYERS_DOC = "cbx, docs/lint.md"
+_CARDS_DOC = "cbx, docs/concepts/cards-and-boxes.md"
+_LAYERS_DOC = "cbx, docs/reference/lint.md"
 
 # The type of a card that replaces an unreadable message of a file, and the key in its metadata that has the
 # reason.

@@ -398,7 +398,7 @@ def arguments_problem(arguments: Any) -> str | None:
 
 
 # How far an estimate of tokens may be off. Against tokenizers that are at hand it errs by less on whole
-# conversations (`docs/tokens.md`); by how much against others, nobody can measure offline.
+# conversations (`docs/reference/tokens.md`); by how much against others, nobody can measure offline.
 _ESTIMATE_ERROR = 0.2
 
 _VOLATILE = {

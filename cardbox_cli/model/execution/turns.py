@@ -326,7 +326,7 @@ def turn_state(
 # --- the state machines of heads and inbox rows
 #
 # Every change of a state in the database is one of these moves, a compare-and-set on its source states.
-# `docs/inbox-lifecycle.md` shows the same tables.
+# `docs/concepts/turns.md` shows the same tables.
 
 
 class Move(msgspec.Struct, frozen=True):

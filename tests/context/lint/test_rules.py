@@ -492,7 +492,7 @@ def test_every_rule_has_a_test_case(provider: str) -> None:
 
 
 def test_the_documentation_lists_the_same_rules() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "lint.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "lint.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, -]+) \| (.+) \|$", page, re.MULTILINE)
     documented = {
         (provider, rule, severity, finds)
