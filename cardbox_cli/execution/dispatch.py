@@ -96,7 +96,7 @@ def _dispatch(
         if isinstance(decision, InboxRow):
             return DispatchOutcome(dispatch_result(runtime, decision, created=False))
         if not dry_run and _add_missing_rows(runtime, request, decision):
-            # `begin_head` has just run. If the next read finds no head either, the agent has lost it.
+            # An agent that still has no head has lost it.
             facts.has_lost_head = decision.found.head is None
             continue
         if check is not None:

@@ -281,7 +281,7 @@ def _check_answer(handler: Handler, answer: Any) -> None:
 
 
 def ending_call_with_others(turn: RunState) -> ToolCall | None:
-    """Return a call that would end the turn, if the same answer made other calls, and None otherwise."""
+    """Return a call that would end the turn, if its answer also made other calls. Return None if not."""
     calls = last_calls(turn.boxes.own)
     tools = ((call, turn.tool(call.tool_name)) for call in calls)
     ending = (call for call, tool in tools if isinstance(tool, HandlerTool) and tool.ends_turn)
@@ -289,7 +289,7 @@ def ending_call_with_others(turn: RunState) -> ToolCall | None:
 
 
 def not_alone_result(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
-    """Return the failure of a call that was made together with `ending`."""
+    """Return the failure of a call whose answer also made the call `ending`, which must be the only one."""
     why = f"{ending.tool_name!r} ends the turn and must be called alone; none of these calls was executed"
     return result_card(call, author, failure=("not_called_alone", why))
 
@@ -297,7 +297,7 @@ def not_alone_result(call: ToolCall, author: Author, ending: ToolCall) -> CardDr
 def _answer(
     runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
 ) -> Sequence[CardDraft] | Awaiting:
-    """Return the cards of a handler's result. If it fails, roll back its writes and return its failure."""
+    """Call a handler and return the cards of its result. If it fails, its writes are rolled back."""
     fault = size_problem(call) or argument_problem(call)
     if fault is not None:
         return [_failure(call, turn, "invalid_arguments", fault)]
@@ -314,14 +314,14 @@ def _answer(
                 return _ending_cards(call, turn, answer)
             return [result_card(call, last_step_author(turn), result=answer)]
     except (SchemaMissing, MissingRight) as exc:
-        # The database is available but lacks a table or a right, so another try would fail, too.
+        # The database is available and lacks a table or a right, so another try would also fail.
         return [_failure(call, turn, exc.code.replace("-", "_"), exc.message)]
     except (DatabaseUnavailable, StaleEpoch, LeaseLost):
         raise
     except CbxError as exc:
         if is_collision(exc):
             raise
-        # The hint is left out: it is for people at a terminal.
+        # The model does not get the hint, which is for people at a terminal.
         code = exc.details.get("error_code")
         message = f"{exc.message} ({code})" if code and str(code) not in exc.message else exc.message
         return [_failure(call, turn, exc.code.replace("-", "_"), message)]
@@ -331,7 +331,7 @@ def _answer(
 
 
 def _ending_cards(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
-    """Return the result that ends the turn, then the deliverable. A result must directly follow its call."""
+    """Return the result that ends the turn, then the deliverable, because a result must follow its call."""
     author = last_step_author(turn)
     deliverable = draft_card(
         DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata
@@ -344,7 +344,7 @@ def _failure(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDr
 
 
 class TurnLedger:
-    """The storage of one claimed turn, at the fence of the claim; `owner` has its lease."""
+    """The storage of one claimed turn. All writes are guarded by the claim's fence. `owner` has the lease."""
 
     noun = "turn"
     enter = staticmethod(step_requests.enter)
