@@ -90,7 +90,7 @@ class DelegationTargets:
 
     @cached_property
     def _waiting(self) -> dict[str, str]:
-        """The waiting turns by agent: the caller's turn if its call waits, the turn that waits for it, etc."""
+        """The chain of waiting turns, by agent. It begins with the caller's turn if its tool call waits."""
         turn_ids: dict[str, str] = {}
         parent = self._caller.parent
         turn_id = None if parent is None or parent.tool_call_id is None else parent.agent_turn_id
