@@ -28,8 +28,7 @@ class DispatchFacts(msgspec.Struct, kw_only=True):
 
     `trace_id` is the requested trace. A turn without one gets `new_trace_id`. `plan` is the planned or packed
     context of a handover, and `plan_error` is the error that planning raised. `is_taken` is True if another
-    dispatch has just used the turn id or the correlation id. `has_lost_head` is True if the agent had a head
-    and its row is gone.
+    dispatch has just used the turn id or the correlation id. `has_lost_head` is True if the head is lost.
     """
 
     project_id: str

@@ -32,8 +32,7 @@ from cardbox_cli.store.projects import ensure_project
 
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
 
-# A dispatch reads again if its facts may be out of date, for example after it has waited for the head's lock
-# or has packed a context.
+# A dispatch reads again if its facts may be out of date, for example after it has waited for a lock.
 _MAX_READS = 6
 
 

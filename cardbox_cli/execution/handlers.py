@@ -85,8 +85,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 class Handlers:
     """The available handlers: those that `load` returns, then those of installed packages.
 
-    If two have the same name, the one from `load` is used. The first lookup calls `load` and finds the
-    packages.
+    If two have the same name, the one from `load` is used. The first lookup calls `load`.
     """
 
     def __init__(self, load: Callable[[], Iterable[Handler]] = tuple) -> None:

@@ -1,7 +1,7 @@
 """The tool calls of a turn, as its thoughts, its `tool.call` cards and its `tool.result` cards record them.
 
-This module makes call ids unique in a project, builds result cards, and decides which results end a turn. It
-is pure.
+This pure module makes call ids unique in a project, builds result cards, and decides which results end a
+turn.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -133,8 +133,7 @@ def wait_for_end(
 ) -> TurnRow:
     """Poll until the turn ends, and return it. No transaction is open between two polls.
 
-    `pause` must sleep for at most the given seconds. Raises NotFound, and WaitTimeout after `timeout`
-    seconds.
+    `pause` sleeps for the given seconds or less. Raises NotFound, and WaitTimeout after `timeout` seconds.
     """
     for _ in polls(timeout, pause):
         with turns.database.snapshot():

@@ -1,7 +1,6 @@
 """Values of chats: heads, entries, archived contexts and runs, and the cards that store entries.
 
-This module also defines the parts of a chat's key, the metadata of its cards, and the fence of a run. It is
-pure.
+This pure module also defines the parts of a chat's key, the metadata of its cards, and the fence of a run.
 """
 
 import re

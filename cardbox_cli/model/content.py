@@ -41,7 +41,6 @@ FALLBACK = "fallback_deliverable"
 
 
 def is_fallback(content: object) -> bool:
-    """Return whether the content replaces a deliverable."""
     data = content.data if isinstance(content, JsonContent) else None
     return isinstance(data, dict) and data.get("kind") == FALLBACK
 
@@ -202,7 +201,6 @@ def parse_content(data: Any) -> Content:
 
 
 def content_from_value(value: Any) -> Content:
-    """Convert a plain JSON value to `TextContent` or `JsonContent`."""
     if isinstance(value, str):
         return TextContent(value)
     if isinstance(value, dict | list):

@@ -116,8 +116,7 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-# The path to a part of a value, with the last key or index first. It is formatted only for an error, because
-# a key may be very long.
+# The path to a part of a value, last key or index first. Keys may be long, so only errors format it.
 _ReversedPath = tuple["_ReversedPath | None", str | int]
 
 _MAX_KEY_CHARACTERS = 200
@@ -275,7 +274,6 @@ def canonical_of_simple(value: Any) -> bytes:
 
 
 def canonical_text(value: Any) -> str:
-    """Return the canonical form of a storable value, as text."""
     if is_simple(value):
         return _sorted_encoder.encode(value).decode()
     return canonical(_encoder.encode(value)).decode()
@@ -344,8 +342,7 @@ def decode_stored(text: bytes | str) -> Any:
         return decode(_cut(text.decode() if isinstance(text, bytes) else text))
 
 
-# The quantifiers are possessive, because backtracking would store a state for each character of a long
-# string.
+# The quantifiers are possessive, because backtracking would store a state for each character.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]')
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 SHORT = 8
 MIN_SHORT = 4
 
-# The namespace of all derived ids, uuid5(NAMESPACE_URL, "cbx"). If it changed, repeated imports would store
-# every card a second time.
+# The namespace of all derived ids, uuid5(NAMESPACE_URL, "cbx"). A change would make imports store cards
+# again.
 _NAMESPACE = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
 # Separator of the parts of a derived id.
 _SEPARATOR = b"\x1f"
@@ -90,7 +90,6 @@ def canonical_box_id(text: str) -> str | None:
 
 
 def are_box_ids(texts: Iterable[str]) -> bool:
-    """Return whether all texts are canonical box ids."""
     return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 

@@ -41,8 +41,7 @@ ProcessName = Literal[
 ]
 PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
 
-# A search for knowledge reads all cards of the project, only the boxes that the recipe or profile names, or
-# nothing.
+# A search for knowledge reads the whole project, the boxes that the recipe or profile names, or nothing.
 KnowledgeScope = Literal["project", "boxes", "none"]
 KNOWLEDGE_SCOPES: tuple[KnowledgeScope, ...] = get_args(KnowledgeScope)
 

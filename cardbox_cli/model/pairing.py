@@ -148,7 +148,6 @@ def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
 
 
 def full_text(card: Card | CardDraft) -> str:
-    """Return a card's text and its tool calls for people."""
     text = card_text(card.content)
     calls = [_format_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []
     return "\n".join(part for part in (text, *calls) if part)

@@ -94,8 +94,7 @@ def error_of(task: BatchTask) -> dict[str, str] | None:
 def joined_result(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
     """Return the tool result for the parent, with the children's results in task order.
 
-    The total length of the summaries is limited, because the boxes have the full texts. A failed batch also
-    returns results.
+    The total length of the summaries is limited, because the boxes have the full texts.
     """
     share = QUOTED_SIZE.value // max(len(results), 1)
     quoted = [msgspec.to_builtins(each) for each in sorted(results, key=lambda each: each.task_index)]
@@ -153,8 +152,7 @@ def end_batch(
 ) -> bool:
     """End a locked batch, and cancel its open tasks. Return False if it had already ended.
 
-    `open_code` and `open_error` become the error of the canceled tasks. `error_code` is None if the batch
-    ends because its children have ended.
+    `open_code` and `open_error` are for the canceled tasks. `error_code` is None if the children decide it.
     """
     ended = runtime.batches.end(
         batch.batch_id, status, error_code=error_code, error=error, open_code=open_code, open_error=open_error

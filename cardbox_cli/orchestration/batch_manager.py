@@ -125,7 +125,6 @@ def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | Non
 
 
 def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchOutcome:
-    """Dispatch the child's turn. A refused dispatch writes nothing."""
     parent = None
     if batch.parent_turn_id is not None:
         parent = Parent(agent_turn_id=batch.parent_turn_id, step_id=batch.parent_step_id)
@@ -201,7 +200,6 @@ class BatchManager:
                 report(runtime, batch)
 
     def catch_up(self, runtime: Runtime) -> CatchUpOutcome:
-        """Run the due work of all batches of the project."""
         return catch_up(runtime)
 
 

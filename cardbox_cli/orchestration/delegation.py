@@ -114,8 +114,7 @@ def prepare(
 
     Joins the caller's transaction. Raises an error before it writes: NotFound, NotAllowed or BadRequest for
     one problem, and BadRequest with all problems for several. `within` is the path of the list of tasks in
-    the request, or None for a single task. `tool_suffix` is the author of the instructions, and begins
-    errors.
+    the request, or None for a single task. Errors begin with `tool_suffix`, the author of instructions.
     """
     with runtime.transaction(savepoint=False):
         checked = _check_all(runtime, caller, tasks, tool_suffix, within)
@@ -314,8 +313,7 @@ def ask_expert(
 ) -> DelegationOutcome:
     """Ask a new agent of a profile one question. `more` are options of `delegate`.
 
-    If `include_history` is True, the agent also reads the caller's output box. Raises BadRequest if the
-    caller has none.
+    With `include_history`, the agent also reads the caller's output box. Raises BadRequest if there is none.
     """
     if include_history and caller.output_box_id is None:
         who = f"agent {caller.agent_id!r}" if caller.is_agent else "a person"

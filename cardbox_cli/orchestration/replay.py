@@ -39,8 +39,7 @@ from cardbox_cli.text.command_lines import quote_argument
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a replay: the number of new turns (`times`), and another profile or worker target.
 
-    A replay from the step `at` begins with the cards that the turn had written before that step.
-    `instruction` is added to them.
+    A replay from the step `at` begins with the cards that were written before it, plus `instruction`.
     """
 
     times: int = 1
@@ -178,8 +177,7 @@ _OUTPUT = ("completion_tokens", "output_tokens")
 class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a turn. `input_tokens` and `output_tokens` are None if the provider reported none.
 
-    `written_tokens` estimates the tokens of the turn's thoughts and results. `tools` counts calls by tool
-    name.
+    `written_tokens` estimates the tokens of its thoughts and results. `tools` counts calls by tool name.
     """
 
     agent_turn_id: str
@@ -229,7 +227,6 @@ def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
 
 
 def compare(first: TurnOutcome, others: Sequence[TurnOutcome]) -> list[OutcomeComparison]:
-    """Compare each outcome in `others` with the first."""
     return [_compare_with(first, each) for each in others]
 
 

@@ -57,7 +57,6 @@ def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool 
 
 
 def _read_lines(text: str, source: str) -> HandwrittenDocument:
-    """Return the document of JSON lines, one task per line."""
     tasks: list[Any] = []
     marks: dict[ValuePath, FilePosition] = {("tasks",): FilePosition(1, 1)}
     problems: list[DocumentProblem] = []

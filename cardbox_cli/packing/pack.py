@@ -34,8 +34,7 @@ TOOL_SUFFIX = "cbx.pack"
 _CARDS_PER_QUERY = 2000
 
 
-# A function that gets the lint findings of a request with the new box, and raises an error to refuse the
-# pack.
+# A function that gets the lint findings of a request with the new box, and may raise to refuse the pack.
 Check: TypeAlias = Callable[["list[LintFinding]"], None]
 # A function that gets each position of the plan, with its card or None, while the digest is computed.
 Look: TypeAlias = Callable[[PlannedCard, Card | CardDraft | None], object]

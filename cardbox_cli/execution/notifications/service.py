@@ -90,8 +90,7 @@ class WakeupListener(ExitStack):
 class Wakeups(ExitStack):
     """The notifications of a process. Open it first, so that invalid settings fail before any write.
 
-    `publish` publishes events of turns, and is None without NATS. Any thread may call `announce`. Raises
-    UsageError for invalid settings.
+    `publish` publishes events of turns, or is None. Any thread may call `announce`. Raises UsageError.
     """
 
     def __init__(self, announce: Announce) -> None:

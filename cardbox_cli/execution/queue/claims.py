@@ -61,8 +61,7 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
 def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
     """Apply a claimed report or stop at once, or return the turn that the owner must run.
 
-    If the turn is no longer dispatched at the row's epoch, the row is consumed. Raises LeaseLost if `owner`
-    has no lease of the row.
+    If the turn is no longer dispatched at the row's epoch, consumes the row. Raises LeaseLost.
     """
     with runtime.transaction():
         found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch, claimed=row)
@@ -203,8 +202,8 @@ def defer(
 ) -> bool:
     """Make the row due again after `delay`, or after the configured backoff if `delay` is None.
 
-    If no try is left, the row becomes a dead letter, the turn that it carries fails, and the result is False.
-    Raises what `ack` raises.
+    If no try is left, the row becomes a dead letter, its turn fails, and the result is False. Raises what
+    `ack` raises.
     """
     settings = runtime.settings
     with runtime.transaction():

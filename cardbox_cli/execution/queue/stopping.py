@@ -43,9 +43,9 @@ def stop_turn(
 ) -> TurnEnd:
     """End an active, queued or orphaned turn. `head` is the locked head of its agent.
 
-    For an active turn, `report` and the epoch of `fence` are ignored. If the turn is not active and `report`
-    is False, the call that waits for it gets no report. Raises Conflict if another program has just promoted
-    the turn.
+    `report` and the epoch of `fence` are ignored for an active turn. If `report` is False, the call that
+    waits
+    for the turn gets no report. Raises Conflict if another program has just promoted the turn.
     """
     turn_id = fence.agent_turn_id
     if head is not None and head.active_agent_turn_id == turn_id:
@@ -70,8 +70,7 @@ def return_to_queue(
     """Put the turn of `row` back into its agent's queue with no tries counted, and promote the oldest turn.
 
     The turn begins again. Its output box keeps its cards, and gets the results that were received and not
-    applied. Return the turn's new epoch and the promoted row, each or None. The epoch is None if the turn was
-    not active and is still queued.
+    applied. Return the turn's new epoch (None if it is still queued) and the promoted row, if any.
     """
     epoch = None
     rows = runtime.inbox.list_by_turn(row.turn_id)

@@ -116,8 +116,7 @@ class EndRule(msgspec.Struct, frozen=True):
 def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()) -> EndRule:
     """Return the rule of a profile. `tools` are the definitions of the tools that the model is offered.
 
-    A profile of another program may have any value as its rule. If it is not a list of names, there is no
-    rule.
+    A profile of another program may have any value there. A value that is not a list means no rule.
     """
     given = profile.get(MUST_END_WITH_KEY)
     named = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []

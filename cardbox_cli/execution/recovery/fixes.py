@@ -1,8 +1,7 @@
 """The fixes that an operator applies to a turn: nudge, stop, fail, reclaim, requeue and rebox.
 
 All fixes except `nudge` and `stop` require the current epoch, and are refused at any other epoch. A fix
-increments the epoch, so that the old worker's writes fail, and writes the audit. `model/execution/turns.py`
-defines the changes of state.
+increments the epoch, so that the old worker's writes fail. `model/execution/turns.py` defines the moves.
 """
 
 from collections.abc import Collection, Mapping, Sequence

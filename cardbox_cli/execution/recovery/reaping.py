@@ -45,8 +45,7 @@ def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]
     """Write missing reports for calls of a suspended turn whose result or dispatched turn is complete.
 
     Reports are missing if a dispatched turn ends before its caller suspends, or if another program fails to
-    report. A suspension calls this for its own turn, and `reap` passes None for all turns. Return the ids of
-    the calls that got a report.
+    report. A suspension passes its turn, and `reap` passes None for all. Return the ids of reported calls.
     """
     lost = LostReportStore(runtime.database, runtime.project_id).find(
         agent_turn_id, age=runtime.settings.unclaimed_time
@@ -230,8 +229,7 @@ def _time_out(runtime: Runtime, known: Head, reaped: ReapOutcome) -> None:
                 with runtime.transaction():
                     reports = report_timeouts(runtime, calls)
             except CardConflict as exc:
-                # A database may allow only one result per call id, and a call of another turn may have this
-                # id.
+                # A database may allow only one result per call id, and another turn may have the same id.
                 why = f"no result came before the deadline, and a timeout cannot be reported: {exc.message}"
                 _fail(runtime, head, reaped, "timeout", "tool_timeout", why)
                 return

@@ -108,9 +108,9 @@ class RecordedRequests(ABC):
     ) -> StepRequest:
         """Return the request of the step `at`: an id or its beginning, a number from 1, or `next`.
 
-        If `at` is None, return the next request, or the last stored one if no request will follow. If
-        `format` is None, use the format of the step, else of the last step, else of the model's provider.
-        Raises NotFound and AmbiguousId.
+        If `at` is None, return the next request, or the last stored one if none will follow. `format`
+        defaults to the format of the step, of the last step, or of the model's provider. Raises NotFound,
+        AmbiguousId.
         """
         step = self._step(at)
         if step is None:

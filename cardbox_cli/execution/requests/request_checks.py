@@ -137,8 +137,7 @@ def lint_new_turn(
 ) -> list[LintFinding]:
     """Return the lint findings of the first request of a turn that is not written yet.
 
-    `boxes` maps `profile`, `context` and `output` to box ids, or to None if the box does not exist. `planned`
-    is the context if it is not written yet.
+    `boxes` maps `profile`, `context` and `output` to box ids or None. `planned` is an unwritten context.
     """
     stored = runtime.contexts.read("", boxes=boxes)
     profile, context, output = (

@@ -61,8 +61,7 @@ def read_step_requests(
 ) -> list[Sent]:
     """Return the stored requests of these steps, in order.
 
-    Each entry of a request names the first of the boxes `homes` that has its card, because a request box is
-    only a copy.
+    Each entry names the first of the boxes `homes` that has its card, because a request box is only a copy.
     """
     return list(_SeriesReader(database, project_id, steps, homes).requests())
 

@@ -243,7 +243,6 @@ def verify(
 
 
 def _drop_lost(request: Request) -> Request:
-    """Return the request without the layers whose texts are lost."""
     return msgspec.structs.replace(request, lost_layers={})
 
 

@@ -1,7 +1,6 @@
 """The output of commands: redacted secrets, messages about failures, stored logs, and warnings.
 
-Redaction removes only text that matches one of the `PATTERNS`. It does not find a secret that looks like an
-ordinary word.
+Redaction removes only text that matches `PATTERNS`. It does not find secrets that look like ordinary words.
 """
 
 import re
@@ -79,8 +78,7 @@ _REST_OF_A_LINE = re.compile(rf"\A(?:[^\n]{{0,{MAX_SECRET_LENGTH}}}\n|\S{{0,{MAX
 def redact(text: str, *, cut: bool = False) -> str:
     """Return `text` with `[redacted]` instead of everything that looks like a secret.
 
-    If `cut` is True, the beginning of the text is missing. Then the first line is also removed, because it
-    may be the rest of a secret.
+    If the beginning of the text was `cut` off, removes the first line, which may be the rest of a secret.
     """
     if cut:
         text = _REST_OF_A_LINE.sub("", text, count=1)
@@ -131,7 +129,6 @@ def _signal_name(number: int) -> str:
 
 
 def diagnostics(ran: CommandOutcome) -> dict[str, Any]:
-    """Return the details that explain a command's failure to people."""
     head = ran.stdout[: _MAX_HEAD_LENGTH + MAX_SECRET_LENGTH].decode(errors="replace")
     return {
         "exit_code": ran.exit_code,

@@ -267,8 +267,7 @@ def run_command(
 
     Its process group gets SIGTERM if `stop` is set, the time is over, or the output exceeds `max_output`
     bytes. It gets SIGKILL after `grace` more seconds. Processes that the command leaves running also get
-    SIGKILL. The outcome has the last `keep_stderr` bytes of stderr. `heard` is called with each chunk of the
-    output.
+    SIGKILL. The outcome has the last `keep_stderr` bytes of stderr. `heard` gets each chunk of the output.
     """
     began = time.monotonic()
     with (

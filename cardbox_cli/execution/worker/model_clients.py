@@ -66,8 +66,7 @@ class ModelClients:
     ) -> None:
         """Configure clients that run `sh -c COMMAND`. Their whole environment is `environment`.
 
-        A client is replaced after `requests` requests. The outcome of a request has the last `keep_stderr`
-        bytes of stderr.
+        A client is replaced after `requests` requests. Outcomes have the last `keep_stderr` bytes of stderr.
         """
         self._command = command
         self._environment = environment
@@ -79,8 +78,7 @@ class ModelClients:
     def ask(self, body: bytes, turn: Mapping[str, str], *, timeout: float, stop: Event) -> CommandOutcome:
         """Send the JSON of a request to a client. Wait for `timeout` seconds, or until `stop` is set.
 
-        `turn` has the variables that describe the turn, which a command would get in its environment. Raises
-        OSError if no client can be started.
+        `turn` has the environment variables of a command. Raises OSError if no client can be started.
         """
         began = time.monotonic()
         client = self._take_client()
@@ -114,8 +112,6 @@ class ModelClients:
 
 
 class _Client:
-    """One client, from its start to its end."""
-
     def __init__(self, command: str, environment: Mapping[str, str], keep_stderr: int) -> None:
         self.answered = 0
         self._last_id = 0

@@ -91,8 +91,6 @@ class _Cancelled(Exception):
 
 
 class _RunFailed(Exception):
-    """The failure of the run, with its end status."""
-
     status: EndStatus = "failed"
 
     def __init__(self, error_code: str, message: str, details: dict[str, Any] | None = None) -> None:
@@ -111,8 +109,7 @@ class _OutOfTime(_RunFailed):
 class Run(Generic[_State]):
     """One run of a ledger's turn or chat. `attempt` calls the ledger's methods with a runtime.
 
-    `tell` is called with log lines about failed commands, and `warn` with warnings about requests that may
-    fail.
+    `tell` gets log lines about failed commands, and `warn` gets warnings about requests that may fail.
     """
 
     def __init__(

@@ -47,8 +47,7 @@ from cardbox_cli.settings import MAX_TOOL_CALLS
 
 OWN_TYPES = (THOUGHT, PLAN, DELIVERABLE)
 
-# Metadata keys that only cbx sets. They decide who wrote a card, where it is sent, what it replaces, and how
-# its turn ends.
+# Metadata keys that only cbx sets, because they decide who wrote a card and how cbx uses it.
 _RESERVED_METADATA = IGNORED_METADATA | {
     *("tool_call_id", "function_name", "layer", "signature", "semantic_type"),
     *("edited_from", "covers", "partial", "stop_reason", "terminal_reason"),
@@ -172,8 +171,6 @@ class StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvalidAnswer(msgspec.Struct, frozen=True):
-    """The reason why an output is not an answer."""
-
     error_code: str
     message: str
 

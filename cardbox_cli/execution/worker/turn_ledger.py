@@ -364,7 +364,6 @@ class TurnLedger:
         self.agent_turn_id = work.fence.agent_turn_id
 
     def read(self, runtime: Runtime) -> TurnState:
-        """Read the turn at its fence."""
         return read_turn(runtime, self._fence)
 
     def answers(self, call: ToolCall) -> bool:

@@ -51,8 +51,7 @@ class WorkerJournal(Protocol):
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a worker. If `project_id` is None, it serves all projects. `grace` is in seconds.
 
-    In the mode `once` it makes one claim, in `drain` it ends when nothing is due or running, and in `serve`
-    it never ends.
+    In the mode `once` it claims once, in `drain` it ends when nothing is due or runs, in `serve` never.
     """
 
     target: str
@@ -233,8 +232,7 @@ class Worker:
         running = _Running(row, CancellationToken())
         with self._lock:
             for each in self._running:
-                # This worker lost the lease of a row, and claimed the row again before a heartbeat noticed
-                # that.
+                # This worker lost the lease and claimed the row again before a heartbeat noticed the loss.
                 if each.key == running.key:
                     each.cancellation.cancel(lost=True)
             self._running.append(running)
@@ -315,8 +313,7 @@ class Worker:
     def _beat_until_over(self) -> None:
         with self._connections.open_own(self._stopped.is_set) as connection:
             while not self._stopped.is_set():
-                # The actions are separate, because a worker that cannot announce itself must still extend
-                # leases.
+                # Two actions, because a worker that cannot announce itself must still extend its leases.
                 self._beat("announce", partial(self._announce, connection))
                 self._beat("extend leases", partial(self._extend_leases, connection))
                 self._stopped.wait(self._settings.heartbeat)

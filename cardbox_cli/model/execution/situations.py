@@ -140,8 +140,7 @@ class EndPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The decided end of a turn. `move` is applied to its head. Its open steps get the state `step_status`.
 
     `is_repeated` is True if the turn has already ended, so the move only frees the agent. `needs_deliverable`
-    is True if the turn has no deliverable. `remembered_box_id`, unless None, becomes the agent's last output
-    box.
+    is True if the turn has no deliverable. If set, `remembered_box_id` becomes the agent's last output box.
     """
 
     move: EndMove

@@ -47,8 +47,7 @@ WATCHDOG = "sys.cbx"
 def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc", "run", "ctx"]) -> str:
     """Return an id such as `turn_0192…`: `kind`, an underscore and a UUIDv7 as 32 hex digits.
 
-    A tool call gets a `tc` id if its original id is in use. `run` and `ctx` identify a chat's run and
-    context.
+    `tc` is for tool calls whose original id is in use. `run` and `ctx` are for runs and contexts of chats.
     """
     import uuid6
 
@@ -315,8 +314,7 @@ def turn_state(
     """Return the state of a turn. `status` is the state that SQL derived from its head and its row.
 
     `carried` is True if an open row or tool call will continue the active turn. `finished` is True if the
-    last step is over or the turn has a deliverable. A recorded end counts unless another program runs the
-    turn again.
+    last step is over or it has a deliverable. A recorded end counts unless another program runs it again.
     """
     if record is not None and record.end_status is not None:
         return status if status in ACTIVE and carried else ENDED

@@ -54,8 +54,7 @@ class HandwrittenDocument:
 def document_from_value(value: object, source: str) -> HandwrittenDocument:
     """Return a document with a copy of a Python caller's value in plain JSON types. Tuples become lists.
 
-    Its problems include values that JSON cannot represent, keys that are not strings, and nesting beyond
-    `MAX_DEPTH`.
+    Values that JSON cannot represent, keys that are not strings, and too deep nesting are its problems.
     """
     problems: list[DocumentProblem] = []
     return HandwrittenDocument(source, _plain(value, (), problems), problems=problems)

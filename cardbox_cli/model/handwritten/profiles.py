@@ -51,7 +51,6 @@ def _split_tags(tags: object) -> object:
 
 
 def _check_layers(layers: object) -> object:
-    """Check all requested layers, and report every problem at once."""
     requests = layers.items() if isinstance(layers, dict) else ()
     problems = [(str(name), _problem_of_layer(str(name), value)) for name, value in requests]
     wrong = [f"{short_repr(name)} {problem}" for name, problem in problems if problem]

@@ -72,8 +72,7 @@ class CardMetadata(Section, extra="allow"):
     )
 
 
-# Metadata keys of a card: keys that a recipe sets, that packing writes, and that cbx reads on some card
-# types.
+# Metadata keys of a card: keys that a recipe sets, that packing writes, and that cbx reads on some cards.
 _FIELDS_OF_RECIPES = ("role",)
 _FIELDS_OF_PACKING = ("type", "author_id", "project_id", "created_at")
 _FIELDS_OF_TYPES = ("covers", "edited_from", "function_name", "layer")

@@ -179,7 +179,6 @@ def tool_parameters(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _inline(schema: Any, parts: dict[str, Any]) -> Any:
-    """Return the schema without references and titles."""
     if isinstance(schema, list):
         return [_inline(item, parts) for item in schema]
     if not isinstance(schema, dict):
