@@ -34,7 +34,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
     """A recipe and its arguments. The dispatch packs the context box from them in its transaction.
 
-    `turn` is the metadata that names the turn which wrote the arguments. It is None if no turn wrote them.
+    `turn` is the metadata that names the turn which wrote the arguments. It is {} if no turn wrote them.
     """
 
     recipe: "Recipe"

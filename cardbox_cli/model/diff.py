@@ -154,9 +154,8 @@ def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
 def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
     """Compare two boxes. `ids` is the comparison of their ids, `known` has the cards and their states.
 
-    A removed and an added card count as one *changed* card if one was edited from the other. This also
-    applies
-    if they have the same type and role, and are between the same kept cards.
+    A removed and an added card count as one *changed* card if one was edited from the other. They also do if
+    they have the same type and role, and are between the same kept cards.
     """
     old = {place: slot_of(place, a.card_ids, known) for place in ids.removed}
     new = {place: slot_of(place, b.card_ids, known) for place in ids.added}

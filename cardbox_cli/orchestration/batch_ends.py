@@ -152,7 +152,7 @@ def end_batch(
 ) -> bool:
     """End a locked batch, and cancel its open tasks. Return False if it had already ended.
 
-    `open_code` and `open_error` are for the canceled tasks. `error_code` is None if the children decide it.
+    The canceled tasks get `open_code` and `open_error`. `error_code` is None if its children decide the end.
     """
     ended = runtime.batches.end(
         batch.batch_id, status, error_code=error_code, error=error, open_code=open_code, open_error=open_error

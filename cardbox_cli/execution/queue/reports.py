@@ -146,7 +146,7 @@ def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
 
 
 def append_received_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
-    """Append the results of these no longer waiting calls to the output box, if they have received one."""
+    """Append the results that these calls have received to the output box. The calls no longer wait."""
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
         if head.output_box_id is not None:

@@ -43,9 +43,8 @@ def stop_turn(
 ) -> TurnEnd:
     """End an active, queued or orphaned turn. `head` is the locked head of its agent.
 
-    `report` and the epoch of `fence` are ignored for an active turn. If `report` is False, the call that
-    waits
-    for the turn gets no report. Raises Conflict if another program has just promoted the turn.
+    `report` and the epoch of `fence` are ignored for an active turn. If `report` is False, the waiting call
+    gets no report. Raises Conflict if another program has just promoted the turn.
     """
     turn_id = fence.agent_turn_id
     if head is not None and head.active_agent_turn_id == turn_id:

@@ -1,8 +1,8 @@
 """Long-running model clients: processes that exchange lines of JSON with the worker.
 
 A client prints `{"ready": true}`. Then it reads a line `{"id": n, "request": …, "turn": {…}}` and prints
-`{"id": n, "answer": …}` or `{"id": n, "error": "why"}`, repeatedly until its input ends. By the id, the
-worker finds the request of a late answer. A client that prints no ids must answer in order.
+`{"id": n, "answer": …}` or `{"id": n, "error": "why"}`, repeatedly until its input ends. The worker finds the
+request of a late answer by the id. A client that prints no ids must answer in order.
 
 A line `{"cancel": true}` means that the worker no longer waits. A busy client must then print an answer or
 error at once, or it is killed. An idle client ignores the line. The worker starts one client for each
@@ -78,7 +78,7 @@ class ModelClients:
     def ask(self, body: bytes, turn: Mapping[str, str], *, timeout: float, stop: Event) -> CommandOutcome:
         """Send the JSON of a request to a client. Wait for `timeout` seconds, or until `stop` is set.
 
-        `turn` has the environment variables of a command. Raises OSError if no client can be started.
+        `turn` has the variables that describe the turn. Raises OSError if no client can be started.
         """
         began = time.monotonic()
         client = self._take_client()
@@ -201,7 +201,7 @@ class _Client:
         return line
 
     def _give_up(self, why: str) -> CommandOutcome:
-        """Cancel the request and return its outcome. Kills the client unless it confirms the cancellation."""
+        """Give up the request and return its outcome. Kills the client unless it confirms a cancellation."""
         if why in ("stopped", "timed_out") and self._is_ready and self._confirms_cancellation():
             self.answered += 1
         else:

@@ -51,7 +51,7 @@ class WorkerJournal(Protocol):
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a worker. If `project_id` is None, it serves all projects. `grace` is in seconds.
 
-    In the mode `once` it claims once, in `drain` it ends when nothing is due or runs, in `serve` never.
+    The mode `once` claims once, `drain` ends when nothing is due or running, and `serve` never ends.
     """
 
     target: str

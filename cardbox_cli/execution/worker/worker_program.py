@@ -120,7 +120,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     False if the format is only a default. `answers` is the mode for reading the output. `max_tool_calls`
     limits the calls in one answer. `environment` is the environment of all commands, without the variables of
     the turn. `stderr_kept` is the number of stderr bytes to store per command. `listen` is called for each
-    run of the command, and returns a function that gets the output as it arrives. `clients` replace it.
+    run, and returns a function that gets the output as it arrives. If given, `clients` replace the command.
     """
 
     command: str

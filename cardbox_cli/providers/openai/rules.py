@@ -20,8 +20,7 @@ _NAMES = shared.NamePattern.up_to(64)
 _SPEAKER = re.compile(r"[^\s<|\\/>]+")
 # The types of content parts that a role may have. A role that is not listed may only have text.
 _PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
-# Maps the type of a part, which is the key of its value, to the keys in the value. One of them must be a
-# string.
+# Maps the type of a part, which is also the key of its value, to keys of the value. One must have a string.
 _VALUES = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
 _TOOL_TYPES = ("function", "custom")
 

@@ -157,7 +157,7 @@ class OpenAIResponses(PartsProvider):
             yield "the 'namespace' of a call is not sent"
 
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the items of a card, or the reason for none. Other system text becomes a string."""
+        """Return the items of a card, or the reason for none. System text that is not an item is a string."""
         body = super().encode(card)
         if isinstance(body, dict) and body["role"] == "system" and self.own_parts(card) is None:
             texts = map(_text_of, body["content"])
