@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "cardbox_cli.handlers"
-"""The entry point group of handlers; the name of an entry point is the handler's name."""
+"""The entry point group of handlers. The name of an entry point is the name of its handler."""
 
 
 class Awaiting(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Ending(msgspec.Struct, frozen=True):
     deliverable: dict[str, Any] | list[Any]
 
 
-# Called with a `Runtime`, a `Caller` and the arguments; this module cannot import those classes.
+# A function of a `Runtime`, a `Caller` and the arguments. This module cannot import those two classes.
 Function: TypeAlias = Callable[[Any, Any, dict[str, Any]], Any]
 Fitting: TypeAlias = Callable[[Sequence[FieldSchema]], dict[str, Any]]
 
@@ -83,7 +83,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handlers:
-    """The available handlers: those that `load` returns, then those of installed packages.
+    """The available handlers: the handlers that `load` returns, then the handlers of installed packages.
 
     If two have the same name, the one from `load` is used. The first lookup calls `load`.
     """

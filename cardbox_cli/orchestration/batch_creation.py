@@ -140,7 +140,7 @@ def _require_same(known: Batch, digest: str) -> Batch:
 
 
 def _lineage(runtime: Runtime, caller: Caller) -> Lineage:
-    """Return the depth and trace of the batch, which are those of its parent.
+    """Return the depth and trace of the batch, which equal the depth and trace of its parent.
 
     Raises BadRequest if its children would exceed the depth limit.
     """

@@ -271,7 +271,7 @@ class PartsProvider(Provider):
         return any(map(self.is_failed_result, self.own_parts(card) or ()))
 
     def split_messages(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield the messages in the form in which they are sent. Layers and queries become parts, too."""
+        """Yield the messages in the form in which they are sent. Layers and queries also become parts."""
         return map(self._split_message, speakers.demote_late_layers(messages))
 
     def _split_message(self, message: Message) -> Message:

@@ -1,7 +1,7 @@
 """The wakeups and events that cbx sends after a commit, and the notifiers that send wakeups.
 
 A wakeup may be lost, so a failing notifier raises no error: it causes one warning. Events describe the ends,
-steps and states of turns for observers; nothing in cbx depends on them.
+steps and states of turns for observers. Nothing in cbx depends on them.
 """
 
 from collections.abc import Callable, Sequence

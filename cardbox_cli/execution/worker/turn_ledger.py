@@ -88,7 +88,7 @@ from cardbox_cli.store.execution.step_store import AnsweredStep
 def read_step_answer(
     runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO_RULES
 ) -> StepAnswer | InvalidAnswer:
-    """Return the cards that a step's command printed, or no cards if it appended them to the box itself."""
+    """Return the cards that a command printed. There are none if it appended its cards to the box itself."""
     answer = read_answer(
         stdout, step_author(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules
     )
@@ -98,10 +98,10 @@ def read_step_answer(
 
 
 def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: StepAnswer) -> TurnEnd | None:
-    """Store the answer of a step. Return the end of the turn if no call waits for a result.
+    """Store the answer of a step. Return the end of the turn if the answer ends it.
 
     If the answer may not end the turn, it is stored as thoughts with a reminder for the model. Raises
-    StaleEpoch, CardConflict if the id of a card is taken, and CallIdTaken if the id of a call is.
+    StaleEpoch, CardConflict if the id of a card is taken, and CallIdTaken if the id of a call is taken.
     """
     rule = turn.end_rule(step.asked.request.tools)
     with runtime.transaction(savepoint=False):
@@ -135,7 +135,7 @@ def add_result(runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> TurnEnd | None:
-    """Complete the last step once its calls have results. Return the end if the results end the turn.
+    """Complete the last step when its calls have results. Return the end if the results end the turn.
 
     Raises StaleEpoch.
     """
@@ -184,7 +184,7 @@ def _append(
             return
         runtime.boxes.get(turn.boxes.output.box_id)
         for card in cards:
-            # Another transaction may have just written the card; then the next try sees it.
+            # Another transaction may have just written the card. The next try then sees it.
             if card.card_id not in found.stored:
                 runtime.cards.add(card)
 
@@ -326,7 +326,7 @@ def _answer(
         message = f"{exc.message} ({code})" if code and str(code) not in exc.message else exc.message
         return [_failure(call, turn, exc.code.replace("-", "_"), message)]
     except Exception as exc:
-        # A package's handler may raise anything; the turn continues, and its model reads the failure.
+        # A package's handler may raise anything. The turn continues, and its model reads the failure.
         return [_failure(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")]
 
 

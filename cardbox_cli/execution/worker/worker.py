@@ -1,7 +1,7 @@
 """A worker: it claims due rows for its target, runs their turns in threads, and extends its leases.
 
 One thread claims and reaps, one sends heartbeats, and each running turn has its own thread and connection. A
-notification only ends a wait; the worker finds due rows by polling. It writes events to a `WorkerJournal` and
+notification only ends a wait. The worker finds due rows by polling. It writes events to a `WorkerJournal` and
 does not depend on a command line or terminal.
 """
 
@@ -39,7 +39,7 @@ _LEAVE_POLL_INTERVAL = 0.2
 
 
 class WorkerJournal(Protocol):
-    """The log of a worker; any thread may write to it."""
+    """The log of a worker. Any thread may write to it."""
 
     def line(self, text: str) -> None:
         """Write one line of text."""
