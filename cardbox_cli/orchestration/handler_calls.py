@@ -25,9 +25,9 @@ def call_handler(
 ) -> Any:
     """Call a handler in one transaction, and return its result.
 
-    `tool_call_id` is a call that the turn waits for. It gets the result as a report: now, or later if the
-    handler returns Awaiting. Raises NotFound, NotAllowed for a handler that the agent's profile does not
-    allow, Conflict for an inactive turn or an answered call, and the errors of the handler.
+    If the turn waits for the call `tool_call_id`, a report gives it the result: now, or later if the handler
+    returns Awaiting. Raises NotFound, NotAllowed for a handler that the agent's profile does not allow,
+    Conflict for an inactive turn or an answered call, and the errors of the handler.
     """
     runtime.database.require_execution()
     with runtime.transaction():

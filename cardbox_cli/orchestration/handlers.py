@@ -101,7 +101,7 @@ def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str
     )
     if not asked.awaits:
         return handler_result(expert.result)
-    # The expert's own time limit normally ends the wait. This limit applies if its turn can never end.
+    # The time limit of the expert's turn normally ends the wait. This limit applies if that turn never ends.
     return Awaiting(max(runtime.settings.tool_wait, runtime.settings.turn_time))
 
 
@@ -148,7 +148,7 @@ def _handle_fork_join(runtime: "Runtime", caller: "Caller", arguments: dict[str,
     asked = read_arguments(_ForkJoinHandlerArguments, FORK_JOIN_NAME, arguments)
     _require_waiting_call(caller, f"{FORK_JOIN_NAME}: no call waits for the results")
     create_batch(runtime, caller, asked)
-    # The suspension extends the turn's deadline to the batch's deadline.
+    # The suspension extends the deadline of the turn to the deadline of its batch.
     return Awaiting(0)
 
 
@@ -253,7 +253,7 @@ def _handle_submit_result(runtime: "Runtime", caller: "Caller", arguments: dict[
 
 
 def _normalize_fields(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with fields as name and value, even if the model wrote {NAME: VALUE}."""
+    """Return the arguments with each field as {name, value}, even if the model wrote {NAME: VALUE}."""
     given = arguments.get("fields")
     if isinstance(given, dict):
         return {**arguments, "fields": _pairs(given)}

@@ -1,7 +1,7 @@
 """A worker: it claims due rows for its target, runs their turns in threads, and extends its leases.
 
 One thread claims and reaps, one sends heartbeats, and each running turn has its own thread and connection. A
-notification only ends a wait; the worker finds due rows by polling. It writes events to a `WorkerJournal` and
+notification only ends a wait. The worker finds due rows by polling. It writes events to a `WorkerJournal` and
 does not depend on a command line or terminal.
 """
 
@@ -39,7 +39,7 @@ _LEAVE_POLL_INTERVAL = 0.2
 
 
 class WorkerJournal(Protocol):
-    """The log of a worker; any thread may write to it."""
+    """The log of a worker. Any thread may write to it."""
 
     def line(self, text: str) -> None:
         """Write one line of text."""
@@ -49,9 +49,9 @@ class WorkerJournal(Protocol):
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a worker. `project_id` None means all projects; `grace` is in seconds.
+    """The configuration of a worker. If `project_id` is None, it serves all projects. `grace` is in seconds.
 
-    `mode`: `once` makes one claim, `drain` continues until nothing is due or running, `serve` never ends.
+    The mode `once` claims once, `drain` ends when nothing is due or running, and `serve` never ends.
     """
 
     target: str
@@ -63,7 +63,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Running(msgspec.Struct, eq=False):
-    """A claimed row and its running work. If a report resumed the turn, the row has the turn's new epoch."""
+    """A claimed row and the work that runs for it. `row` has the epoch of the turn, also after a resume."""
 
     row: InboxRow
     cancellation: CancellationToken
@@ -101,7 +101,7 @@ class Worker:
         self._leaves_now = False
         self._stopped = Event()
         self._reap_at = 0.0
-        # The last error of each failing action, and the error that is stored with the worker's entry.
+        # The last error of each failing action, and the error that the worker's entry now shows.
         self._failing: dict[str, str] = {}
         self._stored_error: str | None = None
 
@@ -164,7 +164,7 @@ class Worker:
         connection: WorkerConnection,
         find: Callable[[Database, str], Sequence[str]] = worker_store.due_projects,
     ) -> Sequence[str]:
-        """Return the served project, or for a worker of all projects those that `find` returns."""
+        """Return the project that the worker serves. If it serves all, return the projects from `find`."""
         if self._plan.project_id is not None:
             return [self._plan.project_id]
         return connection.retry(lambda database: find(database, self._plan.target))
@@ -172,7 +172,7 @@ class Worker:
     def _reap_all(self, connection: WorkerConnection) -> None:
         for each in self._projects(connection, worker_store.unsettled_projects):
             reaped = self._try(f"reap {each}", partial(connection.attempt, each, reap)) or ReapOutcome()
-            # If there is more work than workers, each pass notifies again, so the log omits notifications.
+            # The log omits notifications, because each pass repeats them if there is more work than workers.
             facts = [
                 f"{name.replace('_', ' ')} {', '.join(ids)}"
                 for name, ids in msgspec.structs.asdict(reaped).items()
@@ -195,7 +195,7 @@ class Worker:
         return count
 
     def _try(self, what: str, action: Callable[[], _T]) -> _T | None:
-        """Return the result of `action`, or None if it failed although the database is available."""
+        """Return the result of `action`, or None if it fails for a reason other than a lost database."""
         try:
             result = action()
         except DatabaseUnavailable:
@@ -217,7 +217,7 @@ class Worker:
         target, headless = self._plan.target, []
         for project_id in self._projects(connection, worker_store.unsettled_projects):
             left = connection.attempt(project_id, lambda runtime: runtime.inbox.unfinished(target))
-            # Rows that other workers have claimed count, too, because they may become due again.
+            # Rows that other workers have claimed also count, because they may become due again.
             if left.rows:
                 return False
             headless += left.headless
@@ -232,7 +232,7 @@ class Worker:
         running = _Running(row, CancellationToken())
         with self._lock:
             for each in self._running:
-                # This worker lost the lease and claimed the row again before a heartbeat noticed.
+                # This worker lost the lease and claimed the row again before a heartbeat noticed the loss.
                 if each.key == running.key:
                     each.cancellation.cancel(lost=True)
             self._running.append(running)
@@ -247,7 +247,7 @@ class Worker:
                     if is_refusal(exc):
                         self._defer(connection, running.row, exc.message)
                     else:
-                        # The database went away, so this does not count as a try.
+                        # The database is unavailable, so this does not count as a try.
                         self._return_row(connection, running.row, partial(hand_back, reason=exc.message))
                 except CbxError as exc:
                     self._defer(connection, running.row, exc.message)
@@ -313,7 +313,7 @@ class Worker:
     def _beat_until_over(self) -> None:
         with self._connections.open_own(self._stopped.is_set) as connection:
             while not self._stopped.is_set():
-                # These are separate, because a worker that may not announce itself must still extend leases.
+                # Two actions, because a worker that cannot announce itself must still extend its leases.
                 self._beat("announce", partial(self._announce, connection))
                 self._beat("extend leases", partial(self._extend_leases, connection))
                 self._stopped.wait(self._settings.heartbeat)

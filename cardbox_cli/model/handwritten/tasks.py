@@ -1,6 +1,6 @@
 """Tasks that one agent gives to another, and batches of them, in tool calls and task files.
 
-Loads pydantic: import this module only to read a task.
+This module needs pydantic, which loads slowly, so import it only to read a task.
 """
 
 from typing import Annotated, Any, Literal

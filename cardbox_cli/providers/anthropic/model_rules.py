@@ -1,7 +1,7 @@
 """Rules of Anthropic's Messages about thinking, about parameters, and about what some of its models refuse.
 
-They check the request in the form in which it is sent. Thinking must be sent back unchanged and at its
-original position. Unknown models are not checked.
+They check the request in the form in which it is sent. Anthropic requires thinking unchanged and at its
+original position. Rules about models do not apply to unknown models.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ class MergedMessage(msgspec.Struct, frozen=True):
 
 
 class SentMessages:
-    """The sent messages of a lint's subject. `subject.view(SentMessages)` makes them only once."""
+    """The messages as they are sent. `subject.view(SentMessages)` makes them once for all rules."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -70,12 +70,12 @@ class SentMessages:
 
     @property
     def prefill(self) -> MergedMessage | None:
-        """The last message if the assistant wrote it, else None."""
+        """The last message if it is the assistant's and has blocks, or None."""
         last = self.find(-1)
         return last if last is not None and last.role == "assistant" and last.blocks else None
 
     def place_in(self, message: MergedMessage, index: int) -> RequestEntry | None:
-        """Return the entry of the card that makes a block of a message."""
+        """Return the entry of the card from which a block of a message comes."""
         return self._subject.place(message.blocks[index][1]) if message.blocks else None
 
     @cached_property
@@ -97,7 +97,7 @@ def _merged(run: Sequence[Message]) -> MergedMessage:
 
 
 def is_thinking_on(subject: Subject) -> bool:
-    """Return whether the request enables thinking. Adaptive thinking does not count; the model enables it."""
+    """Return whether the request enables thinking. Adaptive thinking does not count as enabled."""
     return _mode(subject) == "enabled"
 
 
@@ -132,7 +132,7 @@ def _modified(subject: Subject) -> Iterator[Hit]:
 
 def _late(subject: Subject) -> Iterator[Hit]:
     if _mode(subject) == "adaptive":
-        return  # the model thinks in between, too, as it does after what a server's tool found
+        return  # adaptive thinking may also follow other blocks
     sent = subject.view(SentMessages)
     for message in sent.merged:
         if message.role != "assistant" or not message.kinds or message.kinds[0] in THINKING_BLOCKS:
@@ -331,8 +331,7 @@ def _refused_by_model(subject: Subject) -> Iterator[Hit]:
     mode, known = shared.value_at(sent, "thinking.type"), subject.facts.thinking
     if known is None or mode not in ("enabled", "adaptive"):
         return
-    # Models that only think when they see fit have a rule of their own for the other type:
-    # `parameter-removed`.
+    # For models that support only adaptive thinking, the rule `parameter-removed` reports type `enabled`.
     if not known or (mode == "adaptive" and mode not in known):
         yield None, f"{subject.request.model} does not support thinking of type {mode!r}"
 

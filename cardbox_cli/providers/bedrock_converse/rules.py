@@ -27,7 +27,7 @@ _BYTES = ("image", "document", "video", "audio")
 _OF_TOOLS = frozenset(("toolUse", "toolResult"))
 _SIDES = dict.fromkeys(("toolResult", *_BYTES), "user")
 _SIDES |= {"toolUse": "assistant", "reasoningContent": "assistant"}
-# Letters and digits, blanks one at a time, hyphens, parentheses and brackets.
+# Letters, digits, hyphens, parentheses, brackets, and single blanks between them.
 _DOCUMENT_NAME = re.compile(r"[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
 

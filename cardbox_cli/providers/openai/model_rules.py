@@ -19,7 +19,7 @@ _STRUCTURED = "OpenAI docs, Structured model outputs"
 PARAMETERS = Rules(_REFERENCE)
 RULES = Rules("OpenAI docs, Models")
 
-# The bounds that the reference names for each; those of `n` from OpenAI's published OpenAPI document.
+# The bounds of parameters in OpenAI's API reference. The bounds of `n` are from its OpenAPI document.
 _RANGES = (
     shared.Range("n", 1, 128),
     shared.Range("max_tokens", 1),
@@ -30,7 +30,7 @@ _RANGES = (
     shared.Range("presence_penalty", -2, 2),
 )
 _MAX_METADATA = 16
-# In characters: metadata's keys and values, and who the user is.
+# The maximum characters of a metadata key, a metadata value and a user id.
 _MAX_KEY, _MAX_VALUE, _MAX_USER = 64, 512, 128
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -63,7 +63,7 @@ def metadata_hits(pairs: Any) -> Iterator[Hit]:
             yield None, f"metadata at {key!r} is longer than {_MAX_KEY} (key) or {_MAX_VALUE} (value)"
 
 
-# A parameter, and the one that it is about.
+# Each parameter with the other parameter that it needs.
 _NEEDS = (
     ("tool_choice", "tools"),
     ("parallel_tool_calls", "tools"),
@@ -132,7 +132,7 @@ def _answer_schema(subject: Subject) -> dict[str, Any]:
     return dict_at(dict_at(subject.body_without_messages, "response_format"), "json_schema")
 
 
-# What models that reason have no use for.
+# The parameters that reasoning models refuse.
 _SAMPLING = ("temperature", "top_p")
 _OF_TOKENS = ("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs")
 

@@ -18,9 +18,9 @@ _INPUT = f"{_REFERENCE}: input"
 _CONVERSATION = "OpenAI docs, Conversation state"
 _STRUCTURED = "OpenAI docs, Structured model outputs"
 _REASONING = "OpenAI docs, Reasoning models"
-# What says that the conversation began elsewhere, where its calls may be.
+# The keys of a request that continues a stored conversation, which may contain the calls of its results.
 _CONTINUING = ("previous_response_id", "conversation")
-# A result may follow its call anywhere here.
+# This rule does not apply, because a result may follow its call anywhere.
 _NO_RULES = ("result-not-after-call",)
 _NAMES = shared.NamePattern.up_to(128)
 
@@ -196,7 +196,7 @@ def _images(subject: Subject) -> Iterator[Hit]:
 
 
 def _unless_continued(rule: LintRule) -> LintRule:
-    """Return the rule for requests that hold their whole conversation."""
+    """Return the rule so that it checks only requests that contain their whole conversation."""
 
     def find(subject: Subject) -> Iterator[Hit]:
         if not any(subject.request.config.get(key) for key in _CONTINUING):
