@@ -86,7 +86,7 @@ def decide(request: DispatchRequest, facts: DispatchFacts, *, queue: bool) -> Di
         context_box_id=_context_box(request, found, facts),
         output_box_id=_output_box(request, found),
     )
-    if facts.has_lost_head:
+    if facts.has_lost_head and found.head is None:
         agent_id = request.target_agent_id
         rebuild = f"`cbx turn rebuild {quote_argument(agent_id)}`"
         refuse("head_missing", f"agent {agent_id!r} has lost its head: {rebuild}", "error")
