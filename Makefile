@@ -41,11 +41,11 @@ soak: .venv/installed
 	$(SUPERVISED) $(BIN)/pytest -s -m soak
 
 # What users read of the settings, from their table.
-docs/settings.md: cardbox_cli/settings.py cardbox_cli/limits.py scripts/settings-page .venv/installed
+docs/reference/settings.md: cardbox_cli/settings.py cardbox_cli/limits.py scripts/settings-page .venv/installed
 	$(BIN)/python scripts/settings-page > $@
 
 # The table of the lint's rules in it.
-docs/lint.md: $(wildcard cardbox_cli/context/lint/*.py cardbox_cli/providers/*/*rules.py) scripts/rules-table \
+docs/reference/lint.md: $(wildcard cardbox_cli/context/lint/*.py cardbox_cli/providers/*/*rules.py) scripts/rules-table \
 	.venv/installed
 	$(BIN)/python scripts/rules-table
 

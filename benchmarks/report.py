@@ -15,8 +15,8 @@ _INDENT = " " * 23
 _PAGE = """\
 # Results of `make bench`
 
-`python -m benchmarks --write-results` writes this page. [Performance](../docs/performance.md) explains how to
-read it.
+`python -m benchmarks --write-results` writes this page. The page
+[Performance](../docs/operate/performance.md) explains how to read it.
 
 - {date}, commit {commit}
 {machine}

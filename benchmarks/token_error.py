@@ -1,7 +1,7 @@
 """`python -m benchmarks.token_error [FILE…]`: how far the estimate of tokens is from OpenAI's tokenizers.
 
 Measures this project's code and pages, one report in nine languages, and the conversations of FILEs in any
-format that can be imported. Prints the table of `docs/tokens.md`.
+format that can be imported. Prints the table of `docs/reference/tokens.md`.
 """
 
 import sys

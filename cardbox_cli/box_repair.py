@@ -239,8 +239,8 @@ def expand_box(database: Database, project_id: str, box_id: str, *, dry_run: boo
         card_ids, found = _expanded(boxes, box)
         if not found:
             raise InvalidInput(
-                f"box {box.box_id} holds no summary that names what it covers",
-                hint="`cbx box compress` writes one; `cbx box show` prints which boxes a box came from",
+                f"box {box.box_id} contains no summary with a list of the cards it replaced",
+                hint="`cbx box compress` writes such a summary; `cbx box show` lists the parents of a box",
             )
         made = None if dry_run else boxes.derive(box, card_ids, may_be_gone=card_ids).box_id
     return RepairedBox(box_id=made, from_box_id=box.box_id, changes=_expanding_changes(box, found, card_ids))
@@ -261,8 +261,8 @@ def _expanded(boxes: BoxStore, box: Box) -> tuple[list[str], list[Card]]:
         summary = summaries[0]
         if summary in found:
             raise InvalidInput(
-                f"the summary {summary.card_id!r} of box {box.box_id} covers itself",
-                hint="another program wrote it; `cbx card show` shows the cards that its metadata covers",
+                f"the summary {summary.card_id!r} of box {box.box_id} lists itself as a replaced card",
+                hint="another program wrote the summary; `cbx card show` prints its list of replaced cards",
             )
         before = set(card_ids)
         card_ids = compressing.expand_summary(card_ids, summary)
@@ -294,8 +294,8 @@ def _write(
     for draft in drafts:
         if draft.type == TOOL_RESULT and database.unique_tool_results and draft.metadata.get("edited_from"):
             raise CardConflict(
-                f"the result of the tool call {draft.tool_call_id!r} would be written a second time",
-                hint="this database allows one result per call; `--drop-orphans` writes none",
+                f"the result of the tool call {draft.tool_call_id!r} would be written twice",
+                hint="this database allows one result per call; --drop-orphans adds no results",
             )
         cards.add(draft)
     return boxes.derive(box, card_ids)

@@ -1,6 +1,6 @@
 """Every limit that no setting changes and that a user may reach: value, unit, meaning.
 
-`make docs/settings.md` prints the table. Limits that can be set are variables of `settings.py`.
+`make docs/reference/settings.md` prints the table. Limits that can be set are variables of `settings.py`.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,7 @@
-"""Every variable that cbx reads or sets: name, type, default, bounds, help; and rules between values.
+"""Every variable that cbx reads or sets, with name, type, default, bounds and help, and rules between values.
 
-Owns the valid values, and the messages for invalid ones: the same for a variable, an option or Python code.
-Knows nothing about the use of a value. `make docs/settings.md` prints the table.
+Owns the valid values, and the messages for invalid ones, which are the same for a variable, an option and
+Python code. Knows nothing about the use of a value. `make docs/reference/settings.md` prints the table.
 """
 
 import os
@@ -16,11 +16,11 @@ Kind = Literal["seconds", "count", "text", "folder", "file", "address", "command
 
 
 class Variable(NamedTuple):
-    """A variable. `default` is its value if it is not set; None means no value, or one that cbx computes.
+    """A variable. `default` is its value if it is not set. It is None for no value, or if cbx computes it.
 
-    `lower` and `upper` bound a number, both included. `instead` are variables of other programs that cbx
-    reads in this order if the variable is not set. `option` sets the value for one command and wins. `key` is
-    the name in a user's config file, which is read last.
+    `lower` and `upper` bound a number, both included. `instead` lists variables of other programs that cbx
+    reads, in this order, if this one is not set. `option` names an option that sets the value for one
+    command, and takes precedence. `key` is the name in the user's config file, which is read last.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Variable(NamedTuple):
         return self.kind == "address"
 
     def find(self, environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
-        """Return the name and text of the first variable that is set: not empty, and not a blank command."""
+        """Return the name and text of the first variable that is set, not empty, and not a blank command."""
         for name in (self.name, *self.instead):
             text = environ.get(name)
             if text is not None and (self.empty_counts or (text.strip() if self.kind == "command" else text)):
@@ -55,14 +55,14 @@ class Variable(NamedTuple):
         return text
 
     def value(self, environ: Mapping[str, str] = os.environ) -> Any:
-        """Return the value: a number for numeric types, or the default. Raises UsageError."""
+        """Return the value or the default. Numeric types give a number. Raises UsageError."""
         found = self.find(environ)
         if found is None:
             return self.default
         return self._number(*found) if self.kind in ("seconds", "count") else found[1]
 
     def check(self, value: Any, place: str) -> None:
-        """Raise UsageError naming the place, unless a number has the right type and is within the bounds."""
+        """Raise UsageError, which names `place`, if a number has the wrong type or is out of bounds."""
         kind = int if self.kind == "count" else (int, float)
         if not (isinstance(value, kind) and self.lower <= value <= self.upper):
             self._refuse(value, place)
@@ -83,7 +83,7 @@ class Variable(NamedTuple):
         what = "a whole number" if self.kind == "count" else "a number of seconds"
         raise UsageError(
             f"{place} is {value!r}; it must be {what} from {self.lower:g} to {self.upper:.0f}",
-            hint=f"correct it, or leave it out: the default is {self.default}",
+            hint=f"correct the value, or omit it: the default is {self.default}",
         )
 
 
@@ -226,7 +226,7 @@ EDITOR = Variable("VISUAL", "command", "vi", "The editor for cards and boxes.", 
 NO_COLOR = Variable("NO_COLOR", "flag", None, "Any value turns colours off.")
 TERM = Variable("TERM", "text", None, "The terminal. A `dumb` one has no colours and no pager.")
 
-# Variables that only a worker sets, for its commands.
+# Variables that only workers set, for their commands.
 AGENT = Variable("CBX_AGENT", "text", None, "The agent of the turn.")
 TURN_ID = Variable("CBX_TURN_ID", "text", None, "The turn.")
 TURN_EPOCH = Variable("CBX_TURN_EPOCH", "count", None, "The turn's epoch, which fences its writes.")
@@ -242,7 +242,7 @@ COMMAND_ID = Variable(
 )
 TOOL_CALL_ID = Variable("CBX_TOOL_CALL_ID", "text", None, "The call. Only for the command of a tool.")
 
-# Variables of the tests of cbx; `faults` parses them.
+# Variables for tests of cbx, which `faults` parses.
 TEST_FAULT = Variable("CBX_TEST_FAULT", "text", None, "The signal to send, and the point at which.")
 TEST_FAULT_LOG = Variable("CBX_TEST_FAULT_LOG", "text", None, "The file for the points reached.")
 TEST_CITUS_URL = Variable("CBX_TEST_CITUS_URL", "address", None, "A Citus cluster for the tests of sharding.")
@@ -270,7 +270,7 @@ TEST_VARIABLES = (TEST_FAULT, TEST_FAULT_LOG, TEST_CITUS_URL)
 
 
 class SettingRule(NamedTuple):
-    """Two dependent settings: if `less` times `factor` exceeds `more`, `otherwise` happens."""
+    """Two dependent settings. If `less` times `factor` exceeds `more`, `otherwise` happens."""
 
     less: Variable
     factor: int
@@ -337,14 +337,14 @@ class Settings:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return each field as messages name it, with its value, such as "CBX_LEASE (60 s)"."""
+        """Return a label by field, for messages: the variable and its value, as in "CBX_LEASE (60 s)"."""
         return {
             field: f"{variable.name} ({variable.format_value(getattr(self, field))})"
             for field, variable in EXECUTION_SETTINGS.items()
         }
 
     def delay(self, attempts: int, jitter: float) -> timedelta:
-        """Return the wait after N failed attempts; `jitter` from 0 to 1 spreads it by a quarter."""
+        """Return `backoff`, doubled `attempts` times, up to `backoff_cap`, times 0.75 + 0.25 * `jitter`."""
         grown = self.backoff * 2.0 ** min(attempts, 30)
         return timedelta(seconds=min(grown, self.backoff_cap) * (0.75 + 0.25 * jitter))
 
@@ -353,7 +353,7 @@ _FIELDS = {variable: field for field, variable in EXECUTION_SETTINGS.items()}
 
 
 def read_settings(environ: Mapping[str, str] = os.environ, **options: float | None) -> Settings:
-    """Return the settings that options, by field, and variables set. Raises UsageError naming the place."""
+    """Return the settings. An option, named by its field, overrides the variable. Raises UsageError."""
     values: dict[Variable, Any] = {}
     places: dict[Variable, str] = {}
     for field, variable in EXECUTION_SETTINGS.items():

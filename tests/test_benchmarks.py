@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_list_names_every_row_once_and_who_feels_it() -> None:
+def test_the_list_shows_every_row_once_with_its_affected_users() -> None:
     listed = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -62,12 +62,12 @@ def test_the_list_names_every_row_once_and_who_feels_it() -> None:
     assert [line.strip() for line in lines[1::2]] == [f"felt by {row.felt_by}" for row in ROWS]
 
 
-def test_each_row_says_in_one_line_who_feels_it() -> None:
+def test_each_row_describes_its_affected_users_in_one_line() -> None:
     said = {row.name: row.felt_by for row in ROWS if len(row.felt_by.split()) < 3 or "\n" in row.felt_by}
     assert said == {}
 
 
-def test_rows_are_chosen_by_patterns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_selected_by_patterns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "show-*", "startup-v*"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[::2]]
     assert names == [
@@ -80,7 +80,9 @@ def test_rows_are_chosen_by_patterns(capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
-def test_json_holds_the_machine_and_every_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_contains_the_machine_and_every_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = main([CHEAP.name, "--rounds", "2", "--json"])
     answer = json.loads(capsys.readouterr().out)
     (row,) = answer["rows"]
@@ -105,7 +107,7 @@ def test_json_holds_the_machine_and_every_run(folder: Path, capsys: pytest.Captu
         (at_least(0), 0, ""),
     ],
 )
-def test_a_missed_target_is_told_and_is_the_exit_code(
+def test_a_missed_target_is_reported_and_sets_the_exit_code(
     target: Target, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([msgspec.structs.replace(CHEAP, target=target)], rounds=1) == code
@@ -162,7 +164,7 @@ def git(*words: str, text: str = "") -> str:
     ).stdout.strip()
 
 
-def test_rows_are_compared_with_another_commit(
+def test_rows_can_be_compared_with_another_commit(
     slow_commit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "temporary"
@@ -182,7 +184,7 @@ def test_rows_are_compared_with_another_commit(
 
 
 @pytest.mark.usefixtures("workbench")
-def test_memory_is_measured_in_mb_and_what_rows_share_is_made_once(
+def test_memory_is_measured_in_mb_and_shared_setup_runs_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     made: list[str] = []
@@ -212,7 +214,7 @@ def test_memory_is_measured_in_mb_and_what_rows_share_is_made_once(
 
 
 @pytest.mark.usefixtures("workbench")
-def test_a_row_that_cannot_be_measured_here_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_that_cannot_be_measured_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     @contextmanager
     def prepare(_: Workbench) -> Iterator[tuple[Side, Side]]:
         raise Missing("no program")
@@ -222,7 +224,7 @@ def test_a_row_that_cannot_be_measured_here_says_so(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err == f"{CHEAP.name} was not measured: no program\n"
 
 
-def test_a_side_may_tell_its_time() -> None:
+def test_a_side_can_report_its_own_time() -> None:
     ours, peer = interleaved(
         Side(run=lambda: 0.5, tells=True), Side(run=lambda: 0.25, tells=True, units=9), rounds=2
     )
@@ -233,12 +235,12 @@ def test_a_side_may_tell_its_time() -> None:
     ("target", "ratio", "met"),
     [(at_most(2), 0.5, True), (at_most(0.4), 0.5, False), (at_least(2), 2, True), (at_least(3), 2, False)],
 )
-def test_a_ratio_looks_in_the_direction_of_its_target(target: Target, ratio: float, met: bool) -> None:
+def test_the_target_decides_the_direction_of_the_ratio(target: Target, ratio: float, met: bool) -> None:
     found = target.ratio(ours=1, peer=2)
     assert (found, target.met(found)) == (ratio, met)
 
 
-def test_the_sides_take_turns_in_beginning_and_the_first_round_does_not_count() -> None:
+def test_sides_alternate_and_the_first_round_is_a_warm_up() -> None:
     ran: list[str] = []
     ours = Side(before=lambda: ran.append("before"), run=lambda: ran.append("ours"))
     times = interleaved(ours, Side(run=lambda: ran.append("peer")), rounds=2)
@@ -246,7 +248,7 @@ def test_the_sides_take_turns_in_beginning_and_the_first_round_does_not_count() 
     assert [len(each) for each in times] == [2, 2]
 
 
-def test_to_let_go_of_what_was_made_is_timed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_measured_time_includes_deallocation(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[str] = []
 
     class Made:
@@ -262,7 +264,7 @@ def test_to_let_go_of_what_was_made_is_timed_too(monkeypatch: pytest.MonkeyPatch
     assert happened == ["clock", "let go", "clock"] * 4
 
 
-def test_ctrl_c_leaves_no_server_and_no_folder(folder: Path) -> None:
+def test_ctrl_c_removes_the_server_and_the_folder(folder: Path) -> None:
     servers: list[psutil.Process] = []
 
     @contextmanager
@@ -289,7 +291,7 @@ def test_ctrl_c_leaves_no_server_and_no_folder(folder: Path) -> None:
         (["--rounds", "x"], "argument --rounds: 'x' is no whole number above 0"),
     ],
 )
-def test_a_wrong_option_is_a_usage_error(
+def test_an_invalid_option_is_a_usage_error(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:

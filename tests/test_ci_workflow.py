@@ -1,4 +1,4 @@
-"""The workflow of `docs/ci.md`: its steps are run as a runner runs them, and a bad pull request fails."""
+"""The workflow of `docs/guides/ci.md`: its steps are run as a runner runs them, and a bad pull request fails."""
 
 import os
 import shutil
@@ -82,7 +82,7 @@ def test_a_good_pull_request_passes(run: Run) -> None:
     assert "1 valid profile" in printed
 
 
-def test_a_wrong_profile_fails(run: Run, checkout: Path) -> None:
+def test_an_invalid_profile_fails(run: Run, checkout: Path) -> None:
     (checkout / "profiles" / "other.yaml").write_text("name: other\nlayout: cheap\n")
     failed, printed = run()
     assert failed == "Recipes and profiles are valid"
@@ -97,11 +97,13 @@ def test_a_conversation_that_a_provider_refuses_fails(run: Run, checkout: Path) 
     assert "the lint found 1 error" in printed
 
 
-def test_a_context_over_the_budget_fails(run: Run) -> None:
+def test_a_context_above_the_budget_fails(run: Run) -> None:
     failed, printed = run(BUDGET="50")
     assert failed == "Contexts are packed, checked and within the budget"
     assert "over the budget of 50" in printed
 
 
 def test_the_page_shows_the_workflow() -> None:
-    assert (EXAMPLES / "contexts-workflow.yml").read_text() in (ROOT / "docs" / "ci.md").read_text()
+    assert (EXAMPLES / "contexts-workflow.yml").read_text() in (
+        ROOT / "docs" / "guides" / "ci.md"
+    ).read_text()

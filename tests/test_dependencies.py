@@ -17,11 +17,11 @@ LOCKED = re.compile(
 )
 
 
-def test_a_new_major_version_does_not_come_unasked() -> None:
+def test_every_user_dependency_has_an_upper_bound() -> None:
     assert [str(each) for each in FOR_USERS if "<" not in str(each.specifier)] == []
 
 
-def test_the_lock_has_the_hashes_of_all_that_is_asked_for() -> None:
+def test_the_lock_contains_every_dependency_in_an_allowed_version() -> None:
     text = (HERE / "requirements.lock").read_text(encoding="utf-8")
     locked = {canonicalize_name(name): version for name, version, _ in LOCKED.findall(text)}
     assert len(locked) == len(re.findall("^[a-z]", text, re.MULTILINE))

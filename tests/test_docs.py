@@ -21,7 +21,7 @@ from tests.crash.shells import cbx_for_shells
 ROOT = Path(__file__).parents[1]
 # Whoever follows these in the checkout finds it as it was.
 IGNORED = set((ROOT / ".gitignore").read_text(encoding="utf-8").splitlines())
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"^```(?:console\n(?P<typed>.*?)^```|bash\n(?P<pasted>.*?)^```\n[^`]*^```text\n(?P<printed>.*?)^```)$",
     re.MULTILINE | re.DOTALL,
@@ -98,5 +98,5 @@ def test_the_commands_in_the_documents_print_the_shown_output(
         normal = evened(output.rstrip("\n")) + "\n" if output else ""
         wanted = pattern(evened(expected)) if expected else re.compile("")
         assert wanted.fullmatch(normal), f"$ {command}\n{output}\n--- is not what is shown:\n{expected}"
-    if document.name in ("README.md", "tutorial.md"):
+    if document.name in ("README.md", "first-turn.md"):
         assert {f"/{path.name}" for path in tmp_path.iterdir()} - {"/home", "/examples"} <= IGNORED

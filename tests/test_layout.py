@@ -27,7 +27,7 @@ def loaded_script() -> ModuleType:
 package_size = loaded_script()
 
 
-def test_no_bound_is_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_respects_all_size_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
     assert package_size.exceeded(package_size.modules_of(None)) == []
 
@@ -42,7 +42,7 @@ def test_a_crowded_package_and_a_long_module_are_reported() -> None:
     assert "cardbox_cli/long.py: 701 lines" in problems
 
 
-def test_a_header_is_the_docstring_and_the_imports() -> None:
+def test_a_header_consists_of_the_docstring_and_imports() -> None:
     text = '"""Two\nlines."""\n\nimport os\nfrom a import (\n    b,\n)\n\n\ndef f():\n    return os, b\n'
     module = package_size.measure("cardbox_cli/m.py", text)
     assert (module.header_lines, module.functions, module.lines) == (6, (2,), 11)

@@ -155,18 +155,18 @@ def _broken(provider: str, mutation: Mutation) -> list[Body]:
 @pytest.mark.parametrize(
     ("provider", "request_body"), [(name, each) for name in SOUND for each in SOUND[name]]
 )
-def test_the_requests_to_break_are_sound(provider: str, request_body: Body) -> None:
+def test_the_unmutated_requests_are_valid(provider: str, request_body: Body) -> None:
     assert errors(request_body, provider) == {}
     assert provider_of(request_body) == provider
 
 
 @pytest.mark.parametrize(("provider", "request_body"), TAKEN)
-def test_what_providers_take_is_no_error(provider: str, request_body: Body) -> None:
+def test_accepted_requests_have_no_errors(provider: str, request_body: Body) -> None:
     assert errors(request_body, provider) == {}
 
 
 @pytest.mark.parametrize(("provider", "mutation"), EACH)
-def test_what_is_broken_on_purpose_is_found(provider: str, mutation: Mutation) -> None:
+def test_every_mutation_is_found_unless_listed_as_missed(provider: str, mutation: Mutation) -> None:
     broken = _broken(provider, mutation)
     assert broken
     found = [bool(errors(each, provider)) for each in broken]
@@ -174,14 +174,14 @@ def test_what_is_broken_on_purpose_is_found(provider: str, mutation: Mutation) -
 
 
 @pytest.mark.parametrize("provider", SOUND)
-def test_there_are_enough_mutations_each_with_a_name_and_a_source(provider: str) -> None:
+def test_there_are_sixty_mutations_with_unique_names_and_sources(provider: str) -> None:
     names = [mutation.name for mutation in mutations_of(provider)]
     assert len(names) == len(set(names)) >= 60
     assert all(mutation.source for mutation in mutations_of(provider))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["why"])
-def test_small_requests_are_judged_as_their_provider_did(case: dict[str, Any]) -> None:
+def test_small_requests_get_the_verdict_of_their_provider(case: dict[str, Any]) -> None:
     provider = APIS[case["api"]]
     found = {SENSES.get(rule, rule) for rule in errors(case["request"], provider)}
     assert found == set(case["expected"])
@@ -206,7 +206,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("provider", SOUND)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_nothing_that_may_stand_in_a_request_breaks_the_lint(provider: str, data: st.DataObject) -> None:
+def test_any_value_in_a_request_can_be_linted(provider: str, data: st.DataObject) -> None:
     request = copy.deepcopy(data.draw(st.sampled_from(SOUND[provider])))
     *above, key = data.draw(st.sampled_from(_places(request)))
     holder = request
@@ -220,7 +220,7 @@ def test_nothing_that_may_stand_in_a_request_breaks_the_lint(provider: str, data
             assert all(each.message for each in findings(request, provider, rules_of=rules_of))
 
 
-def test_where_the_recorded_requests_are_missing_it_says_so_and_fails(tmp_path: Path) -> None:
+def test_missing_recorded_requests_are_reported_as_a_failure(tmp_path: Path) -> None:
     elsewhere = tmp_path / "a" / "b" / "c"
     shutil.copytree(Path(__file__).with_name("lint_truth"), elsewhere / "tests" / "lint_truth")
     (elsewhere / "tests" / "__init__.py").touch()

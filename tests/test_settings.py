@@ -35,19 +35,19 @@ def refusal(environ: dict[str, str], **options: float) -> tuple[str, str | None]
     return caught.value.message, caught.value.hint
 
 
-class TestTheTable:
-    def test_every_variable_of_the_module_is_in_it_once(self) -> None:
+class TestSettingsTable:
+    def test_every_variable_is_in_the_table_once(self) -> None:
         made = [value for value in vars(settings).values() if isinstance(value, Variable)]
         assert len(made) == len(NAMES)
         assert {variable.name for variable in made} == NAMES
 
-    def test_the_settings_of_execution_are_its_fields(self) -> None:
+    def test_execution_settings_match_the_fields_of_settings(self) -> None:
         assert [field.name for field in fields(Settings)] == list(EXECUTION_SETTINGS)
         for field, variable in EXECUTION_SETTINGS.items():
             assert variable.name == f"CBX_{field.upper()}"
             assert getattr(Settings(), field) == variable.default
 
-    def test_nobody_else_spells_a_name_to_read_or_set_it(self) -> None:
+    def test_variable_names_appear_only_in_the_settings_module(self) -> None:
         spelled = []
         for path in (ROOT / "cardbox_cli").rglob("*.py"):
             if path.name != "settings.py":
@@ -57,21 +57,23 @@ class TestTheTable:
                         spelled.append((path, text))
         assert spelled == []
 
-    def test_texts_name_no_variable_that_is_not_there(self) -> None:
-        pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "cardbox_cli").rglob("*.py")]
+    def test_texts_name_only_existing_variables(self) -> None:
+        pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "cardbox_cli").rglob("*.py")]
         named = {name for page in pages for name in re.findall(NAME, page.read_text(encoding="utf-8"))}
         assert {"CBX_LEASE", "CBX_HOME"} <= named
         assert named <= NAMES | {cluster.URL, cluster.CRASH}
 
-    def test_the_page_is_made_of_it(self) -> None:
+    def test_the_settings_page_is_generated_from_the_table(self) -> None:
         printed = subprocess.run(
             [sys.executable, ROOT / "scripts" / "settings-page"], capture_output=True, check=True
         )
-        assert printed.stdout.decode() == (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+        assert printed.stdout.decode() == (ROOT / "docs" / "reference" / "settings.md").read_text(
+            encoding="utf-8"
+        )
 
 
-class TestValues:
-    def test_an_option_wins_over_a_variable_and_that_over_the_default(self) -> None:
+class TestSettingValues:
+    def test_an_option_overrides_a_variable_and_a_variable_the_default(self) -> None:
         environ = {"CBX_MAX_STEPS": "3", "CBX_LEASE": "90.5", "CBX_POLL": ""}
         assert read_settings(environ) == Settings(max_steps=3, lease=90.5)
         assert read_settings(environ, max_steps=4).max_steps == 4
@@ -79,12 +81,12 @@ class TestValues:
 
     @pytest.mark.parametrize("text", ["soon", "nan", "inf", "0", "-1", "0.99", "86401", " "])
     def test_a_variable_out_of_bounds_is_refused(self, text: str) -> None:
-        assert refusal({"CBX_LEASE": text})[1] == "correct it, or leave it out: the default is 60"
+        assert refusal({"CBX_LEASE": text})[1] == "correct the value, or omit it: the default is 60"
         assert refusal({"CBX_LEASE": text})[0].startswith("CBX_LEASE is ")
         assert refusal({"CBX_LEASE": text})[0].endswith("; it must be a number of seconds from 1 to 86400")
 
     @pytest.mark.parametrize("text", ["2.5", "0", "many", "1000001"])
-    def test_so_is_one_that_is_no_such_number(self, text: str) -> None:
+    def test_a_variable_that_is_not_a_whole_number_is_refused(self, text: str) -> None:
         assert refusal({"CBX_MAX_ATTEMPTS": text})[0].endswith(
             "; it must be a whole number from 1 to 1000000"
         )
@@ -92,16 +94,16 @@ class TestValues:
     @pytest.mark.parametrize(
         "given", [{"lease": 0}, {"poll": float("nan")}, {"max_steps": 0}, {"max_attempts": 2.5}], ids=str
     )
-    def test_so_is_what_python_code_gives(self, given: dict[str, Any]) -> None:
+    def test_an_invalid_value_from_python_is_refused(self, given: dict[str, Any]) -> None:
         [(field, value)] = given.items()
         with pytest.raises(UsageError, match=f"^{field} is {value!r}; it must be a "):
             Settings(**given)
 
-    def test_so_is_an_option(self) -> None:
+    def test_an_invalid_option_is_refused(self) -> None:
         assert refusal({}, max_steps=0)[0] == "--max-steps is 0; it must be a whole number from 1 to 10000"
 
 
-class TestValuesThatDoNotGoTogether:
+class TestConflictingValues:
     @pytest.mark.parametrize(
         ("environ", "message", "hint"),
         [
@@ -122,16 +124,16 @@ class TestValuesThatDoNotGoTogether:
             ),
         ],
     )
-    def test_they_are_refused_with_both_places(
+    def test_conflicting_values_are_refused_with_both_sources(
         self, environ: dict[str, str], message: str, hint: str
     ) -> None:
         assert refusal(environ) == (message, hint)
 
-    def test_python_code_is_told_its_own_names(self) -> None:
+    def test_python_callers_get_field_names_in_errors(self) -> None:
         with pytest.raises(UsageError) as caught:
             Settings(lease=3, heartbeat=15)
         assert caught.value.message.startswith("heartbeat of 15 s cannot be combined with lease of 3 s: ")
 
-    def test_the_last_value_that_goes_is_taken(self) -> None:
+    def test_boundary_values_are_accepted(self) -> None:
         environ = {"CBX_LEASE": "40", "CBX_BACKOFF": "60", "CBX_POLL": "30"}
         assert read_settings(environ) == Settings(lease=40, backoff=60, poll=30)

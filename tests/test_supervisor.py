@@ -39,7 +39,7 @@ def family_in(file: Path) -> list[psutil.Process]:
     return [server, *server.children()]
 
 
-def test_a_run_that_succeeds_and_leaves_processes_fails(tmp_path: Path) -> None:
+def test_a_successful_run_with_leftover_processes_fails(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     with start(f"{_SERVER.format(file=file)} read line") as run:
         family = family_in(file)
@@ -51,14 +51,14 @@ def test_a_run_that_succeeds_and_leaves_processes_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 5", 5), ("kill -9 $$", 137)])
-def test_otherwise_its_code_is_that_of_the_tests(script: str, code: int) -> None:
+def test_the_exit_code_of_the_tests_is_returned(script: str, code: int) -> None:
     with start(script) as run:
         assert run.communicate(timeout=60) == ("", "")
     assert run.returncode == code
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_no_processes(number: signal.Signals, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     with start(f"{_SERVER.format(file=file)} exec sleep 100") as run:
         family = family_in(file)

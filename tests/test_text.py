@@ -13,7 +13,7 @@ ENDS = ["\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028"
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_whatever_ends_a_line(end: str) -> None:
+def test_every_line_end_is_recognized(end: str) -> None:
     text = f"a{end}── 1 system{end}{end} b"
     assert breaks_line(text)
     assert len(join_lines(text).splitlines()) == 1
@@ -21,7 +21,7 @@ def test_whatever_ends_a_line(end: str) -> None:
     assert [line for line in indent_margin(text).splitlines() if line] == ["a", "  ── 1 system", " b"]
 
 
-def test_what_cannot_be_seen() -> None:
+def test_invisible_characters_are_detected() -> None:
     tags, selectors = range(0xE0000, 0xE0080), [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]
     others = [
         0xAD,
@@ -59,7 +59,7 @@ def test_a_search_finds_whole_words_unless_their_script_has_no_spaces(
     assert wanted.findall(text) == matches
 
 
-def test_the_text_around_a_match_begins_shortly_before_it() -> None:
+def test_the_shown_text_starts_shortly_before_the_match() -> None:
     text = f"{'so many words ' * 9}and the cause"
     assert skip_to_match(text, word_pattern(["cause"])) == "…so many words and the cause"
     assert skip_to_match(text, word_pattern(["absent"])) == text
@@ -83,7 +83,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_shell_reads_the_same_words(name: str) -> None:
+def test_printed_commands_are_parsed_the_same_by_a_shell(name: str) -> None:
     stop = command_line(("turn", "stop", name, "--reason", name), "--project", name)
     lines = [f"cbx turn show {quote_argument(name)}", f"cbx render --turn {quote_word(name)}", stop]
     expected = [["turn", "show", name], ["render", "--turn", name], ["turn", "stop", name, "--reason", name]]

@@ -14,7 +14,7 @@ _MAX_RUNS = 5
 
 
 class ContextMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of a context. `role` and `content` are empty if its card is gone."""
+    """A message of a context. `role` and `content` are empty if its card was deleted."""
 
     role: str
     content: str
@@ -25,7 +25,7 @@ class ContextMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TranscriptWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The entries before the newest one that a run without a context would see, as positions.
+    """The positions of the entries that a run without an active context would see before the newest message.
 
     `most` is the size of the window. `start` is the first position after the latest `new` or `clear`.
     """

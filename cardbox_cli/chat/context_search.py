@@ -39,8 +39,8 @@ _MIN_PAIR_SHARE = 0.5
 class ContextMatch(msgspec.Struct, frozen=True, kw_only=True):
     """A context that matches a query.
 
-    `words` maps the terms that it has as words to the first place that has them; `parts` maps the terms
-    that it has only within words.
+    `words` maps each term that is a word of the context to the first place with that word. `parts` does the
+    same for the terms that occur only within words.
     """
 
     context_id: str
@@ -103,7 +103,7 @@ def _order(match: ContextMatch) -> tuple[int, int, int, int, datetime, str]:
 
 
 class _Term(msgspec.Struct, frozen=True):
-    """A term of a query. `pairs` is empty unless it is long and of a script without spaces."""
+    """A term of a query. `pairs` is empty unless the term is long and its script has no spaces."""
 
     text: str
     word: re.Pattern[str]

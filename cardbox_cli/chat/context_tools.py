@@ -31,7 +31,7 @@ class NewArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoadArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of `chat_context_load`: exactly one of the two."""
+    """The arguments of `chat_context_load`. A call gives exactly one of them."""
 
     context_id: str | None = None
     query: str | None = None

@@ -39,17 +39,17 @@ _MAX_CANDIDATES = 20
 
 
 def _search_best(stores: ChatStores, chat_key: str, words: str) -> ContextMatch:
-    """Return the archived context that matches the words best. Raises NotFound for none."""
+    """Return the archived context that matches the words best. Raises NotFound if none matches."""
     if not words.strip():
-        raise InvalidInput("no archived context given", hint="pass its id, or --query with words from it")
+        raise InvalidInput("no archived context given", hint="pass a context id, or words with --query")
     if len(words) > SEARCH_TEXT_SIZE.value:
         raise InvalidInput(
             f"the query has {len(words)} characters; the limit is {SEARCH_TEXT_SIZE.value}",
-            hint="pass a few words of the title or the messages",
+            hint="pass a few words from the title or the messages",
         )
     terms = split_terms(words)[:_MAX_WORDS]
     if not terms:
-        raise InvalidInput("the query has no words", hint="pass words of the title or the messages")
+        raise InvalidInput("the query has no words", hint="pass words from the title or the messages")
     search = _Search(stores, chat_key)
     context_ids = list(search.search_words(terms)) or list(search.search_parts(terms, words))
     matches = rank(stores.archives.search_candidates(chat_key, unique(context_ids)), words)
@@ -70,10 +70,10 @@ class _Search:
         self._index = ContextIndex(stores.project_id, chat_key)
 
     def search_words(self, terms: Sequence[str]) -> Iterator[str]:
-        """Yield the newest contexts that have most of these words.
+        """Yield the newest contexts that have as many of these words as possible.
 
-        If there are more than `_MAX_CANDIDATES`, also yield those with a word in the title, and those with a
-        further one within a word.
+        If there may be more than these `_MAX_CANDIDATES`, also yield contexts that have one of the words in
+        the title, or a further term within a word.
         """
         known = [term for term in terms if self._newest(self._index.word_numbers(term), limit=1)]
         for size in range(len(known), 0, -1):
@@ -95,7 +95,7 @@ class _Search:
                 yield from self._newest([*words, *self._index.part_numbers(term)])
 
     def search_parts(self, terms: Sequence[str], words: str) -> Iterator[str]:
-        """Yield the newest contexts that have any of these within a word, or in a text without spaces."""
+        """Yield the newest contexts that have any of the terms within a word or a text without spaces."""
         for term in (*terms, *search_strings(words)[: _MAX_WORDS * 4]):
             yield from self._newest(self._index.part_numbers(term))
 
@@ -320,5 +320,5 @@ def _check_texts(**texts: str | None) -> None:
         if text is not None and len(text) > SEARCH_TEXT_SIZE.value:
             raise InvalidInput(
                 f"--{name}: {len(text)} characters exceed the limit of {SEARCH_TEXT_SIZE.value}",
-                hint="pass a few words by which you can find it again",
+                hint="pass a few words that help you find the context again",
             )

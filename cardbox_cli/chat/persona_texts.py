@@ -49,7 +49,7 @@ def find_memory(stores: ChatStores, chat_key: str) -> StoredText | None:
 
 
 def set_persona(stores: ChatStores, name: str, text: str) -> str:
-    """Set the text of a persona, whose name ignores case. Returns the card's id."""
+    """Set the text of a persona. The case of its name does not matter. Returns the card's id."""
     check_new_id(name, "the persona's name", f"for example {PRIMARY}")
     own_name = next((each.name for each in list_personas(stores) if _is_same(each.name, name)), name)
     draft = draft_card(CHAT_PERSONA, text, author_id=OPERATOR, metadata={"name": own_name})

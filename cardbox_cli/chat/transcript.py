@@ -18,9 +18,9 @@ _MAX_UNANSWERED = 1000
 
 
 class AppendedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An appended entry. If it was delivered before, `is_new` is False and `position` None.
+    """An appended entry. If it was delivered before, `is_new` is False and `position` is None.
 
-    `run_id` is the running run: it will read the user's message, or it has sent the reply.
+    `run_id` is the running run. It will read the message of the user, or it has sent the reply.
     """
 
     chat_key: str
@@ -39,7 +39,7 @@ def send(
     platform_metadata: Mapping[str, Any] = {},
     turn: Mapping[str, str] = {},
 ) -> AppendedEntry:
-    """Append a user's message. A running run reads it before its next step.
+    """Append a user's message. A running run reads the message before its next step.
 
     `turn` is the metadata of the turn, or the run, whose command sends it.
     """

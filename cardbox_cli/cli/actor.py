@@ -72,7 +72,7 @@ def own_output(box_id: str) -> "Fence | None":
     if not agent_id or not turn_id or not is_epoch(epoch):
         raise UsageError(
             "CBX_OUTPUT_BOX is set, but CBX_AGENT, CBX_TURN_ID and CBX_TURN_EPOCH do not name a turn",
-            hint="unset CBX_OUTPUT_BOX: only a worker sets it, together with the others",
+            hint="unset CBX_OUTPUT_BOX: only a worker sets these four variables",
         )
     return Fence(agent_id, turn_id, int(epoch))
 
@@ -107,7 +107,7 @@ def refuse_inside_turn(what: str, *, hint: str = _NEW_CARD) -> None:
     turn_id = of.text()
     if turn_id:
         raise CardConflict(
-            f"the command of a {'turn' if of is TURN_ID else 'run'} ({of.name}={turn_id}) may not {what}",
+            f"a command of a {'turn' if of is TURN_ID else 'chat run'} ({of.name}={turn_id}) may not {what}",
             hint=hint,
             details={"agent_turn_id": turn_id},
         )

@@ -99,7 +99,7 @@ def _describe_exception(exc: Exception) -> CbxError:
             hint="check the disk, file system or terminal; the system log may have details",
         )
     if isinstance(exc, OSError) and exc.errno in _WRITE_HINTS:
-        return InvalidInput(f"cannot write the answer: {exc.strerror}", hint=_WRITE_HINTS[exc.errno])
+        return InvalidInput(f"cannot write the output: {exc.strerror}", hint=_WRITE_HINTS[exc.errno])
     return CbxError(
         f"unexpected {type(exc).__name__}: {exc}",
         hint="this is a bug in cbx: please report it with the output of the same command with --debug",

@@ -14,7 +14,7 @@ COMPLETING = "_CBX_COMPLETE"
 
 # The value of a single verb is its line in `cbx --help`. A noun also has a line for each of its verbs.
 COMMANDS: dict[str, str | Noun] = {
-    "demo": "Walk through everything on a bundled conversation.",
+    "demo": "Try cbx on a bundled conversation.",
     "card": Noun(
         "Add, search, import, export and check cards.",
         {
@@ -117,8 +117,8 @@ COMMANDS: dict[str, str | Noun] = {
     "pack": "Build a context box from a recipe.",
     "dispatch": "Send a turn to an agent.",
     "delegate": "Give a task to a new, existing or cloned agent.",
-    "launch": "Start a new agent of a profile on its own task.",
-    "ask": "Ask a new agent of a profile one question.",
+    "launch": "Start a new agent with a profile on a task.",
+    "ask": "Ask a new agent with a profile one question.",
     "fork-join": "Give tasks to many agents and join their results.",
     "batch": Noun(
         "List, watch and cancel batches of tasks.",
@@ -150,9 +150,9 @@ COMMANDS: dict[str, str | Noun] = {
             "clear": "Empty a chat's context without archiving it.",
             "memory": "Show or set the permanent memory of a chat.",
             "persona": "Show or set the personas of the project's chats.",
-            "why": "Explain why a chat remembers something or not.",
-            "tools": "Print the tools for a model to manage its chat's context.",
-            "call": "Run a call of one of these tools.",
+            "why": "Explain what a chat remembers, or why nothing.",
+            "tools": "Print the tools that let a model manage its chat's context.",
+            "call": "Run one of these tools.",
             "import": "Import chats from transcript files.",
             "export": "Export a chat to transcript files.",
         },

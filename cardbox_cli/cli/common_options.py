@@ -103,7 +103,7 @@ def common_options() -> list[click.Option]:
         _session_option(
             "--read-url",
             metavar="URL",
-            help="A replica for commands that only read. Default: CBX_READ_URL, the config file.",
+            help="Connection string of a replica for reads. Default: CBX_READ_URL, else the config file.",
         ),
         _session_option(
             "--output",

@@ -31,10 +31,10 @@ cbx help fixes        Which command fixes a stuck or failed turn"""
 
 _IDS = """\
 Name a card, box, turn or batch by
-  - its id,
-  - 4 or more characters of the beginning or end of its id,
-  - the 8 characters that tables show, or the beginning of them, or
-  - @last: the newest one that your own commands created in this project.
+  - its full id,
+  - a unique part of its id: 4 or more characters at its start or end,
+  - the 8 characters that tables show, or the first 4 or more of them, or
+  - @last: the newest object that your own commands created in this project.
 
 For example:
   cbx card import chat.json
@@ -71,7 +71,7 @@ _EXIT_CODES = """\
 141  the reader of a pipe closed it"""
 
 _SETTINGS = """\
-An option wins over an environment variable, which wins over the config file.
+An option overrides an environment variable, which overrides the config file.
 `cbx config` shows every setting, its value and its source. For example:
   export CBX_PROJECT=shop
   cbx config CBX_PROJECT

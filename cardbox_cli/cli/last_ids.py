@@ -139,7 +139,7 @@ def recall(address: str, project_id: str, noun: RowNoun) -> str:
     if made_id is None:
         raise NotFound(
             f"{LAST!r} is not set: your commands have not created a {noun} in project {project_id!r}",
-            hint=f"list the newest with `cbx {noun} list`",
+            hint=f"list the newest ids with `cbx {noun} list`",
         )
     return made_id
 

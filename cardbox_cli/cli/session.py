@@ -115,7 +115,7 @@ class Session:
         if not project.strip() or len(project) > 255 or not project.isprintable():
             raise UsageError(
                 f"the project {project[:40]!r} must have 1 to 255 printable characters",
-                hint="set it with --project or CBX_PROJECT",
+                hint="set the project with --project or CBX_PROJECT",
             )
 
 

@@ -230,8 +230,8 @@ def _refusal(sources: LayerSources, name: str) -> str | None:
         if name in sources.here.names:
             may_have = " and ".join((layers.FRAMEWORK, *(process.on_request or ())))
             raise InvalidInput(
-                f"the layer {name!r} is asked for, and a {process.name} cannot have it",
-                hint=f"leave it out, or name another --process; it may have {may_have}",
+                f"the process {process.name} cannot have the requested layer {name!r}",
+                hint=f"omit the layer, or pass another --process; {process.name} may have {may_have}",
             )
         return f"the process {process.name} cannot have it"
     if name in layers.ALWAYS_INCLUDED or name in sources.here.names:
@@ -291,8 +291,8 @@ def compose(
         layers.check_layer(name)
     if query and _ends_with(checkpoint_messages, query):
         raise DuplicateQuery(
-            "the query is the last user message of the history, and would be asked twice",
-            hint="leave the query out: the history asks it",
+            "the query repeats the last user message of the history",
+            hint="omit the query: the history already contains it",
         )
     by_layer = {name: _layer_message(name, "system", text) for name, text in contexts.items() if text}
     prompt = [_layer_message(layers.SYSTEM_PROMPT, "system", system_prompt)] if system_prompt else []

@@ -294,5 +294,5 @@ def result_text(body: dict[str, Any], *, failed: bool = False) -> str:
 
 
 def lost_result(card: Card) -> str:
-    what = "function without an id" if answered_call(card) is None else "call that is no function's"
+    what = "function without an id" if answered_call(card) is None else "call that is not a function call"
     return f"the result of a {what} is sent as text"

@@ -48,13 +48,13 @@ def parse_time(text: Any) -> datetime | None:
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """One conversation of a file: its entries in order, in the format of that name.
+    """One conversation of a file: its entries in order, in the format named `format`.
 
     The entries can be iterated over more than once. `own_id` is its id in the file, `parent_id` the id of the
     conversation that it branched off from, and `place` is for error messages. `siblings` are the keys next to
-    its messages, such as the tools of a request; `request` is the stored part of them if it is a request. If
-    `is_part`, it belongs to others, in this file or another one, and is imported even without a message.
-    `lack` is the error of a conversation whose messages are missing.
+    its messages. If the conversation is a request, `request` is the part of them that is stored. If
+    `is_part`, it belongs to other conversations, in this file or another one, and is imported even without a
+    message. `lack` is the error of a conversation whose messages are missing.
     """
 
     entries: Iterable[FileEntry]

@@ -218,9 +218,9 @@ class ConversationPass:
     def _content_key(
         self, conversation: Conversation, key: _Key, parent_key: _Key | None
     ) -> tuple[Any, ...] | None:
-        """Return a key that conversations with the same cards share.
+        """Return a key that is equal for conversations with the same cards.
 
-        None if the conversation has its own id: a later one may be a longer version of it.
+        Returns None if the conversation has its own id, because a later one may be a longer version of it.
         """
         if conversation.own_id is not None:
             return None
@@ -343,7 +343,7 @@ def _add_ids(
 ) -> list[CardDraft]:
     """Add ids and a time to the cards of one entry, and a group if there are several.
 
-    Failed results have ids of their own, because a card under the plain id may lack the failure.
+    The id of a failed result differs, because a card stored under the usual id may lack the failure.
     """
     name = (*name, FAILED) if any(FAILED in card.metadata for card in cards) else name
     if len(cards) == 1:

@@ -126,7 +126,6 @@ def _messages(
 
 
 def _list_messages(conversation: Conversation, source: Provider) -> Iterator[Any]:
-    """Return the messages of a conversation that is only a list."""
     keys, key = source.files.system_keys, source.files.shape.key
     values = (entry.value for entry in conversation.entries if entry.position not in keys)
     if not source.files.shape.takes_one:

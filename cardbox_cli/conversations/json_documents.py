@@ -60,7 +60,7 @@ class JsonSource:
         self._heard = heard
 
     def check_size(self, size: int, place: str) -> None:
-        """Raise the refusal for a value that begins at `place` and is too large to be held."""
+        """Raise the source's error if a value of this size is too large for memory. It begins at `place`."""
         if size > self.most:
             most = f"{self.most >> 20} MiB" if self.most >> 20 else f"{self.most} characters"
             hint = "split the value; only lists may be larger, not their items"
@@ -113,7 +113,7 @@ def load_lazy_lists(value: Any) -> Any:
 
 
 class JsonCursor:
-    """A reader of a source that advances value by value from a mark."""
+    """A reader that advances through a source value by value, from a given position."""
 
     def __init__(self, source: JsonSource, mark: JsonPosition) -> None:
         self._source = source
@@ -122,7 +122,7 @@ class JsonCursor:
         self._text = ""
         self._at = 0
         self._ended = False
-        # The mark at index `_marked_at` of the text, from which `mark` counts on.
+        # The position of index `_marked_at` of the text. `mark` counts from there.
         self._mark, self._marked_at = mark, 0
 
     @property

@@ -90,8 +90,8 @@ def require_some_messages(items: Iterable[_Item]) -> Iterator[_Item]:
 def missing_list_error(key: str, holder: Any, problem: str) -> InvalidConversation | None:
     """Return the error of an object that has no list at a key, None if it has one.
 
-    Raises the error for a value that is not an object, and for one that has something else at the key. Also
-    raises it for one without the key that has messages elsewhere, for example under a misspelt key.
+    Raises the error if `holder` is not an object, or has something else at the key. Also raises it if an
+    object without the key has messages elsewhere, for example under a misspelt key.
     """
     value = holder.get(key) if isinstance(holder, dict) else None
     if is_list(value):
@@ -207,7 +207,7 @@ class _Finder(NamedTuple):
         if is_list(item) and (is_message(next(iter(item), None)) or _all(item, is_message)):
             return MessageList(item, {}, {}, place)  # a later error names the item that is not a message
         lists = self._find_lists(item)
-        if self.shape.is_own:  # its own key outweighs others
+        if self.shape.is_own:  # prefer lists at the provider's own key
             lists = {path: pair for path, pair in lists.items() if _last_key(path) == self.shape.key} or lists
             lists |= _other_providers_lists(lists)
         if len(lists) == 1:
@@ -216,7 +216,7 @@ class _Finder(NamedTuple):
         if not lists:
             path = _path_within(item, self.shape)
             option = f"--at {path}" if path else f"--at KEY; {_keys_hint(item)}"
-            raise InvalidConversation(f"{place}: no messages found", hint=f"pass their key: {option}")
+            raise InvalidConversation(f"{place}: no messages found", hint=f"pass the messages' key: {option}")
         raise InvalidConversation(
             f"{place}: several keys hold messages: {_join_keys(lists)}",
             hint=f"choose one, for example --at {_shorten(next(iter(lists)))}",
@@ -290,7 +290,7 @@ def _is_message_list(path: str, value: Any, shape: MessageShape) -> bool:
 
 
 def _other_providers_lists(lists: Mapping[str, _ListAndHolder]) -> dict[str, _ListAndHolder]:
-    """Return the lists next to those found, under the keys of messages of other providers' requests."""
+    """Return the non-empty lists that are next to `lists`, at keys where other providers put messages."""
     return {
         f"{path[: -len(own)]}{key}": (holder[key], holder)
         for path, (_, holder) in lists.items()
@@ -305,7 +305,7 @@ def _all(items: Any, test: Callable[[Any], bool]) -> bool:
 
 
 def _first_key(value: Any, keys: Sequence[str]) -> str | None:
-    """Return the key of an object that a path begins with, None if it has none. The key may contain dots."""
+    """Return the shortest beginning of a path that is a key of an object, or None. A key may contain dots."""
     if not isinstance(value, dict):
         return None
     starts = (".".join(keys[:count]) for count in range(1, len(keys) + 1))

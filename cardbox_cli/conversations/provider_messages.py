@@ -59,7 +59,7 @@ class _Files:
         self._provider, self._files = provider, provider.files
 
     def marks(self, value: Any) -> str | None:
-        """Return the evidence, in messages or the keys next to them, that a value is this provider's only."""
+        """Return the evidence, from messages or the keys next to them, that only this provider has them."""
         marks_beside, marks_message = self._files.marks_beside, self._files.marks_message
         if has_role(value) or self._files.shape.is_message(value):
             return marks_message(value)
@@ -70,11 +70,11 @@ class _Files:
         return None
 
     def fits(self, value: Any) -> bool:
-        """Return whether a value without evidence may be a message of the provider, or contain some."""
+        """Return whether a value without evidence may be, or contain, a message of this provider."""
         shape, problem = self._files.shape, self._files.problem
         if shape.is_message(value):
             return problem(value) is None
-        # If only this provider has messages of its form, those under another provider's key are that one's.
+        # If only this provider has this form of messages, a list at another provider's key is not its own.
         return any(
             not shape.is_own
             or (not self._owners(messages, siblings) and all(problem(each) is None for each in messages))
@@ -82,14 +82,14 @@ class _Files:
         )
 
     def _owners(self, messages: Iterable[Any], siblings: Mapping[str, Any]) -> list[Provider]:
-        """Return the other providers whose requests have messages under this key, none if this one's have."""
+        """Return the other providers that use the key of `messages`. Empty if this provider uses it."""
         key = next((key for key, value in siblings.items() if value is messages), None)
         if key is None or key == self._files.shape.key:
             return []
         return [each for each in providers() if each.files.shape.key == key]
 
     def _check_nothing_lost(self, message_list: MessageList) -> None:
-        """Raise InvalidConversation if keys next to messages of another provider's request would be lost."""
+        """Raise InvalidConversation if this format would lose keys of another provider's request."""
         siblings = message_list.siblings
         owners = self._owners(message_list.messages, siblings)
         if not owners or any(key in siblings for key in (*ID_KEYS, *TITLE_KEYS)):
@@ -122,9 +122,10 @@ class _Files:
             yield FileEntry(str(number), message, f"{message_list.place}: message {number}")
 
     def _request(self, message_list: MessageList) -> FileEntry | None:
-        """Return the keys of a request next to its messages and system prompt, None for anything else.
+        """Return the keys of a request except its messages and system prompt, None if there is no request.
 
-        A conversation with an id or a title is not a request: the keys next to it change as it grows.
+        A conversation with an id or a title is not a request: the keys next to its messages change as it
+        grows.
         """
         files, siblings = self._files, message_list.siblings
         messages = siblings.get(files.shape.key)
@@ -157,9 +158,9 @@ class _Files:
         return [profile, imported_card(TOOLS, ToolContent(tools))] if tools else [profile]
 
     def _check_calls(self, message: Any, place: str) -> None:
-        """Raise InvalidConversation for a part that is another provider's tool call or result.
+        """Raise InvalidConversation for a content part that is another provider's tool call or result.
 
-        It would be lost. Calls in `tool_calls` are read there.
+        Such a part would be lost. A message with `tool_calls` is not checked.
         """
         content = message.get("content") if isinstance(message, dict) else None
         if not isinstance(content, list) or message.get("tool_calls"):

@@ -87,8 +87,8 @@ def _mixture(one: _Marked, other: _Marked) -> InvalidConversation:
 def check_format(documents: JsonDocuments, named: Format, formats: Sequence[Format], default: Format) -> None:
     """Raise InvalidConversation for a file that is not in the format that the user named.
 
-    The file has clear evidence of another format and none of this one, or most of its values would not be
-    understood, or none of them fits.
+    There are three such cases. The file has clear evidence of another format and none of this one. Most of
+    its values would not be understood. None of its values fits.
     """
     others = [each for each in formats if each.tells_all and each.name != named.name]
     is_marked, may_be, unread, total = False, False, 0, 0

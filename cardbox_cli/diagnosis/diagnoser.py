@@ -25,7 +25,7 @@ from cardbox_cli.text.command_lines import command_line, quote_argument
 
 
 def find_causes(snapshots: Sequence[Snapshot]) -> list[Diagnosis]:
-    """Return the verdicts that are not well, one for each cause, with the number of waiting turns."""
+    """Return the problems among the verdicts, one for each cause, with the number of waiting turns."""
     problems = {
         (s.agent_turn_id, s.agent_id): (s, diagnosis)
         for s in snapshots

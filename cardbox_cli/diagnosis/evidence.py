@@ -52,7 +52,7 @@ def due_row(s: Snapshot, row_: InboxRow) -> RowEvidence:
 
 
 def unclaimed_rows(s: Snapshot) -> tuple[RowEvidence, ...]:
-    """Describe the rows that no worker has claimed in time."""
+    """Describe the rows that have been due for longer than `unclaimed_time`."""
     return tuple(due_row(s, row) for row in s.unclaimed)
 
 
@@ -122,7 +122,6 @@ def lock(lock: BlockingLock) -> RowEvidence:
 
 
 def _format_session(session: DatabaseSession) -> str:
-    """Format a database session with the first words of its query."""
     if not session.pid:
         return "a prepared transaction"
     words = first_words(session.query)

@@ -87,7 +87,7 @@ def _blocking_lock(
 def _blocked_seconds(
     lock: HeldLock, chain: tuple[DatabaseSession, ...], sessions: Mapping[int, DatabaseSession]
 ) -> float:
-    """Return an upper limit of the seconds that the root has blocked: the youngest transaction or wait."""
+    """Return an upper limit of the seconds of blocking: the age of the youngest transaction or wait."""
     ages = [chain[-1].seconds]
     if len(chain) > 1:
         ages.append(chain[0].seconds if lock.granted else chain[0].waited)

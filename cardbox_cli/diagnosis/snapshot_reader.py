@@ -131,7 +131,7 @@ def _read_boxes(store: BoxStore, s: Snapshot) -> TurnBoxes | None:
         deliverable = s.record.deliverable_card_id if s.record is not None else None
         if deliverable not in ids:
             return None
-        # Later turns may have appended to the box.
+        # Later turns may have appended cards to the box.
         output = msgspec.structs.replace(output, slots=output.slots[: ids.index(deliverable)])
     return TurnBoxes(
         profile=sources["profile"], context=sources["context"], output=output, output_start=start or 0

@@ -1,7 +1,7 @@
 """The decision about a request for a turn: refuse it, repeat an earlier result, or accept it as a new turn.
 
-This module is pure: `dispatch.py` reads all facts before the decision and writes after it. A refusal is a
-`Refusal` with an error code. The decision also makes repeated requests idempotent.
+This module is pure: `dispatch.py` reads all facts before the decision and writes after it. A refused request
+raises `Refusal`, which has an error code. A repeated request gets the turn of the earlier request.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ EarlierTurn: TypeAlias = tuple[InboxRow, Edge | None]
 
 
 class DispatchFacts(msgspec.Struct, kw_only=True):
-    """The facts of a decision. `found` is None for an unknown agent.
+    """The facts on which a decision is based. `found` is None if the agent is unknown.
 
-    `trace_id` is the canonical id of the requested trace; a turn without a trace gets `new_trace_id`. `plan`
-    is the planned or packed context of a handover, and `plan_error` is the error of planning it. `is_taken`
-    is True if another transaction has taken the id. `has_lost_head` is True if the agent cannot get a head.
+    `trace_id` is the requested trace. A turn without one gets `new_trace_id`. `plan` is the planned or packed
+    context of a handover, and `plan_error` is the error that planning raised. `is_taken` is True if another
+    dispatch has just used the turn id or the correlation id. `has_lost_head` is True if the head is lost.
     """
 
     project_id: str
@@ -46,7 +46,7 @@ class DispatchDecision(msgspec.Struct, frozen=True, kw_only=True):
     """The decision to accept a request as a new turn, and the rows on which the decision is based.
 
     `context_box_id` is None if the context is only planned. `output_box_id` is None if the turn gets a new
-    box. The call `report_to` waits for the turn's end. Equal requests have equal `request_sha256`.
+    box. `report_to` names the tool call that waits for the turn. Equal requests have equal `request_sha256`.
     """
 
     found: DispatchSituation
@@ -59,9 +59,9 @@ class DispatchDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(request: DispatchRequest, facts: DispatchFacts, *, queue: bool) -> DispatchDecision | InboxRow:
-    """Return the decision about a new turn, or the row of an earlier turn that had an equal request.
+    """Accept the request as a new turn, or return the inbox row of the turn that an equal request has got.
 
-    Raises Refusal, CorrelationConflict, and the error of the plan.
+    If `queue` is False, refuses a busy agent. Raises Refusal, CorrelationConflict and `facts.plan_error`.
     """
     found = _situation(request, facts)
     profile_box_id, lineage = _profile_box(request, found), _lineage(request, found, facts)
@@ -86,7 +86,7 @@ def decide(request: DispatchRequest, facts: DispatchFacts, *, queue: bool) -> Di
         context_box_id=_context_box(request, found, facts),
         output_box_id=_output_box(request, found),
     )
-    if facts.has_lost_head:
+    if facts.has_lost_head and found.head is None:
         agent_id = request.target_agent_id
         rebuild = f"`cbx turn rebuild {quote_argument(agent_id)}`"
         refuse("head_missing", f"agent {agent_id!r} has lost its head: {rebuild}", "error")
@@ -110,7 +110,7 @@ def _situation(request: DispatchRequest, facts: DispatchFacts) -> DispatchSituat
 
 
 def _profile_box(request: DispatchRequest, found: DispatchSituation) -> str:
-    """Return the profile box of the turn. Raises Refusal if it is not the profile of the recipe."""
+    """Return the profile box of the turn. Raises Refusal if the recipe packs for another profile."""
     agent_id, named = request.target_agent_id, request.profile_box_id or found.own_profile_box_id
     if found.profile_box_id is None:
         refuse("profile_not_found", f"the profile box {named!r} of agent {agent_id!r} does not exist")
@@ -127,7 +127,7 @@ def _profile_box(request: DispatchRequest, found: DispatchSituation) -> str:
 
 
 def _lineage(request: DispatchRequest, found: DispatchSituation, facts: DispatchFacts) -> Lineage:
-    """Return the depth, trace and parent of the turn. A root has no parent, even if a turn requested it."""
+    """Return the depth, trace and parent of the turn. It has no parent if its depth policy is `root`."""
     parent, row = request.parent, found.parent
     if parent is not None and row is None:
         refuse("parent_turn_not_found", f"no turn {parent.agent_turn_id!r}")
@@ -160,7 +160,7 @@ def _report_to(request: DispatchRequest, found: DispatchSituation) -> dict[str, 
 
 
 def _digest(request: DispatchRequest, facts: DispatchFacts, profile_box_id: str, depth: int) -> str:
-    """Return a SHA-256 that equal requests share. Raises the error of the plan if it needs the plan."""
+    """Return a SHA-256 that equal requests share. Raises `facts.plan_error` if the digest needs the plan."""
     seen = (facts.found and facts.found.context_box_id) or request.context_box_id or ""
     if request.correlation_id is not None and facts.plan_error is not None:
         raise facts.plan_error
@@ -178,7 +178,7 @@ def _earlier(request: DispatchRequest, facts: DispatchFacts, digest: str) -> Inb
         taken = f"turn id {turn_id!r}" if correlation_id is None else f"correlation id {correlation_id!r}"
         raise CorrelationConflict(
             f"another dispatch has just used the {taken}",
-            hint="run the command again: if the request is the same, it returns that turn",
+            hint="run the command again: if the request is the same, cbx returns the existing turn",
             details={"request_sha256": digest},
         )
     known = edge.metadata.get("request_sha256") if edge and isinstance(edge.metadata, dict) else None
@@ -186,7 +186,7 @@ def _earlier(request: DispatchRequest, facts: DispatchFacts, digest: str) -> Inb
         raise CorrelationConflict(
             f"correlation id {request.correlation_id!r} was already used for a different request "
             f"(turn {row.turn_id} of agent {row.agent_id!r})",
-            hint="use another correlation id, or repeat that request exactly",
+            hint="use another correlation id, or repeat the first request exactly",
             details={"agent_turn_id": row.turn_id, "agent_id": row.agent_id},
         )
     return row

@@ -32,8 +32,7 @@ from cardbox_cli.store.projects import ensure_project
 
 _TABLES = ("resource.project_agents", "state.agent_state_head", "state.agent_inbox", "state.execution_edges")
 
-# A read that waited for the head's lock may have seen old rows, and a pack takes time. Then the dispatch
-# reads again.
+# A dispatch reads again if its facts may be out of date, for example after it has waited for a lock.
 _MAX_READS = 6
 
 
@@ -45,12 +44,12 @@ def dispatch(
     dry_run: bool = False,
     check: Check | None = None,
 ) -> DispatchOutcome:
-    """Dispatch a turn. Without `queue`, the result for a busy agent has the status busy.
+    """Dispatch a turn. If `queue` is False and the agent is busy, the result has the status busy.
 
     A refused dispatch writes nothing, and its result has an error code. A dry run returns the result that a
-    dispatch would have now, without new ids. It locks nothing, so it works on a replica. `check` gets the
-    lint findings of a new turn's first request. If `check` raises, no row is written. Joins the caller's
-    transaction. Raises what packing raises, and CorrelationConflict if the correlation id belongs to a
+    dispatch would have now, without new ids. It locks nothing, so it works on a replica. `check` receives the
+    lint findings of the turn's first request, and raises an error to prevent the dispatch. Joins the caller's
+    transaction. Raises the errors of packing, and CorrelationConflict if the correlation id belongs to a
     different request.
     """
     for table in _TABLES:
@@ -61,7 +60,7 @@ def dispatch(
         correlation_id=request.correlation_id or None,
         agent_turn_id=request.agent_turn_id or new_id("turn"),
     )
-    # Only these three can write rows before the decision; a refusal must roll these rows back.
+    # Each of these three can write rows before the request is refused. The refusal must roll them back.
     writes_first = request.handover is not None or request.output_box_id is not None or check is not None
     try:
         with runtime.database.snapshot() if dry_run else runtime.transaction(savepoint=writes_first):
@@ -90,7 +89,7 @@ def _dispatch(
         if packing is not None and facts.plan is None and facts.plan_error is None:
             _plan(packing, facts)
             if not dry_run:
-                # A pack cannot be rolled back alone. The head is locked now, so the next read is current.
+                # A written pack cannot be undone alone. The head is locked now, so first read current facts.
                 continue
         decision = decide(request, facts, queue=queue)
         if isinstance(decision, InboxRow):
@@ -128,7 +127,7 @@ def _plan(packing: Packing, facts: DispatchFacts) -> None:
     try:
         facts.plan = packing.pack(dry_run=True)
     except (BadRequest, NotFound) as exc:
-        # The decision raises this error, unless it refuses the request for another reason first.
+        # `decide` raises this error, unless it first refuses the request for another reason.
         facts.plan_error = exc
 
 
@@ -152,7 +151,7 @@ def _read(runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, *, d
 
 
 def _add_missing_rows(runtime: Runtime, request: DispatchRequest, decision: DispatchDecision) -> bool:
-    """Write the rows that the rows of the turn require. Return True if the dispatch must read again."""
+    """Write the project, output box and head if they are missing. Return True if facts must be read again."""
     found = decision.found
     if found.project_status is None:
         ensure_project(runtime.database, runtime.project_id, request.source_agent_id)
@@ -174,7 +173,7 @@ def _lint(
     decision: DispatchDecision,
     packing: Packing | None,
 ) -> list[LintFinding]:
-    """Return the lint findings of the turn's first request. A planned context has no box id."""
+    """Return the lint findings of the turn's first request. Its context may only be planned."""
     planned = None
     if packing is not None and facts.plan is not None:
         planned = BoxSource("", packing.slots(facts.plan.plan), facts.plan.provenance)
@@ -208,7 +207,7 @@ def _preview(runtime: Runtime, request: DispatchRequest, decision: DispatchDecis
 def _write(
     runtime: Runtime, request: DispatchRequest, facts: DispatchFacts, decision: DispatchDecision
 ) -> DispatchResult | None:
-    """Write the new turn, and promote the oldest queued one if the agent is idle. None: the facts changed."""
+    """Write the turn, and promote the agent's oldest queued turn if it is idle. None if the facts changed."""
     turn = _new_turn(request, facts, decision)
     written = runtime.dispatches.write(turn)
     facts.is_taken = written.still_so and not written.written
@@ -268,7 +267,7 @@ def _new_turn(request: DispatchRequest, facts: DispatchFacts, decision: Dispatch
 def dispatch_result(
     runtime: Runtime, row: InboxRow, *, created: bool, position: int | None = None
 ) -> DispatchResult:
-    """Return the result for a turn from its present row. `position` is its queue position, if known."""
+    """Return the result that describes a stored turn. `position` is its queue position, if known."""
     queued, lineage = row.status == QUEUED, row.lineage
     return DispatchResult(
         status="accepted",

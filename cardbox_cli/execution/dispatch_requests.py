@@ -24,7 +24,7 @@ DepthPolicy = Literal["descend", "peer", "root"]
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn on whose behalf another turn runs. Its call `tool_call_id` waits for the end of that turn."""
+    """The turn on whose behalf the new turn runs. Its call `tool_call_id` waits for the new turn to end."""
 
     agent_turn_id: str
     step_id: str | None = None
@@ -34,7 +34,7 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
     """A recipe and its arguments. The dispatch packs the context box from them in its transaction.
 
-    If a turn requests this, `turn` is the metadata that names that turn as the author of the arguments.
+    `turn` is the metadata that names the turn which wrote the arguments. It is {} if no turn wrote them.
     """
 
     recipe: "Recipe"
@@ -44,16 +44,16 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile_name(self) -> str:
-        """The profile for which the recipe packs. Raises BadRequest for arguments that break its rules."""
+        """The name of the profile for which the recipe packs. Raises BadRequest for invalid arguments."""
         return target_profile_name(self.recipe, self.recipe.bind(self.arguments))
 
 
 class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for a turn. Exactly one of `context_box_id` and `handover` defines what the turn sees.
 
-    Defaults: the agent's profile box, a new output box, a new turn id, and the turn id as `correlation_id`.
-    Equal requests have equal `request_sha256`. By default, cbx computes it from the content for the turn.
-    `batch` identifies the batch that the turn is a child of, and is stored with the edge.
+    If `profile_box_id` is None, the turn gets the agent's profile box. It gets a new output box or turn id if
+    none is given. `correlation_id` defaults to the turn id. Equal requests have equal `request_sha256`, which
+    cbx computes if it is None. `batch` names the batch that the turn belongs to, and is stored in the edge.
     """
 
     target_agent_id: str
@@ -77,10 +77,10 @@ class DispatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DispatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a dispatch. `turn_epoch` is None while the turn is queued at `queue_position`, from 1.
+    """The result of a dispatch. A queued turn has a `queue_position`, counted from 1, and no `turn_epoch`.
 
-    `status` is accepted, busy, rejected or error. The last three write no row and have an `error_code`.
-    `created` is False if the same request was accepted before.
+    `status` is accepted, busy, rejected or error. If it is not accepted, no row was written and `error_code`
+    is set. `created` is False if an equal request was accepted before.
     """
 
     status: str
@@ -120,7 +120,7 @@ def refusal_error(dispatched: DispatchOutcome, hint: str = "nothing was written"
 
 
 class Refusal(Exception):
-    """A refused request. The exception leaves the transaction, so no row of the request stays."""
+    """The refusal of a request. It is raised through the transaction, which rolls back the request's rows."""
 
     def __init__(self, error_code: str, message: str, status: str) -> None:
         self.error_code, self.message, self.status = error_code, message, status
@@ -133,9 +133,10 @@ def refuse(error_code: str, message: str, status: str = "rejected") -> NoReturn:
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The requester of a turn: a person at a terminal (the default), an agent by name, or a running turn.
 
-    `parent` is the turn, step and call of a running turn. `profile` is the content of the agent's profile.
-    `output_box_id` is the box that the agent writes or wrote last. If `is_model`, no person decided on the
-    request: cbx refuses actions that the profile does not allow, and boxes outside `visible_box_ids`.
+    `parent` has the turn, step and tool call of a running turn. `profile` is the content of the agent's
+    profile. `output_box_id` is the box to which the agent writes now or wrote last. `is_model` is True if a
+    model made the request. Then cbx refuses actions that the profile does not allow, and boxes that are not
+    in `visible_box_ids`.
     """
 
     agent_id: str = OPERATOR
@@ -148,7 +149,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_agent(self) -> bool:
-        """True for an agent, False for a person or the platform."""
+        """True if the requester is an agent. False if it is a person, or cbx itself."""
         return not self.agent_id.startswith(PLATFORM)
 
 

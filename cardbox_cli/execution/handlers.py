@@ -1,7 +1,7 @@
 """Internal handlers: functions that a model calls as tools and that the worker itself runs.
 
-cbx finds a handler by name. It searches the handlers that the caller passed, then the entry points of
-installed packages. It loads a package's handler only when a profile names it.
+cbx finds a handler by name. It searches the handlers that `load` returns, then the entry points of installed
+packages. It imports a package's handler only when a profile names it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "cardbox_cli.handlers"
-"""The entry point group of handlers; the name of an entry point is the handler's name."""
+"""The entry point group of handlers. The name of an entry point is the name of its handler."""
 
 
 class Awaiting(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Ending(msgspec.Struct, frozen=True):
     deliverable: dict[str, Any] | list[Any]
 
 
-# Called with a `Runtime`, a `Caller` and the arguments; this module cannot import those classes.
+# A function of a `Runtime`, a `Caller` and the arguments. This module cannot import those two classes.
 Function: TypeAlias = Callable[[Any, Any, dict[str, Any]], Any]
 Fitting: TypeAlias = Callable[[Sequence[FieldSchema]], dict[str, Any]]
 
@@ -59,7 +59,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     returns a JSON value, or Awaiting if the calling turn must wait. The worker calls it in the transaction
     that stores the result. If it raises, the call fails and all its writes are rolled back. It must have no
     state, because the next call may run in another process. It must be quick, because the agent's head is
-    locked. With `ends_turn`, it returns Ending; all calls of an answer that also calls other tools fail.
+    locked. A handler with `ends_turn` returns Ending. If the model calls it together with other tools, all
+    calls of that answer fail.
     """
 
     name: str
@@ -82,9 +83,9 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handlers:
-    """The available handlers. A handler that `load` returns precedes one of an installed package.
+    """The available handlers: the handlers that `load` returns, then the handlers of installed packages.
 
-    The first lookup calls `load` and searches the packages.
+    If two have the same name, the one from `load` is used. The first lookup calls `load`.
     """
 
     def __init__(self, load: Callable[[], Iterable[Handler]] = tuple) -> None:
@@ -149,7 +150,7 @@ def _load_handler(name: str, point: "EntryPoint") -> Handler:
 
 
 def exception_text(exc: BaseException) -> str:
-    """Return the text of an exception of another package. Its `__str__` may raise, too."""
+    """Return the message of an exception of another package, even if its `__str__` raises."""
     try:
         return str(exc)
     except Exception:
@@ -157,7 +158,7 @@ def exception_text(exc: BaseException) -> str:
 
 
 def _check_handler(name: str, handler: object) -> Handler:
-    """Return the object if it is a valid handler. Raises ValueError or InvalidInput otherwise."""
+    """Return the object if it is a valid handler. Raises ValueError or InvalidInput if it is not."""
     if not isinstance(handler, Handler):
         raise ValueError(f"it is not a Handler but a {type(handler).__name__}")
     if handler.name != name:
@@ -173,7 +174,7 @@ def _check_handler(name: str, handler: object) -> Handler:
 
 
 def _sort_keys(schema: Any) -> Any:
-    """Return the schema with its keys in the order of jsonb: the stored request must equal the sent one."""
+    """Return the schema with its keys in jsonb's order, so that the stored request equals the sent one."""
     if isinstance(schema, dict):
         keys = sorted(schema, key=lambda key: (len(key.encode()), key.encode()))
         return {key: _sort_keys(schema[key]) for key in keys}

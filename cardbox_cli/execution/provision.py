@@ -1,6 +1,6 @@
 """Provision an agent in one transaction: write its roster entry, its idle head, and the edge of its creation.
 
-An existing agent changes only on request. A running turn continues with the profile of its dispatch.
+An existing agent changes only with `update`. A turn that is already running keeps its profile.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from cardbox_cli.store.roster import AgentStore
 
 
 class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested state of an agent. None means the profile's value, or no change of an existing agent."""
+    """The requested settings of an agent. If a setting is None, the profile or the existing agent has it."""
 
     agent_id: str
     profile_name: str
@@ -30,7 +30,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def given_fields(self) -> dict[str, Any]:
-        """The requested fields of the agent, without the profile."""
+        """The fields of the agent that are not None, without the profile."""
         return {name: value for name in _LABELS if (value := getattr(self, name)) is not None}
 
 
@@ -43,9 +43,9 @@ _LABELS = {
 
 
 class ProvisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A provisioned agent and the action that was needed.
+    """A provisioned agent, and whether it was created, changed or left as it was.
 
-    `outdated` is True if the agent has an older version of its profile than the current one.
+    `outdated` is True if the agent still has an older version of its profile.
     """
 
     agent: Agent
@@ -61,10 +61,10 @@ def provision(
     update: bool = False,
     source_agent_id: str = OPERATOR,
 ) -> ProvisionOutcome:
-    """Make sure that the agent exists as requested. An existing agent changes only with `update`.
+    """Make sure that the agent exists with the requested settings. Joins the caller's transaction.
 
-    Raises NotFound for an unknown profile or owner, InvalidInput for invalid names, and Conflict if the agent
-    exists with other settings. In these cases no row is written. Joins the caller's transaction.
+    An existing agent changes only if `update` is True. Raises NotFound for an unknown profile or owner,
+    InvalidInput for invalid names, and Conflict if the agent exists with other settings. Then no row changes.
     """
     _check(request)
     roster, profiles = AgentStore(database, project_id), ProfileStore(database, project_id)
@@ -144,13 +144,13 @@ def _refuse_differences(known: Agent, request: AgentRequest, profile: ProfileEnt
     if differing:
         raise Conflict(
             f"agent {known.agent_id!r} exists with {', '.join(differing)}",
-            hint="add --update to change it",
+            hint="add --update to change the agent",
             details={"agent": msgspec.to_builtins(known)},
         )
 
 
 def _has_profile(known: Agent, profile: ProfileEntry) -> bool:
-    """Return whether the agent has this profile, in any version."""
+    """Return whether the agent has any version of this profile."""
     if known.profile_box_id == profile.profile_box_id:
         return True
     return known.profile_name is not None and known.profile_name.lower() == profile.name.lower()
@@ -159,7 +159,7 @@ def _has_profile(known: Agent, profile: ProfileEntry) -> bool:
 def _apply_request(
     known: Agent, request: AgentRequest, profile: ProfileEntry, defaults: Mapping[str, Any]
 ) -> Agent:
-    """Return the agent as requested. Values that equal the old `defaults` are taken from the new profile."""
+    """Return the agent with the requested changes. Values equal to the old `defaults` follow the profile."""
     names = [name for name in ("worker_target", "tags") if defaults.get(name) == getattr(known, name)]
     inherited = {name: getattr(profile, name) for name in names}
     changed = msgspec.structs.replace(

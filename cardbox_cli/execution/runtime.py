@@ -1,7 +1,7 @@
-"""The runtime that every use case of execution shares: stores, settings, and actions after a commit.
+"""The runtime that every use case of execution shares: stores, settings, and actions that wait for a commit.
 
-It notifies workers and publishes events only after the outermost transaction has committed. A caller that
-opened this transaction on the database itself must call `run_deferred`.
+It notifies workers and publishes events only after the outermost transaction has committed. If a caller opens
+that transaction on the database and not on the runtime, it must call `run_deferred` after the commit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -56,9 +56,9 @@ class TurnEndEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CatchUpOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The due work that a follower did. `dispatched` and `stopped` are turn ids, and `ended` are batch ids.
+    """The due work that a follower has done. `troubles` are messages about work that failed.
 
-    `troubles` are messages about work that failed.
+    `dispatched` and `stopped` hold turn ids, and `ended` holds batch ids.
     """
 
     dispatched: list[str] = []
@@ -68,16 +68,16 @@ class CatchUpOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnFollower(Protocol):
-    """An observer of turns in a package that imports this one. It keeps all state in the database.
+    """An observer of turns, implemented by a package above this one. It stores all its state in the database.
 
-    A runtime calls it for each end and each suspension of a turn. `reap` calls it for due work.
+    A runtime calls it when a turn ends or is suspended. `reap` calls `catch_up` for overdue work.
     """
 
     def turn_ended(self, runtime: "Runtime", ended: TurnEndEvent) -> None:
-        """React to the end of a turn, within the transaction that ends it and has locked the agent's head."""
+        """React to the end of a turn, in the transaction that ends it. The agent's head is locked."""
 
     def turn_suspended(self, runtime: "Runtime", fence: Fence) -> None:
-        """React to a suspension, within its transaction, which has locked the agent's head."""
+        """React to the suspension of a turn, in its transaction. The agent's head is locked."""
 
     def catch_up(self, runtime: "Runtime") -> CatchUpOutcome:
         """Run the project's due work, each item in its own transaction."""
@@ -89,10 +89,10 @@ def _store(kind: type[_S]) -> cached_property[_S]:
 
 
 class Runtime:
-    """One project on one database. It calls `notify` and `publish` after commits.
+    """The use cases of one project on one database. It calls `notify` and `publish` after commits.
 
-    `followers` react to ends and suspensions of turns, in the same transactions. `handlers` answer the tool
-    calls of models. The default has only the handlers of installed packages, and not the handlers of cbx.
+    `followers` react when a turn ends or is suspended, in the same transaction. `handlers` answer tool calls
+    of models. By default they are only the handlers of installed packages, without the handlers of cbx.
     """
 
     cards = _store(CardStore)
@@ -133,8 +133,8 @@ class Runtime:
     def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
         """Open or join a transaction, and run deferred actions after the outermost commit.
 
-        Without `savepoint`, an exception does not roll back the work of a joined block alone. Code that
-        raises must have written nothing, or the caller's transaction must end.
+        If `savepoint` is False and the block joins a transaction, an exception does not roll back the block.
+        Then the block must raise before it writes, or the caller must end its transaction.
         """
         outermost = self.database.idle
         with self._discard_on_error(), self.database.transaction(savepoint=savepoint):
@@ -144,9 +144,9 @@ class Runtime:
 
     @contextmanager
     def statement(self) -> Iterator[None]:
-        """Run one statement and, after its commit, the deferred actions, without opening a transaction.
+        """Run one statement without opening a transaction, and then the deferred actions.
 
-        The statement itself must check the conditions of its writes.
+        Nothing is locked before the statement, so it must itself check the conditions of its writes.
         """
         alone = self.database.is_autocommitting
         with self._discard_on_error():

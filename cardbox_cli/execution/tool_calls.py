@@ -1,6 +1,7 @@
-"""The tool calls of a turn: in its thoughts, as `tool.call` cards, and with their `tool.result` cards.
+"""The tool calls of a turn, as its thoughts, its `tool.call` cards and its `tool.result` cards record them.
 
-It makes call ids unique in a project, builds result cards, and decides which results end a turn. Pure.
+This pure module makes call ids unique in a project, builds result cards, and decides which results end a
+turn.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -36,7 +37,7 @@ class Author(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata that names the turn and step of a card. The agent's id is not part of it."""
+        """The metadata that names the turn and step of a card. A card stores its agent as `author_id`."""
         names = ("agent_turn_id", "step_id", "trace_id", "parent_step_id")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -55,31 +56,31 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def calls_of(card: Card | CardDraft) -> list[ToolCall]:
-    """Return the calls of a thought. Entries of other programs that are not function calls are skipped."""
+    """Return the tool calls in a thought. Skips entries that are not function calls."""
     entries = card.tool_calls if isinstance(card.tool_calls, list) else []
     return [call for entry in entries if (call := _read_call(entry)) is not None]
 
 
 def pending_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
-    """Return the calls of a turn's own cards without a result among these cards, in order."""
+    """Return the calls in these cards of a turn that have no result among the cards, in order."""
     answered = {card.tool_call_id for card in own if card.type == TOOL_RESULT}
     return [call for card in own for call in calls_of(card) if call.tool_call_id not in answered]
 
 
 def last_calls(own: Sequence[Card | CardDraft]) -> list[ToolCall]:
-    """Return the calls of a turn's last own card with calls."""
+    """Return the calls of the last card that has calls, among the cards that a turn wrote."""
     return next((calls for card in reversed(own) if (calls := calls_of(card))), [])
 
 
 def end_status_of_last_calls(own: Sequence[Card]) -> EndStatus | None:
-    """Return the end status of a turn if a result of its last calls ends it, and None otherwise."""
+    """Return the end status of a turn if a result of its last calls ends the turn, or None."""
     call_ids = {call.tool_call_id for call in last_calls(own)}
     results = (card for card in own if card.type == TOOL_RESULT and card.tool_call_id in call_ids)
     return end_status_of_results(results)
 
 
 def end_status_of_results(results: Iterable[Card]) -> EndStatus | None:
-    """Return the end status if one of these results ends the turn: the first status that is not success."""
+    """Return the end status if one of these results ends the turn, or None. The first failure decides it."""
     contents = [card.content for card in results if isinstance(card.content, ToolResultContent)]
     if not any(content.after_execution == "terminate" for content in contents):
         return None
@@ -88,9 +89,9 @@ def end_status_of_results(results: Iterable[Card]) -> EndStatus | None:
 
 
 def unique_call_ids(given: Sequence[str], held: FindHeldIds) -> list[str]:
-    """Return the ids under which calls are stored. Invalid, too long, held or repeated ids are replaced.
+    """Return the ids under which calls are stored. An invalid, repeated or already used id is replaced.
 
-    The ids must be short and printable, because people type them and lists print one per line.
+    Ids must be short and printable, because people type them and lists print one per line.
     """
     valid = {call_id for call_id in given if len(call_id) <= _MAX_ID_LENGTH and new_id_fault(call_id) is None}
     taken = set(held(list(valid))) if valid else set()
@@ -102,14 +103,14 @@ def unique_call_ids(given: Sequence[str], held: FindHeldIds) -> list[str]:
 
 
 def size_problem(call: ToolCall) -> str | None:
-    """Return why the arguments of a call are too large for cbx to process, or None if they are not."""
+    """Return why the arguments of a call are too large for cbx to process, or None."""
     if len(call.arguments) <= CALL_SIZE.value << 20:
         return None
     return f"the arguments are larger than {CALL_SIZE}: shorten them, or make several calls"
 
 
 def argument_problem(call: ToolCall) -> str | None:
-    """Return why the arguments of a call are invalid, or None if they are an object that can be stored."""
+    """Return why the arguments of a call cannot be used, or None if they are an object that can be stored."""
     if call.input is not None:
         return None
     try:
@@ -140,7 +141,7 @@ def result_card(
     failure: tuple[str, str] | None = None,
     status: str = "failed",
 ) -> CardDraft:
-    """Return the `tool.result` card of a call, with `result`, or with the code and message of a `failure`."""
+    """Return the `tool.result` card of a call, with a `result` or with a `failure` as (code, message)."""
     ending: Literal["suspend", "terminate"] = "terminate" if after_execution == "terminate" else "suspend"
     if failure is None:
         content = ToolResultContent("success", ending, result=result)

@@ -1,7 +1,7 @@
-"""The summary of a turn, and waiting for its end.
+"""Summarize a turn, and wait for its end.
 
-cbx takes the end of a turn from its own record. If another program ran the turn, cbx derives the end from the
-rows that the program left. Only `wait_for_end` reads the database.
+cbx reads the end of a turn from its own record. If another program ran the turn, cbx derives the end from the
+rows which that program left. Only `wait_for_end` reads the database.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class TurnEndRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn, its state, and its end status once it has ended."""
+    """A turn with its state. The end status is None until the turn has ended."""
 
     agent_turn_id: str
     agent_id: str
@@ -109,7 +109,7 @@ def _derive_end_status(turn: TurnRow, left: TurnLeftovers | None) -> EndStatus:
     return "partial" if metadata.get("partial") else "success"
 
 
-# The reasons that the watchdogs of other systems write for an unclaimed turn and for a silent one.
+# Watchdogs of other systems give these reasons if no worker claimed a turn, or if its worker went silent.
 _UNCLAIMED, _SILENT = "dispatch_timeout", "timeout_reaped_by_watchdog"
 
 
@@ -142,13 +142,13 @@ def wait_for_end(
             return turn
     raise WaitTimeout(
         f"turn {turn_id} did not end within {timeout:g} s: it is {turn.status}",
-        hint=f"it continues; run `cbx why {quote_argument(turn_id)}` to see what it waits for",
+        hint=f"the turn continues; run `cbx why {quote_argument(turn_id)}` to see what it waits for",
         details={"agent_turn_id": turn_id, "status": turn.status},
     )
 
 
 def polls(timeout: float | None, pause: Callable[[float], object]) -> Iterator[None]:
-    """Yield before each poll, at growing intervals, until `timeout` seconds are over. None means no limit."""
+    """Yield before each poll, at growing intervals. Ends after `timeout` seconds, or never if it is None."""
     deadline = inf if timeout is None else monotonic() + timeout
     interval = _MIN_POLL_INTERVAL
     yield

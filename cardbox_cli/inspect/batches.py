@@ -73,8 +73,8 @@ def resolve_own(views: BatchViews, given: str) -> str:
     batch_id = views.resolve(given)
     if views.find_foreign(batch_id) is not None:
         raise Conflict(
-            f"batch {batch_id} is another system's: its manager works on it, and cbx only reads it",
-            hint=f"`cbx batch show {quote_argument(batch_id)}` shows it, `cbx why` explains it",
+            f"another system manages batch {batch_id}, so cbx cannot change it",
+            hint=f"`cbx batch show {quote_argument(batch_id)}` shows its state and results",
         )
     return batch_id
 

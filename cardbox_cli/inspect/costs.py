@@ -91,10 +91,10 @@ class CostReader:
         Raises NotFound, AmbiguousId, and UsageError for a profile or time that cannot be used with `kind`.
         """
         if self._since is not None and kind not in ("agent", "chat"):
-            raise UsageError("since requires an agent or a chat", hint="remove it")
+            raise UsageError("since requires an agent or a chat", hint="remove since")
         if self._profile is not None and kind in ("turn", "agent", "chat"):
             raise UsageError(
-                "--profile requires a box: a turn or a chat has its own profile",
+                "--profile requires a box, not a turn, agent or chat",
                 hint="remove --profile, or pass a box",
             )
         match kind:
@@ -147,7 +147,7 @@ class CostReader:
         if since is not None and not sent.runs:
             raise NotFound(
                 f"chat {key!r} has no run since {since} in project {boxes.project_id!r}",
-                hint=f"`{command_line(['chat', 'show', key])}` shows the last ones",
+                hint=f"`{command_line(['chat', 'show', key])}` shows the chat's last runs",
             )
         self._notes.append(f"chat {key!r}: {format_count(sent.runs, 'run')}")
         series = self._recounted(sent.series)

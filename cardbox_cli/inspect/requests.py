@@ -295,7 +295,7 @@ class Requests:
         except NotFound:
             raise NotFound(
                 f"no box, turn or step {given!r} in project {self._project_id!r}",
-                hint="`cbx box list` and `cbx turn list` show the newest; a step needs its whole id",
+                hint="`cbx box list` and `cbx turn list` show the newest ids; for a step, pass its full id",
             ) from None
         return self._read_step(self._steps_of(turn_id), None, format=format)
 
@@ -327,7 +327,7 @@ def render_answer(
     one_of(box=box, turn=turn, agent=agent, chat=chat)
     check_format(requests.format)
     if requests.profile is not None and box is None:
-        raise UsageError("profile requires a box: a turn or a chat has its own profile")
+        raise UsageError("profile requires a box, not a turn, agent or chat")
     steps = requests.recorded(turn=turn, agent=agent, chat=chat)
     if steps is None and at is not None:
         raise UsageError("at requires a turn, an agent or a chat: a box has no steps")

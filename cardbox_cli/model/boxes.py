@@ -1,7 +1,7 @@
 """Boxes: ordered lists of card ids, their contents when they are read, and the findings of a check.
 
 A box references cards and never contains them, so a referenced card may be missing. A `Slot` has the state of
-a reference. Owns the digest of a box.
+a reference. This module also computes the digest of a box.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ CardState = Literal["present", "dangling", "deleted", "expired"]
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored box. `title` is None if none was given, or if the database does not store titles."""
+    """A stored box. `title` is None if the box has no title, or if the database does not store titles."""
 
     box_id: str
     project_id: str
@@ -30,10 +30,10 @@ class Box(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
 
 
-# The use of a box, as its cards, its packing and its turns show it.
+# The use of a box. cbx derives it from the cards of the box, its packing and its turns.
 BoxKind = Literal["context", "output", "conversation", "profile", "request"]
 BOX_KINDS: tuple[BoxKind, ...] = get_args(BoxKind)
-# The uses of boxes that cbx creates automatically and that people rarely look for.
+# The kinds of boxes that cbx creates automatically. People rarely look for them.
 INTERNAL_KINDS: tuple[BoxKind, ...] = ("profile", "request")
 
 
@@ -42,7 +42,7 @@ class ListedBox(Box, frozen=True, kw_only=True):
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """A position of a box, from 0: the id at this position, and the card if it exists."""
+    """A position of a box, counted from 0, with the card id at this position, and the card if it exists."""
 
     position: int
     card_id: str
@@ -89,7 +89,7 @@ class ProvenanceRule(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of how a box was packed. `digest` is the digest of its contents at that time, if computed."""
+    """The record of how a box was packed. `digest` is the digest of its packed contents, or None."""
 
     recipe: str
     recipe_digest: str
@@ -105,7 +105,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def reorder(self, before: Sequence[str], after: Sequence[str]) -> "Provenance":
-        """Return the provenance for the ids `after`, which replace `before`. Each id keeps its rule."""
+        """Return the provenance after the ids `after` have replaced `before`. Each id keeps its rule."""
         rules = {card_id: self.rule_of(position) for position, card_id in enumerate(before)}
         runs = rule_runs(rules.get(card_id) or REPLACED for card_id in after)
         return msgspec.structs.replace(self, rules=runs)
@@ -115,12 +115,12 @@ REPLACED = "box replace"
 
 
 def rule_runs(rules: Iterable[str]) -> list[ProvenanceRule]:
-    """Convert `rules`, which has the rule of each card in order, to runs."""
+    """Return the runs of adjacent cards with the same rule. `rules` has the rule of each card in order."""
     return [ProvenanceRule(rule, len(list(group))) for rule, group in groupby(rules)]
 
 
 class BoxView(msgspec.Struct, frozen=True, kw_only=True):
-    """A box with its cards, in one snapshot. `digest` covers everything that it references."""
+    """A box with its cards, read in one snapshot. `digest` covers all cards that it references."""
 
     box: Box
     slots: list[Slot]
@@ -133,12 +133,12 @@ class BoxView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing_card_ids(self) -> list[str]:
-        """Return the ids without a visible card, each once, in box order."""
+        """Return the ids that have no visible card, in box order and without duplicates."""
         return list(dict.fromkeys(slot.card_id for slot in self.slots if slot.state != "present"))
 
 
 class Digest:
-    """SHA-256 of a box's contents: the `digest_line` of each card in order, `null` for a missing card."""
+    """The SHA-256 of a box's contents: the `digest_line` of each card in order, `null` for a missing card."""
 
     def __init__(self) -> None:
         self._total = hashlib.sha256()
@@ -158,7 +158,7 @@ def digest(cards: Iterable[Card | CardDraft | None]) -> str:
 
 
 def digest_line(card: Card | CardDraft) -> bytes:
-    """Return a card's line of canonical JSON for the digest, equal for a draft and its stored card."""
+    """Return a card's line of canonical JSON for the digest. A draft and its stored card have equal lines."""
     metadata = card.metadata
     parts: list[Any] = [
         metadata.get("type"),
@@ -173,11 +173,11 @@ def digest_line(card: Card | CardDraft) -> bytes:
 
 
 def decode_box(row: str) -> Box:
-    """Decode the JSON of a row; ids that are not strings become their JSON text."""
+    """Decode the JSON of a row. Card ids that are not strings become their JSON text."""
     try:
         return msgspec.json.decode(row, type=Box)
     except exact_json.DECODE_ERRORS:
-        # A row of another program, whose list contains a value that is not a string.
+        # Another program wrote a row whose list contains a value that is not a string.
         values = exact_json.decode_stored(row)
         for key in ("card_ids", "parent_ids"):
             values[key] = _convert_to_strings(values[key])
@@ -189,7 +189,7 @@ def _convert_to_strings(ids: list[Any]) -> list[str]:
 
 
 def decode_ids(text: str) -> list[str]:
-    """Decode the JSON list of a row; ids that are not strings become their JSON text."""
+    """Decode the JSON list of ids in a row. Ids that are not strings become their JSON text."""
     try:
         return _decode_strings(text)
     except exact_json.DECODE_ERRORS:
@@ -207,7 +207,7 @@ _LOSSES = {"dangling": "no such card", "deleted": "the card was deleted", "expir
 
 
 class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding at a position of the box, from 0; None if it concerns the whole box."""
+    """A problem of a box. Its position is counted from 0, and is None if it concerns the whole box."""
 
     position: int | None
     card_id: str | None
@@ -216,7 +216,7 @@ class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
-    """Return all findings in the box, by position. Returns [] if the box has no problem."""
+    """Return all problems of the box in the order of their positions."""
     findings = _check_references(view) + _check_exchanges(view)
     findings.sort(key=lambda finding: finding.position or 0)
     if provenance is not None and provenance.digest not in (None, view.digest):

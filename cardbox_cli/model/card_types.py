@@ -1,7 +1,6 @@
 """The card types that cbx knows: one record for each, with every rule that depends on a card's type.
 
-A card of another type is stored, and sent as a message with its role. It is not knowledge and belongs to no
-layer.
+A card of any other type becomes a message with the card's role. It is not knowledge and belongs to no layer.
 """
 
 from collections.abc import Callable
@@ -35,20 +34,20 @@ CHAT_PERSONA = "chat.persona"
 CHAT_MEMORY = "chat.memory"
 SESSION_EVENT = "session.event"
 
-# "message": a message in every format. "own-format": only in the format of its import. "nothing": never.
+# A "message" is sent in every format, "own-format" only in the format of its import, and "nothing" never.
 MessageForm: TypeAlias = Literal["message", "own-format", "nothing"]
 
 
 class CardType(msgspec.Struct, frozen=True):
     """Rules for the cards of one type.
 
-    `role` is the default role. `becomes` states in which formats a card becomes a message, and `reason` why
-    not in all. `layer` is the layer that such cards add to a request even if nobody requests it.
+    `role` is the default role. `becomes` states in which formats a card becomes a message. If it does not in
+    all formats, `reason` explains why. A request gets the layer `layer` automatically if it has such cards.
 
-    If `is_knowledge`, knowledge searches find the cards. If `is_snapshot`, they store a part of a sent
-    request, and no later turn sees them. If `is_late`, they are system text after the history. If
-    `may_be_empty`, a card without text is valid. If `names_others`, they contain ids of other cards by
-    design. `content_of` converts a JSON value to a content.
+    `is_knowledge` means that knowledge searches find the cards. `is_snapshot` means that they store a part of
+    a sent request, and no later turn sees them. `is_late` means that they are system text after the history.
+    `may_be_empty` allows cards without text. `names_others` allows ids of other cards in the text.
+    `content_of` converts a JSON value to a content.
     """
 
     role: str

@@ -24,7 +24,7 @@ from cardbox_cli.model.content import (
 )
 from cardbox_cli.model.ids import new_card_id
 
-# The agent id of a person at a command line, as author of cards and as parent of packed contexts.
+# The agent id that cbx records for a person at a command line.
 OPERATOR = "sys.operator"
 IMPORTER = "cbx.import"
 
@@ -32,8 +32,8 @@ IMPORTER = "cbx.import"
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")
 SYSTEM_ROLES = ("system", "developer")
 
-# Rows may have any type or role. Known names are decoded to one shared string each, which is faster and saves
-# memory. Other names take the slow path.
+# Rows may have any type or role. The decoder shares one string for each known name, which is fast and saves
+# memory. `_decode_slowly` decodes rows with other names.
 if TYPE_CHECKING:
     TypeName: TypeAlias = str
     RoleName: TypeAlias = str
@@ -41,7 +41,7 @@ else:
     TypeName = Literal[tuple(card_types.CARD_TYPES)]
     RoleName = Literal[ROLES]
 
-# Metadata that the digest of a box ignores, because it describes the writing of a card and not its meaning.
+# Metadata that the digest of a box ignores, because it describes how a card was written, not what it means.
 IGNORED_METADATA = frozenset(
     {"type", "role", "author_id", "project_id", "created_at"}
     | {"agent_turn_id", "step_id", "parent_step_id", "trace_id"}
@@ -49,7 +49,7 @@ IGNORED_METADATA = frozenset(
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stored card. `metadata` is the complete stored object; type, role and author_id come from it.
+    """A stored card. `type`, `role` and `author_id` are copies of values in `metadata`, the stored object.
 
     Times are UTC. `content` is a dict if cbx does not know its class, and None only in rows of other
     programs. Cards are numerous and never part of a reference cycle, so the garbage collector skips them
@@ -96,7 +96,7 @@ class _Times(msgspec.Struct):
 
 
 def _content_of(values: dict[str, Any]) -> StoredContent:
-    """Return the content of a row. An object of an unknown class stays a dict. Other JSON goes into one."""
+    """Return the content of a row. An object of an unknown class stays a dict. Other JSON is put into one."""
     try:
         return cast(StoredContent, msgspec.convert(values["content"], StoredContent))
     except msgspec.ValidationError:
@@ -107,9 +107,9 @@ def _content_of(values: dict[str, Any]) -> StoredContent:
 class CardDraft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A card to be written. The store adds project_id and created_at to `metadata`.
 
-    `created_at` is the time (with time zone) at which the imported original was written, if known. Only bulk
-    writes use it, and replace None or a future time by the time of the write. `metadata` must not repeat
-    arguments of `draft_card`.
+    If the card is imported, `created_at` is the time (with time zone) at which the original was written. Only
+    bulk writes use it. They replace None and future times by the time of the write. `metadata` must not
+    repeat arguments of `draft_card`.
     """
 
     card_id: str
@@ -142,9 +142,9 @@ def draft_card(
     tool_call_id: str | None = None,
     ttl_seconds: int | None = None,
 ) -> CardDraft:
-    """Return a card to be written. A string becomes `TextContent`. The default role depends on the type.
+    """Return a card to be written. A string becomes `TextContent`. The type determines the default role.
 
-    Raises InvalidCard, with the id of the card, if a part cannot be stored.
+    Raises InvalidCard, which names the card, if the database cannot store a value.
     """
     if not card_type.strip():
         raise InvalidCard("a card needs a non-empty type", hint="for example --type task.instruction")
@@ -162,12 +162,12 @@ def draft_card(
 
 
 def attribute_to_turn(draft: CardDraft, turn: Mapping[str, str]) -> CardDraft:
-    """Return the draft as a card of a turn. `turn` is metadata that overrides the metadata of the draft."""
+    """Return the draft with `turn`, the metadata of the turn that writes it. `turn` overrides equal keys."""
     return msgspec.structs.replace(draft, metadata={**draft.metadata, **turn}) if turn else draft
 
 
 _CARD_KEYS = frozenset(Card.__struct_fields__)
-# Keys that only the database sets. They are ignored, so that the output of `card show` can be added again.
+# Keys that only the store sets. Input may have them, so that the output of `card show` can be added again.
 _SET_BY_STORE = frozenset({"project_id", "created_at", "expires_at", "deleted_at"})
 
 
@@ -270,7 +270,7 @@ def check_draft(draft: CardDraft) -> None:
 
 
 def card_text(content: StoredContent) -> str:
-    """Return the text of a content, or if it has none, its JSON without the class name."""
+    """Return the text of a content, or else its JSON without the class name."""
     return _TEXT_OF.get(type(content), _json_text)(content)
 
 
@@ -294,7 +294,7 @@ def _is_given(result: Any) -> bool:
     return result is not None and result is not msgspec.UNSET
 
 
-# Keyed by class, because a negative `isinstance` of a class of msgspec is slow.
+# A dict by class, because `isinstance` is slow for a msgspec class that does not match.
 _TEXT_OF: dict[type, Callable[[Any], str]] = {
     TextContent: attrgetter("text"),
     JsonContent: lambda content: exact_json.encode(content.data).decode(),

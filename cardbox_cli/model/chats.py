@@ -1,6 +1,6 @@
-"""Chats, as values: heads, entries, archived contexts and runs, and the cards of entries.
+"""Values of chats: heads, entries, archived contexts and runs, and the cards that store entries.
 
-Owns the meaning of a chat's key, the names of metadata in cards, and the fence of a run. Does no I/O.
+This pure module also defines the parts of a chat's key, the metadata of its cards, and the fence of a run.
 """
 
 import re
@@ -22,9 +22,9 @@ ROLES: tuple[Role, ...] = ("user", "assistant", "system", "tool")
 ResetBy = Literal["new", "load", "clear"]
 RunStatus = Literal["running", "success", "failed", "canceled", "timeout", "lost"]
 
-# Number of cards in a box of a transcript; only the newest box may have fewer.
+# The number of cards in each box of a transcript. Only the newest box may have fewer.
 BOX_CARDS = 1000
-# Key in the metadata of an entry's card: {key, channel, chat_id, user_id, message_id, ts, meta}.
+# The metadata key of an entry's card for {key, channel, chat_id, user_id, message_id, ts, meta}.
 CHAT = "chat"
 # The number of characters of a checkpoint that a list shows.
 PREVIEW = 200
@@ -35,7 +35,7 @@ _KEY = re.compile(r"(?P<channel>[^-]+)-chat-(?P<chat_id>.+?)(?:-topic-(?P<topic>
 
 
 class ChatFence(msgspec.Struct, frozen=True):
-    """The right of a run to write, valid while the chat is at this run and epoch."""
+    """The right of a run to write. It is valid while the chat's head has this run and this epoch."""
 
     chat_key: str
     run_id: str
@@ -45,9 +45,9 @@ class ChatFence(msgspec.Struct, frozen=True):
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
     """The head of a chat. `entries` is the length of its transcript. Positions in it count from 0.
 
-    A run without a context sees entries from `window_start` on. Users' entries from `answered` on have no
-    answer yet. `context_box_id` is None if the active context is empty. Until the context changes,
-    `context_id` is the id of the snapshot `loaded_from`. `version` counts replacements of the context.
+    If the active context is empty, `context_box_id` is None, and a run sees the entries from `window_start`
+    on. Users' entries from `answered` on have no answer yet. `loaded_from` is the archived context that was
+    loaded. It equals `context_id` until the context changes. `version` counts replacements of the context.
     """
 
     chat_key: str
@@ -75,7 +75,7 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_as_loaded(self) -> bool:
-        """Return whether the active context is an unchanged snapshot."""
+        """Return whether the active context is an archived context that has not changed since its load."""
         return self.context_id is not None and self.context_id == self.loaded_from
 
     def is_busy(self, now: datetime) -> bool:
@@ -88,7 +88,7 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot of a context. Its checkpoint is the assistant's last message, if any."""
+    """An archived context. Its checkpoint is the assistant's last message in it, if there is one."""
 
     context_id: str
     chat_key: str
@@ -111,11 +111,11 @@ class SearchCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a chat. `user_card_ids` are the messages that it answers; the last has its corrections.
+    """A run of a chat. `user_card_ids` are the messages that it answers, with corrections of the last one.
 
     `position` is the transcript position of the last message. The run also answers later messages up to
-    `merged`. `version` is the version of the context in its boxes. `reply_card_ids` are the replies of its
-    command, `answer_card_id` is the answer in the active context.
+    `merged`. `version` is the version of the context that the run read. `reply_card_ids` are the replies of
+    its command. `answer_card_id` is the answer in the active context.
     """
 
     run_id: str
@@ -143,7 +143,7 @@ class ChatRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyParts(msgspec.Struct, frozen=True):
-    """Parts of a chat's key in the format of platforms. They are None if the key has another format."""
+    """The parts of a chat's key such as `telegram-chat-42-topic-7`. They are None for any other key."""
 
     channel: str | None = None
     chat_id: str | None = None
@@ -163,7 +163,7 @@ def chat_key_prefix(chat_key: str) -> str:
 
 
 CHAT_AGENT = "chat"
-"""Author of the cards of runs of chats."""
+"""The author of the cards that runs of chats write."""
 
 
 def check_key(chat_key: str) -> None:
@@ -176,12 +176,12 @@ def check_key(chat_key: str) -> None:
 
 
 def transcript_box(project_id: str, chat_key: str, position: int) -> str:
-    """Return the id of the box with the entry at this position."""
+    """Return the id of the transcript's box that has the entry at this position."""
     return str(derived_id(project_id, "chat.transcript", chat_key, str(position // BOX_CARDS)))
 
 
 def texts_box(project_id: str, chat_key: str | None) -> str:
-    """Return the id of the box of a chat's memory texts, or without a key, of the project's personas."""
+    """Return the id of the box for a chat's memory. Without a key, the box is for the project's personas."""
     parts = ("chat.persona",) if chat_key is None else ("chat.memory", chat_key)
     return str(derived_id(project_id, *parts))
 
@@ -196,7 +196,7 @@ def entry_draft(
     platform_metadata: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> CardDraft:
-    """Return a transcript entry, or a message of a context, as a card."""
+    """Draft the card of a transcript entry or of a message in a context."""
     given = {name: value for name, value in (platform_metadata or {}).items() if value is not None}
     return draft_card(
         CHAT_MESSAGE,
@@ -209,18 +209,18 @@ def entry_draft(
 
 
 def entry_id(project_id: str, chat_key: str, role: Role, message_id: str) -> str:
-    """Return the card id of an entry. It depends on the platform's id, so repeated deliveries have one id."""
+    """Return the card id of an entry, derived from the platform's id, so repeated deliveries have one id."""
     return derived_id(project_id, CHAT_MESSAGE, chat_key, role, message_id).hex
 
 
 def chat_metadata(card: Card) -> dict[str, Any]:
-    """Return the platform's metadata of an entry, or {} for other cards."""
+    """Return the metadata that a platform passed for an entry, or {} for any other card."""
     stored = card.metadata.get(CHAT)
     return stored if isinstance(stored, dict) else {}
 
 
 def message_time(card: Card) -> datetime | None:
-    """Return the time of a message according to its platform or file, or else the time of the write."""
+    """Return the time of a message that its platform or file states, or else the time of the write."""
     ts = chat_metadata(card).get("ts")
     if isinstance(ts, int) and not isinstance(ts, bool):
         try:

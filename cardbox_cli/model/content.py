@@ -1,8 +1,8 @@
 """Contents of cards: a union of classes, tagged by the key `__type__`.
 
-Names, keys and rules are those of the card-box library (cardbox 0.0.1, `structures.py`), so that both can
-read each other's rows. A key that a stored row lacks stays absent. Owns decoding and validation; does not
-decide how content is shown or sent.
+The names, keys and rules equal those of the card-box library (cardbox 0.0.1, `structures.py`), so that both
+can read each other's rows. A key that a stored row lacks stays absent. This module decodes and validates
+contents. Other modules decide how a content is shown or sent.
 """
 
 import sys
@@ -16,7 +16,7 @@ from cardbox_cli.errors import InvalidCard
 from cardbox_cli.model import exact_json
 from cardbox_cli.text.error_messages import json_type
 
-# A very long number would become infinity as a float, which JSON does not have.
+# JSON has no infinity, which a float would become if its number is too large.
 FiniteFloat: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
@@ -36,12 +36,11 @@ class JsonContent(_Content, frozen=True):
     data: dict[str, Any] | list[Any]
 
 
-# The `kind` of the JSON content that replaces a missing deliverable and explains why it is missing.
+# The `kind` of a JSON content that replaces a missing deliverable, and explains why it is missing.
 FALLBACK = "fallback_deliverable"
 
 
 def is_fallback(content: object) -> bool:
-    """Return whether the content replaces a deliverable."""
     data = content.data if isinstance(content, JsonContent) else None
     return isinstance(data, dict) and data.get("kind") == FALLBACK
 
@@ -64,7 +63,7 @@ class ToolContent(_Content, frozen=True):
 
 
 class ToolCallContent(_Content, frozen=True):
-    """A tool call for scheduling. The model's own call is in `tool_calls` of the thought's card."""
+    """A tool call that must be executed. The card of the thought has the model's call in `tool_calls`."""
 
     tool_name: str
     arguments: dict[str, Any]
@@ -123,7 +122,7 @@ class FileContent(_Content, frozen=True):
 
 
 class ImageFileContent(FileContent, frozen=True):
-    """A picture; `width` and `height` in pixels."""
+    """A picture. `width` and `height` are in pixels."""
 
     width: int | UnsetType | None = UNSET
     height: int | UnsetType | None = UNSET
@@ -139,7 +138,7 @@ class TextFileContent(FileContent, frozen=True):
 
 
 class VideoFileContent(FileContent, frozen=True):
-    """A video; `bitrate` in bits per second."""
+    """A video. `bitrate` is in bits per second."""
 
     duration_seconds: FiniteFloat | UnsetType | None = UNSET
     width: int | UnsetType | None = UNSET
@@ -149,7 +148,7 @@ class VideoFileContent(FileContent, frozen=True):
 
 
 class AudioFileContent(FileContent, frozen=True):
-    """A sound; `bitrate` in bits per second."""
+    """A sound. `bitrate` is in bits per second."""
 
     duration_seconds: FiniteFloat | UnsetType | None = UNSET
     codec: str | UnsetType | None = UNSET
@@ -180,16 +179,16 @@ Content: TypeAlias = (
     | MultiFileContent
 )
 
-# A stored content of an unknown class stays a dict. A row of another program may have no content.
+# A stored content of an unknown class remains a dict. In a row of another program, the content may be null.
 if TYPE_CHECKING:
     StoredContent: TypeAlias = Content | dict[str, Any] | None
 else:
-    # msgspec decodes this union directly. It refuses a union of tagged classes and dict.
+    # msgspec can decode this union. It refuses a union of tagged classes and dict.
     StoredContent = Content | None
 
 
 def parse_content(data: Any) -> Content:
-    """Convert `data`, an object with `__type__`, to its content class. Raises InvalidCard naming the key."""
+    """Convert an object with `__type__` to its content class. Raises InvalidCard, which names a bad key."""
     if not isinstance(data, dict) or "__type__" not in data:
         raise InvalidCard(
             "content must be an object with the key '__type__'",
@@ -202,7 +201,6 @@ def parse_content(data: Any) -> Content:
 
 
 def content_from_value(value: Any) -> Content:
-    """Convert a plain JSON value to `TextContent` or `JsonContent`."""
     if isinstance(value, str):
         return TextContent(value)
     if isinstance(value, dict | list):
@@ -213,7 +211,7 @@ def content_from_value(value: Any) -> Content:
 def fields_schema(value: Any) -> FieldsSchemaContent:
     """Convert a list of objects with `name` and `description` to a schema of fields.
 
-    Ignores other keys, which the class cannot hold. Raises InvalidCard naming the item.
+    Ignores other keys, because the class cannot hold them. Raises InvalidCard, which names the invalid item.
     """
     if not isinstance(value, list):
         raise InvalidCard(f"must be a list of objects with name and description, not {json_type(value)}")

@@ -1,8 +1,8 @@
-"""Differences between two boxes, and between two texts. Pure.
+"""Differences between two boxes, and between two texts. This module is pure.
 
-Owns the longest common subsequence of two sequences, the comparison of id lists and its JSON Patch, and the
-comparison of texts by lines and words. An id may occur several times in a box, so positions are compared.
-Does not decide how differences are shown.
+It computes the longest common subsequence of two sequences, compares id lists and makes a JSON Patch of the
+result, and compares texts by lines and words. An id may occur several times in a box, so it pairs positions.
+Other modules decide how differences are shown.
 """
 
 import re
@@ -16,12 +16,11 @@ import msgspec
 
 from cardbox_cli.model.boxes import Box, KnownCards, Slot, slot_of
 
-# --- common items of two sequences: fast for tens of thousands of items that repeat as ids, lines and words
-# do
+# --- common items of two sequences: fast for tens of thousands of items, of which many may repeat
 
 
-# If an item has more possible pairs than this, only positions equally far from one end are paired. All pairs
-# would take minutes for long lists of one item, because their number is quadratic.
+# If an item has more possible pairs than this, only positions at an equal distance from one end are paired.
+# The number of all pairs is quadratic, and would take minutes for a long list of one item.
 _MAX_PAIRS = 256
 
 
@@ -33,7 +32,7 @@ class Pair(NamedTuple):
 
 
 def longest_common(a: Sequence[str], b: Sequence[str]) -> list[Pair]:
-    """Return the longest pairing of equal items with rising positions, or nearly so if items repeat often."""
+    """Pair as many equal items as possible, in rising order. May miss pairs of items that repeat often."""
     head = _common_beginning(a, b)
     tail = _common_beginning(a[head:][::-1], b[head:][::-1])
     middle = _candidates(a[head : len(a) - tail], b[head : len(b) - tail])
@@ -73,9 +72,9 @@ def longest_rising(pairs: Iterable[Pair]) -> list[Pair]:
     """Return a longest subset of `pairs` whose positions rise in both sequences, in order."""
     # Patience sorting. Pairs with the same `a` are sorted by falling `b`, so that at most one is chosen.
     ordered = sorted(pairs, key=lambda pair: (pair.a, -pair.b))
-    lowest: list[int] = []  # by length, the lowest `b` at which a chain of that length ends.
-    ends: list[int] = []  # By length, the index in `ordered` of that end.
-    before: list[int] = []  # By index, the index of the pair that precedes it in its chain.
+    lowest: list[int] = []  # For each length, the lowest `b` at which a chain of that length ends.
+    ends: list[int] = []  # For each length, the index in `ordered` of that end.
+    before: list[int] = []  # For each index in `ordered`, the index of the previous pair in its chain.
     for index, pair in enumerate(ordered):
         length = bisect_left(lowest, pair.b)
         before.append(ends[length - 1] if length else -1)
@@ -99,10 +98,10 @@ Slots = Mapping[int, Slot]
 
 
 class IdDiff(NamedTuple):
-    """Comparison of two id lists. Each field is in ascending order.
+    """The comparison of two id lists. Each field is in ascending order.
 
-    `kept` has pairs in the same order in both lists, `moved` has the other pairs. `removed` has the unpaired
-    positions of the first list, `added` those of the second list.
+    `kept` has the pairs that are in the same order in both lists, and `moved` has all other pairs. `removed`
+    has the unpaired positions of the first list, and `added` the unpaired positions of the second list.
     """
 
     kept: list[Pair]
@@ -112,7 +111,7 @@ class IdDiff(NamedTuple):
 
 
 class BoxChange(msgspec.Struct, frozen=True):
-    """One difference: the slots in the first and in the second box. A slot is None if that box lacks it."""
+    """One difference: a slot of the first box and a slot of the second box, or None if a box has none."""
 
     kind: Kind
     a: Slot | None
@@ -120,7 +119,7 @@ class BoxChange(msgspec.Struct, frozen=True):
 
 
 class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """Difference of box `b` from box `a`. `pairs` are the positions kept, moved and changed."""
+    """The difference of box `b` from box `a`. `pairs` has the positions of kept, moved and changed cards."""
 
     a: Box
     b: Box
@@ -129,12 +128,12 @@ class BoxDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def patch(self) -> list[dict[str, Any]]:
-        """Return the JSON Patch (RFC 6902) that turns `{"card_ids": …}` of `a` into that of `b`."""
+        """Return the JSON Patch (RFC 6902) that converts `{"card_ids": …}` from box `a` to box `b`."""
         return json_patch(self.a.card_ids, self.b.card_ids, self.pairs)
 
 
 def diff_ids(a: Sequence[str], b: Sequence[str]) -> IdDiff:
-    """Compare the id list `b` with `a`. Finds the fewest moves, or nearly so if an id has many positions."""
+    """Compare the id list `b` with `a`. Finds the fewest moves, or almost, if an id has many positions."""
     kept = longest_common(a, b)
     kept_a, kept_b = {pair.a for pair in kept}, {pair.b for pair in kept}
     left: dict[str, list[int]] = {}
@@ -156,7 +155,7 @@ def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
     """Compare two boxes. `ids` is the comparison of their ids, `known` has the cards and their states.
 
     A removed and an added card count as one *changed* card if one was edited from the other. They also do if
-    they have the same type and role and are between the same kept cards.
+    they have the same type and role, and are between the same kept cards.
     """
     old = {place: slot_of(place, a.card_ids, known) for place in ids.removed}
     new = {place: slot_of(place, b.card_ids, known) for place in ids.added}
@@ -179,7 +178,7 @@ def compare_boxes(a: Box, b: Box, ids: IdDiff, known: KnownCards) -> BoxDiff:
 
 
 def json_patch(a: Sequence[str], b: Sequence[str], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """Return the JSON Patch from `a` to `b`. The disjoint pairs are positions that correspond to each other.
+    """Return the JSON Patch from `a` to `b`. `pairs` are corresponding positions, and no position repeats.
 
     An item that changes its order relative to other items is removed and added again.
     """
@@ -216,7 +215,7 @@ def _pair_edited(old: Slots, new: Slots) -> list[Pair]:
 
 
 def _pair_replaced(old: Slots, new: Slots, ids: IdDiff) -> list[Pair]:
-    """Return the pairs of a removed and an added card with one type and role between the same kept cards."""
+    """Pair a removed and an added card of equal type and role that are between the same kept cards."""
     waiting: dict[tuple[int, str, str | None], list[int]] = {}
     for place, slot in reversed(list(old.items())):
         if slot.card is not None:
@@ -233,7 +232,7 @@ def _pair_replaced(old: Slots, new: Slots, ids: IdDiff) -> list[Pair]:
 
 
 def _sort_key(change: BoxChange, ids: IdDiff) -> tuple[int, int, int]:
-    """Return the sort key of a change: its position in the second box, or the gap of a removed card there."""
+    """Return the sort key of a change: its position in the second box, or where a removed card was."""
     if change.b is not None:
         return change.b.position, 1, 0
     assert change.a is not None
@@ -245,21 +244,21 @@ def _sort_key(change: BoxChange, ids: IdDiff) -> tuple[int, int, int]:
 
 
 class TextPart(NamedTuple):
-    """A part of both texts ("same"), only of the old one ("removed") or only of the new one ("added")."""
+    """A part of both texts ("same"), of only the old text ("removed") or of only the new text ("added")."""
 
     kind: Literal["same", "removed", "added"]
     text: str
 
 
-# True if both texts have the items; the items of the old text; the items of the new text.
+# (True if both texts have the items, items of the old text, items of the new text)
 Span = tuple[bool, Sequence[str], Sequence[str]]
 
-# A number with points, a character of a script without word spaces, a word, space, or punctuation.
+# A word for the comparison: a number, a character of a script without word spaces, a word, space or a sign.
 _WORD = re.compile(
     r"\d+(?:[.:]\d+)+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff]"
     r"|[^\W\u3040-\ud7ff\uf900-\ufaff]+|\s+|."
 )
-# Lines are compared as a whole if they are longer, or if they have a smaller part in common.
+# Changed lines are compared as a whole if they have more words than this, or share a smaller part of them.
 _MAX_WORDS = 20_000
 _MIN_SHARED = 0.3
 _MAX_GAP = 40_000
@@ -270,7 +269,7 @@ _CONTEXT_CHARACTERS = 160
 
 
 def text_diff(old: str, new: str) -> list[TextPart]:
-    """Return the parts of both texts in order: same and removed make `old`, same and added make `new`."""
+    """Return the parts of both texts in order. Joined without the added parts, they are `old`."""
     pieces: list[TextPart] = []
     for is_same, one, other in _spans(old.splitlines(keepends=True), new.splitlines(keepends=True)):
         if is_same:
@@ -304,7 +303,7 @@ def _words_diff(old: str, new: str) -> list[TextPart]:
 
 
 def _absorb_blanks(spans: Sequence[Span]) -> Iterator[tuple[bool, str, str]]:
-    """Yield the spans as texts; blanks between two changes count as changed."""
+    """Yield the spans as texts. Blank text between two changes counts as changed."""
     last = len(spans) - 1
     for index, (is_same, one, other) in enumerate(spans):
         left, right = "".join(one), "".join(other)
@@ -328,7 +327,7 @@ def _steps(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
 
 
 def _gap(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
-    """Yield the parts between two common items. They may include equal items if these occur very often."""
+    """Yield the spans between two common items. Equal items that occur very often may be in them."""
     if len(old) * len(new) > _MAX_GAP or set(old).isdisjoint(new):
         if old or new:
             yield False, old, new

@@ -1,9 +1,8 @@
 """JSON without loss, and the checks that JSONB would make only after a round trip.
 
 A number that a float cannot represent exactly (1.10, 1e400) becomes a Decimal, so that values are written as
-they were read. Has the canonical form for digests and ids, the refusal of values that JSONB cannot store, and
-the replacement of such text. Knows nothing about cards. The one loss: JSONB has no negative zero, so `-0.0`
-becomes `0.0`.
+they were read. The one loss is that JSONB has no negative zero, so `-0.0` becomes `0.0`. This module also
+makes the canonical form for digests and ids, refuses values that JSONB cannot store, and replaces such text.
 """
 
 import json
@@ -16,16 +15,19 @@ import msgspec
 
 from cardbox_cli.limits import NUMBER_GROWTH
 
-# The maximum digits of a number, which JSONB prints without an exponent. A float needs a third of this.
-# Postgres stores up to 147,455, which cbx can read.
+# The maximum number of digits that cbx writes. JSONB prints numbers without an exponent, and a float has at
+# most a third of this. Postgres stores up to 147,455 digits, which cbx can read.
 MAX_DIGITS = 1000
 
-# Longer integers need a Decimal. Source: `sys.int_info.default_max_str_digits`.
+# Python refuses to read a longer integer as int, so it becomes a Decimal (`sys.int_info`).
 _INT_DIGITS = 4300
 
 
 def parse_number(text: str) -> float | Decimal:
-    """Parse a number: a float if it prints the same, otherwise a Decimal. Raises ValueError if too large."""
+    """Parse a number as a float if that prints the same text, or else as a Decimal.
+
+    Raises ValueError if the number is too large.
+    """
     number = float(text)
     if repr(number) == text:
         return number
@@ -36,7 +38,7 @@ def parse_number(text: str) -> float | Decimal:
 
 
 def parse_integer(text: str) -> int | Decimal:
-    """Parse an integer: a Decimal if it has more digits than Python reads as an int."""
+    """Parse an integer as an int, or as a Decimal if it has more digits than Python reads as an int."""
     return int(text) if len(text) <= _INT_DIGITS else Decimal(text)
 
 
@@ -63,9 +65,9 @@ class BadText(Unstorable):
 
 
 def check_storable(value: Any, path: str = "") -> None:
-    """Raise `Unstorable` for the first value in `value`, JSON or a struct, that JSONB cannot store.
+    """Raise `Unstorable` if JSONB cannot store `value`, which is JSON or a struct. Names the first bad part.
 
-    Also raises it if the numbers of the value grow too much in JSONB's format.
+    Also raises it if the numbers of the value become too long in JSONB's format.
     """
     if not is_simple(value):
         _Check().value(value, (None, path), 0)
@@ -76,7 +78,7 @@ _SIMPLE_DEPTH = 40
 
 
 def is_simple(value: Any) -> bool:
-    """Return whether JSONB stores a value exactly, by a fast check: small integers, no deep nesting."""
+    """Return True if a fast check proves that JSONB can store a value: it has no floats or large integers."""
     level = [value]
     for _ in range(_SIMPLE_DEPTH):
         below: list[Any] = []
@@ -114,13 +116,12 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-# The path to a part of a value, last key or position first. It is formatted only for an error, because a key
-# may be as long as the rest of the value.
+# The path to a part of a value, last key or index first. Keys may be long, so only errors format it.
 _ReversedPath = tuple["_ReversedPath | None", str | int]
 
 _MAX_KEY_CHARACTERS = 200
 _TOO_LARGE_INTEGER = 10**MAX_DIGITS
-# In the text of a float: an exponent, or nan and inf.
+# Matches the text of a float that has an exponent, or is nan or inf.
 _EXPONENT_OR_NONE = re.compile("[en]")
 
 
@@ -169,7 +170,7 @@ class _Check:
 
 
 def _format_path(way: _ReversedPath, key: str | None = None) -> str:
-    """Format a path for people, with `key` as its last part if given. Cuts long keys."""
+    """Format a path for people. If `key` is given, it is the last part. Long keys are cut."""
     steps = [] if key is None else [f".{key[:_MAX_KEY_CHARACTERS]!r}"]
     before, step = way
     while before is not None:
@@ -180,7 +181,7 @@ def _format_path(way: _ReversedPath, key: str | None = None) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is None or a plain ASCII string, as most are, and needs no further check."""
+    """Return whether a value needs no further check, because it is None or an ASCII string, as most are."""
     return value is None or (type(value) is str and value.isascii() and "\x00" not in value)
 
 
@@ -195,7 +196,7 @@ def _check_text(text: str, way: _ReversedPath, *, key: str | None = None) -> Non
 
 
 def _growth(number: float | Decimal, way: _ReversedPath) -> int:
-    """Return how many digits longer a number is in JSONB's format than in JSON."""
+    """Return the number of characters by which JSONB's format of a number is longer than its JSON."""
     text = str(number)
     if type(number) is float and not _EXPONENT_OR_NONE.search(text):
         return 0
@@ -259,7 +260,7 @@ def encode(value: Any) -> bytes:
 def canonical(text: bytes) -> bytes:
     """Return the canonical form of JSON: keys sorted by code point, no spaces, numbers in JSONB's format.
 
-    Equal for a text and for JSONB's version of it.
+    A JSON text and JSONB's version of it have the same canonical form.
     """
     try:
         value = _canonical_decoder.decode(text)
@@ -273,14 +274,13 @@ def canonical_of_simple(value: Any) -> bytes:
 
 
 def canonical_text(value: Any) -> str:
-    """Return the canonical form of a storable value, as text."""
     if is_simple(value):
         return _sorted_encoder.encode(value).decode()
     return canonical(_encoder.encode(value)).decode()
 
 
 def are_equal(one: Any, other: Any) -> bool:
-    """Return whether two storable values have one canonical form. Unlike with `==`, True and 1 differ."""
+    """Return whether two storable values have the same canonical form. In contrast to `==`, True is not 1."""
     # Most compared values have equal JSON and need no canonical form.
     if _sorted_encoder.encode(one) == _sorted_encoder.encode(other):
         return True
@@ -314,7 +314,7 @@ def _printed(text: str) -> msgspec.Raw:
 _canonical_decoder = msgspec.json.Decoder(float_hook=_printed)
 
 
-# --- reading JSON: of a database or cbx, and of anyone else
+# --- reading JSON, which comes from the database or cbx, or from people and other programs
 
 
 _Value = TypeVar("_Value")
@@ -326,23 +326,23 @@ def decode(text: bytes | str) -> Any:
     try:
         return _decoder.decode(text)
     except msgspec.ValidationError:
-        # The only JSON that msgspec refuses: an integer with very many digits.
+        # msgspec refuses only one valid JSON value: an integer with very many digits.
         return json.loads(text, parse_float=parse_number, parse_int=parse_integer)
 
 
-# Errors of decoders for JSON that JSONB stores: very long integers, and very deep nesting.
+# The errors that decoders raise for JSON of JSONB: for very long integers, and for very deep nesting.
 DECODE_ERRORS = (msgspec.ValidationError, RecursionError)
 
 
 def decode_stored(text: bytes | str) -> Any:
-    """Decode JSON of a row of any program. Values that are nested too deeply become their JSON text."""
+    """Decode JSON that any program may have stored. Too deeply nested values become their JSON text."""
     try:
         return decode(text)
     except RecursionError:
         return decode(_cut(text.decode() if isinstance(text, bytes) else text))
 
 
-# Possessive: backtracking would store a state for each character of a string, possibly hundreds of millions.
+# The quantifiers are possessive, because backtracking would store a state for each character.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]')
 
 
@@ -364,7 +364,7 @@ def _cut(text: str) -> str:
 
 
 class Decoder(Generic[_Value]):
-    """Decodes JSON of rows to values of one type, with exact numbers and any depth."""
+    """A decoder of stored JSON to values of one type. Numbers are exact, and nesting may have any depth."""
 
     def __init__(self, kind: type[_Value]) -> None:
         self._kind = kind
@@ -378,8 +378,8 @@ class Decoder(Generic[_Value]):
             return msgspec.convert(decode_stored(text), self._kind)
 
 
-# Decodes JSON of people or other programs. More lenient than `decode`: it accepts NaN, Infinity and lone
-# surrogates, so that the following check can name their paths.
+# Decodes JSON from people or other programs. It accepts NaN, Infinity and lone surrogates, which `decode`
+# refuses, so that `check_storable` can name their paths afterwards.
 reader = json.JSONDecoder(parse_float=parse_number, parse_int=parse_integer)
 
 
@@ -391,7 +391,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-# Like `reader`, but raises ValueError for equal keys, of which `reader` keeps the last.
+# Like `reader`, but raises ValueError if a key repeats. `reader` uses the last value of a repeated key.
 strict_reader = json.JSONDecoder(
     parse_float=parse_number, parse_int=parse_integer, object_pairs_hook=_unique_keys
 )
@@ -399,7 +399,7 @@ Malformed = json.JSONDecodeError
 
 
 def read(text: str, decoder: json.JSONDecoder = reader) -> Any:
-    """Decode with `reader` or another decoder. Raises Malformed, a ValueError with line and column."""
+    """Decode JSON with `reader` or another decoder. Raises Malformed, a ValueError with line and column."""
     try:
         return decoder.decode(text)
     except RecursionError:
@@ -407,7 +407,7 @@ def read(text: str, decoder: json.JSONDecoder = reader) -> Any:
 
 
 def read_fast(text: str) -> Any:
-    """Decode as `read` does, faster for ordinary JSON."""
+    """Decode as `read` does, but faster for ordinary JSON."""
     try:
         return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Projects, agents, tools and API tokens, as values.
+"""Values that describe projects, agents, tools and API tokens. This module is pure.
 
-Owns the valid names of agents, worker targets and tools, the check of a tool's parameters, and the format of
-tokens. Rows of other programs may contain anything; cbx only checks what it writes. Does no I/O.
+It checks the names of agents, worker targets and tools and the parameters of tools, and defines the format of
+tokens. cbx checks only rows that it writes. Rows of other programs may have any values.
 """
 
 import base64
@@ -26,19 +26,19 @@ ARCHIVED = "archived"
 PROJECT_STATUSES = ("active", "inactive", ARCHIVED)
 AFTER_EXECUTION = ("suspend", "terminate")
 
-# Prefixes of ids that are not agents but may dispatch turns and own agents.
+# The prefixes of ids that are not agents. They may dispatch turns and own agents.
 PLATFORM = ("sys.", "tool.")
 
-# Names of tools whose calls are answered by functions of cbx and related programs.
+# The names of tools whose calls cbx or a related program answers by its own functions.
 INTERNAL_TOOLS = frozenset(
     {"delegate_async", "launch_principal", "ask_expert", "fork_join", "provision_agent"}
 )
 
-# Parameters of a tool without --schema.
+# The parameters of a tool that was added without --schema.
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 _MAX_LENGTH = 255
-# About thirty years. Clocks and deadlines cannot represent longer times.
+# About thirty years. Clocks and deadlines cannot represent much longer times.
 _MAX_SECONDS = 1e9
 _SUBJECT_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f-\x9f]+")
 # Names that all providers accept.
@@ -46,7 +46,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Project(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant, from `public.projects`. Other tables may have rows of a project that this table lacks."""
+    """A row of `public.projects`. Other tables may have rows of a project that has no row here."""
 
     project_id: str
     title: str
@@ -57,7 +57,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults for composing the contexts of a project; commands and profiles override them."""
+    """The defaults for composing contexts in a project. Commands and profiles override them."""
 
     enable_share_context: bool | None = None  # None: the default of the process
     reproducible_layers: list[str] = []
@@ -66,12 +66,12 @@ class ProjectSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored_layers(self) -> list[str]:
-        """Return the layers that are stored with each step. Ignores the framework's layer in old settings."""
+        """Return the layers that are stored with each step, without the framework's layer of old settings."""
         return [name for name in self.reproducible_layers if name != FRAMEWORK]
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the roster. `status` only shows whether it is active. The agent's state is in its head."""
+    """An entry of the roster. `status` shows whether it is active. The head has the state of the agent."""
 
     agent_id: str
     profile_box_id: str
@@ -85,7 +85,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile_name(self) -> str | None:
-        """Return the name of the profile when the agent received it, or None if it was not recorded."""
+        """Return the name that the agent's profile had when the agent got it, or None if it is unknown."""
         name = self.metadata.get("profile_name")
         return name if isinstance(name, str) else None
 
@@ -97,7 +97,7 @@ class RosterEntry(Agent, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that agents may call. `parameters` is a JSON Schema; other programs may add `options`."""
+    """A tool that agents may call. `parameters` is a JSON Schema. Other programs may add `options`."""
 
     tool_name: str
     description: str | None
@@ -149,7 +149,7 @@ def check_worker_target(worker_target: str) -> None:
 
 
 def token_fault(text: str) -> str | None:
-    """Return the reason why an agent or a worker target cannot have this name (ends a sentence), or None."""
+    """Return the end of a sentence if an agent or worker target cannot have this name, or None if it can."""
     return new_id_fault(text) if is_subject_token(text) else "must be one word without '.', '*' and '>'"
 
 
@@ -164,7 +164,7 @@ def check_label(text: str, what: str) -> None:
     if not text.strip() or len(text) > _MAX_LENGTH or not text.isprintable():
         raise InvalidInput(
             f"the {what} {short_repr(text)} must have 1 to {_MAX_LENGTH} printable characters on one line",
-            hint="omit it, or give it a text",
+            hint="omit the value, or pass a text",
         )
 
 
@@ -196,7 +196,7 @@ def check_tool_name(name: str) -> None:
 
 
 def _check_parameters(parameters: object) -> None:
-    """Check the outer part of the schema; the provider checks the contents of the properties."""
+    """Check the outer part of the schema. The provider checks the schemas of the properties."""
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         kind = json_type(parameters) if not isinstance(parameters, dict) else "an object without it"
         hint = 'for example {"type": "object", "properties": {"city": {"type": "string"}}}'

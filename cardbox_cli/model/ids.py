@@ -1,4 +1,4 @@
-"""Ids: new ones, ids derived from what they name, and their short forms."""
+"""Ids: new ids, ids that are derived from the named thing, and the short forms of ids."""
 
 import hashlib
 import re
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 SHORT = 8
 MIN_SHORT = 4
 
-# The namespace of all derived ids, uuid5(NAMESPACE_URL, "cbx"). Changing it would repeat every import.
+# The namespace of all derived ids, uuid5(NAMESPACE_URL, "cbx"). A change would make imports store cards
+# again.
 _NAMESPACE = bytes.fromhex("794528fa3e1f5c5f9a8ffc3a07af78f1")
 # Separator of the parts of a derived id.
 _SEPARATOR = b"\x1f"
-# Maps a hex digit to the digit whose first two bits are the variant of a UUID.
+# Maps a hex digit to the digit with its two high bits replaced by the variant of a UUID.
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 _CANONICAL = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 def new_card_id() -> str:
-    """Return a UUIDv7 as 32 hex digits. Do not use it in a loop, where the generator's clock runs ahead."""
+    """Return a UUIDv7 as 32 hex digits. Do not use it in a loop, because its clock would run ahead."""
     import uuid6
 
     return uuid6.uuid7().hex
@@ -46,7 +47,7 @@ def derived_id(*parts: str) -> "UUID":
 
 
 def derive_id(parts: Iterable[str | bytes]) -> "UUID":
-    """Return the `derived_id` of any number of parts. Holds one part in memory at a time. Bytes are UTF-8."""
+    """Return the same id as `derived_id`, and hold one part in memory at a time. Bytes are UTF-8."""
     from uuid import UUID
 
     name = hashlib.sha1(_NAMESPACE, usedforsecurity=False)
@@ -59,14 +60,14 @@ def derive_id(parts: Iterable[str | bytes]) -> "UUID":
 
 
 class DerivedIds:
-    """Ids derived from parts with a common beginning, like `derived_id(*begin, *parts).hex`, but faster."""
+    """A fast way to compute `derived_id(*begin, *parts).hex` for many `parts` with the same `begin`."""
 
     def __init__(self, *begin: str) -> None:
         self._begin = hashlib.sha1(_NAMESPACE, usedforsecurity=False)
         self._begin.update("\x1f".join(begin).encode())
 
     def hex(self, *parts: str | bytes) -> str:
-        """Return the id for the common parts followed by `parts`, at least one. Bytes are UTF-8."""
+        """Return the id of the common parts followed by `parts`, at least one. Bytes are UTF-8."""
         name = self._begin.copy()
         for part in parts:
             name.update(_SEPARATOR)
@@ -89,14 +90,13 @@ def canonical_box_id(text: str) -> str | None:
 
 
 def are_box_ids(texts: Iterable[str]) -> bool:
-    """Return whether all texts are canonical box ids."""
     return re.fullmatch(f"(?:{_CANONICAL},)+", ",".join([*texts, ""])) is not None
 
 
 def new_id_fault(text: str) -> str | None:
-    """Return the reason why cbx refuses a new name, or None. The reason reads as the end of a sentence.
+    """Return the end of a sentence if cbx refuses a new name, or None. People cannot see or type such names.
 
-    People cannot see or type such names. Rows of other programs, and copies of them, may have any name.
+    Rows of other programs, and copies of them, may have any name.
     """
     if not text.strip():
         return "is blank"
@@ -109,14 +109,14 @@ def new_id_fault(text: str) -> str | None:
 
 
 def check_new_id(text: str, what: str, hint: str) -> None:
-    """Raise InvalidInput for an invalid new name. `what` describes the named thing in the message."""
+    """Raise InvalidInput for an invalid new name. `what` is the named thing, for the message."""
     fault = new_id_fault(text)
     if fault is not None:
         raise InvalidInput(f"{what}: {text[:40]!r} {fault}", hint=hint)
 
 
 def short_id(full_id: str) -> str:
-    """Return the last 8 characters, because UUIDv7s of the same time begin alike."""
+    """Return the last 8 characters, because UUIDv7s of about the same time begin with the same digits."""
     return full_id[-SHORT:]
 
 

@@ -24,10 +24,10 @@ COMPRESSION = "compression__context"
 CHECKPOINT = "checkpoint_messages"
 QUERY = "query"
 
-# Text layers, in their order. Layers with any other name follow them, sorted by name.
+# The text layers, in their order in a request. Layers with other names follow them, sorted by name.
 CONTEXT_LAYERS = (FRAMEWORK, PERSONA, MEMORY, EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
-# Layers that turning sharing off does not remove: the framework's, and a chat's persona and memory.
+# A request has these layers even if sharing is off: the framework's, and a chat's persona and memory.
 ALWAYS_INCLUDED = frozenset({FRAMEWORK, PERSONA, MEMORY})
 
 ProcessName = Literal[
@@ -41,12 +41,11 @@ ProcessName = Literal[
 ]
 PROCESS_NAMES: tuple[ProcessName, ...] = get_args(ProcessName)
 
-# Scope of a search for knowledge: all cards of the project, those of boxes that the recipe or profile names,
-# or none.
+# A search for knowledge reads the whole project, the boxes that the recipe or profile names, or nothing.
 KnowledgeScope = Literal["project", "boxes", "none"]
 KNOWLEDGE_SCOPES: tuple[KnowledgeScope, ...] = get_args(KnowledgeScope)
 
-# Layers that cbx can collect. The caller supplies all other layers.
+# The layers that cbx can collect from the database. The caller supplies all other layers.
 COLLECTIBLE_LAYERS = (EXPERIENCE, KNOWLEDGE, TODO, COMPRESSION)
 
 Layout = Literal["default", "cache"]
@@ -54,9 +53,9 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A type of process. `shares` is its default for the sharing of layers.
+    """A type of process. `shares` is the default that decides whether it gets shared layers.
 
-    `on_request` has the layers that it can have in addition to the framework's layer. None means any layer.
+    `on_request` lists the layers that may be requested in addition to the framework's. None means any layer.
     """
 
     name: ProcessName
@@ -84,7 +83,7 @@ def find_process(named: Any) -> Process:
 
 
 class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers requested by name. `knowledge` has the words to search for in the `knowledge_boxes`."""
+    """The layers that are requested by name. `knowledge` is the query for a search in `knowledge_boxes`."""
 
     texts: Mapping[str, str] = {}
     to_collect: frozenset[str] = frozenset()
@@ -103,7 +102,7 @@ def is_layer(name: str) -> bool:
 def check_layer(name: str) -> None:
     if not is_layer(name):
         raise InvalidInput(
-            f"{name!r} is not a layer: their names end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
+            f"{name!r} is not a layer: names of layers end in {SUFFIX!r}{did_you_mean(name, CONTEXT_LAYERS)}",
             hint=f"use {', '.join(CONTEXT_LAYERS)}, or your own name",
         )
 
@@ -113,16 +112,16 @@ def check_stored_layer(name: str) -> None:
     check_layer(name)
     if name == FRAMEWORK:
         raise InvalidInput(
-            f"the layer {name!r} is never stored with steps: it belongs to the framework's version",
-            hint="omit it, and set its text by the profile's `layers` or --layer",
+            f"the layer {name!r} is never stored with steps: it depends on the framework version",
+            hint="omit the layer, and set its text with the profile's `layers` or with --layer",
         )
 
 
 def requested_layers(profile: Mapping[str, Any]) -> LayerRequest:
-    """Return the layers that a profile's `layers` request.
+    """Return the layers that the key `layers` of a profile requests.
 
     A value is a text, `true` to collect the layer, or `{"query": words}` for knowledge, with optional `boxes`
-    to search. Profiles of other programs may contain anything: invalid values request nothing.
+    to search. In a profile of another program, an invalid value requests nothing.
     """
     layers = profile.get("layers")
     requests = {} if not isinstance(layers, dict) else {n: v for n, v in layers.items() if is_layer(n)}

@@ -1,7 +1,7 @@
-"""Pairing of tool results with tool calls, and the text of a card with its calls.
+"""Pair tool results with tool calls, and show the text of a card with its calls.
 
-Tool-call ids repeat in real conversations, so an id alone is not enough: a result belongs to the nearest
-earlier call with its id that has no result yet.
+Tool-call ids repeat in real conversations, so an id alone does not identify a call. A result belongs to the
+nearest earlier call with its id that has no result yet.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Pairing(msgspec.Struct, frozen=True):
 
     `results` maps the position of a result to the position of the card with its call. `scheduled` maps the
     position of a `tool.call` card to the position of its thought. `unanswered` has (position, tool_call_id)
-    of each call without a result, `orphans` the position of each result without a call.
+    for each call without a result. `orphans` has the position of each result without a call.
     """
 
     results: dict[int, int]
@@ -41,7 +41,7 @@ class Pairing(msgspec.Struct, frozen=True):
 
 
 class Pairer:
-    """Pairs calls and results. Add them in the order of their positions."""
+    """A pairing in progress. Add calls and results in the order of their positions."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[int]] = {}
@@ -53,7 +53,7 @@ class Pairer:
         self._open.setdefault(call_id, []).append(position)
 
     def add_scheduled_call(self, position: int, call_id: str) -> None:
-        """Add a `tool.call` card. It counts as the call itself if no call with this id is waiting."""
+        """Add a `tool.call` card. If no call with this id waits for a result, the card itself is the call."""
         waiting = self._open.get(call_id)
         if waiting is None:
             self.add_call(position, call_id)
@@ -109,13 +109,13 @@ def called_tools(card: Card) -> list[tuple[str, str]]:
 
 
 class ToolNames:
-    """Finds the tool names of cards. Pass the cards in order, because a result needs the name in its call."""
+    """A finder of tool names. Pass it the cards in order, because a result gets its name from its call."""
 
     def __init__(self) -> None:
         self._callers: dict[str, str] = {}
 
     def tool_names(self, card: Card) -> str | None:
-        """Return the names of the tools that a card calls, or the tool of a result. None for other cards."""
+        """Return the names of the tools that a card calls, or the tool that a result is of, or None."""
         calls = called_tools(card)
         self._callers.update(calls)
         if calls:
@@ -127,7 +127,7 @@ class ToolNames:
 
 
 def exchanges(cards: Sequence[PairableCard]) -> list[list[int]]:
-    """Group the positions of calls and their results, in the order of the first card of each group."""
+    """Group the positions of calls with those of their results. Groups are in the order of first cards."""
     pairing = pair_calls(cards)
     caller = {**pairing.results, **pairing.scheduled}
     groups: dict[int, list[int]] = {}
@@ -148,7 +148,6 @@ def preview(card: Card | CardDraft, width: int = PREVIEW) -> str:
 
 
 def full_text(card: Card | CardDraft) -> str:
-    """Return a card's text and its tool calls for people."""
     text = card_text(card.content)
     calls = [_format_call(call) for call in card.tool_calls] if isinstance(card.tool_calls, list) else []
     return "\n".join(part for part in (text, *calls) if part)

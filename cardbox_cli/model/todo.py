@@ -1,8 +1,7 @@
 """Todo lists: the current items of the `todo.item` cards in boxes.
 
-Boxes only grow and cards never change, so a change is a new card that names the old one in
-`metadata.edited_from`; a list is a fold over the cards. Cards of other programs may contain anything; it
-becomes the item's text.
+Boxes only grow and cards never change. A changed item is a new card that names the old card in
+`metadata.edited_from`. Any content of another program's card becomes the text of an item.
 """
 
 import re
@@ -25,7 +24,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item. `number` is its position in the list, from 1; `card_id` is the card with its current state."""
+    """An item. `number` is its position in the list, from 1. `card_id` is the card with its present state."""
 
     number: int
     text: str
@@ -35,10 +34,10 @@ class TodoItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def todo_items(slots: Iterable[Slot]) -> list[TodoItem]:
-    """Return the items of these slots, each at the position of its first card and with its newest state.
+    """Return the items of these slots in the order of their first cards, each with its newest state.
 
-    If two cards replace the same one, the later counts. A deleted or expired card has no state, but still
-    connects the card that it replaced with the one that replaced it.
+    If two cards replace the same card, the later one counts. A deleted or expired card has no state, but it
+    still connects the card that it replaces with the card that replaces it.
     """
     written = {slot.card_id: slot for slot in slots if slot.card is not None and slot.card.type == TODO_ITEM}
     replaced: set[str] = set()
@@ -92,7 +91,7 @@ def new_item(text: str, *, author_id: str, agent_turn_id: str | None = None) -> 
 def replacement_card(
     card: Card, *, done: bool, author_id: str, agent_turn_id: str | None = None
 ) -> CardDraft:
-    """Return the card that replaces an item's newest one and marks it as done or open."""
+    """Draft the card that replaces the newest card of an item, and marks the item as done or open."""
     metadata = {key: value for key, value in card.metadata.items() if key not in IGNORED_METADATA}
     return draft_card(
         TODO_ITEM,
@@ -132,7 +131,7 @@ def _text(card: Card) -> str:
 
 
 def _data(card: Card) -> dict[str, Any]:
-    """Return the object in a card, or {}. Other programs may omit its class."""
+    """Return the object in a card, or {}. The content of another program's card may have no class."""
     content = card.content
     if isinstance(content, dict):
         return {key: value for key, value in content.items() if key != "__type__"}

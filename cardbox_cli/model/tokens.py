@@ -1,4 +1,4 @@
-"""Token counts without a network: by the tokenizers of the extra `tokens`, otherwise by an estimate."""
+"""Token counts without a network, by the tokenizers of the extra `tokens` or else by an estimate."""
 
 import re
 import string
@@ -13,21 +13,21 @@ from cardbox_cli.model.cards import Card, CardDraft, card_text
 
 ESTIMATOR = "estimate-2"
 
-# Cost of a character. ASCII letters and blanks cost little, because words are tokens; digits and signs cost
-# much, because they are split. Then letters of other alphabets; then, above U+2000, East Asian scripts, emoji
-# and quotes.
+# The estimated number of tokens of a character. ASCII letters and blanks cost little, because whole words are
+# tokens. Digits and signs cost much, because tokenizers split them. The third value is for letters of other
+# alphabets. The last value is for characters above U+2000: East Asian scripts, emoji and quotes.
 _LETTER, _SIGN, _FOREIGN, _WIDE = 1 / 5, 3 / 5, 1 / 3, 4 / 5
 _SIGNS = (string.digits + string.punctuation).encode()
-# Compiled on first use, which takes longer than many commands.
+# The pattern is compiled at its first use, because that takes longer than many commands.
 _WIDE_CHARACTERS = "[\u2000-\U0010ffff]+"
 
-# Number of cached counts, and the length above which the key is a digest of the text.
+# The number of cached counts, and the length above which the cache key is a digest of the text.
 _MAX_CACHED = 20_000
 _MAX_KEY_CHARACTERS = 1_000
 
 
 class Tokenizer(msgspec.Struct, frozen=True):
-    """A counter of the tokens of a text. Only "" has 0 tokens. If `exact`, it counts as the provider does."""
+    """A counter of tokens. Only "" has 0 tokens. `exact` means that it counts as the provider does."""
 
     name: str
     exact: bool
@@ -35,12 +35,12 @@ class Tokenizer(msgspec.Struct, frozen=True):
 
 
 def bare_name(model: str | None) -> str:
-    """Return a model's name without the prefix of a gateway or a fine-tuning, such as `azure/` or `ft:`."""
+    """Return a model's name without the prefix of a gateway (`azure/`) or of a fine-tuned model (`ft:`)."""
     return (model or "").rpartition("/")[2].removeprefix("ft:")
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of `text` for a current model; `docs/tokens.md` has the error."""
+    """Estimate the tokens of `text` for a current model. `docs/reference/tokens.md` states the error."""
     if not text:
         return 0
     plain = text.encode("ascii", "ignore")
@@ -63,7 +63,7 @@ def card_tokens(card: Card | CardDraft, tokenizer: Tokenizer = ESTIMATING_TOKENI
 
 @cache
 def encoding_tokenizer(encoding: str) -> Tokenizer:
-    """Return the tokenizer of an encoding such as `o200k_base`, or the estimate without the extra."""
+    """Return the tokenizer of an encoding such as `o200k_base`, or the estimate if it is not installed."""
     try:
         from splintr import Tokenizer as Vocabulary
     except ImportError:
@@ -88,5 +88,5 @@ def _cache_counts(encode: Callable[[str], list[int]]) -> Callable[[str], int]:
 
 
 def _utf8(text: str) -> bytes:
-    """Encode the text in UTF-8. A lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
+    """Encode the text in UTF-8. Replaces lone surrogates, which UTF-8 cannot encode, by question marks."""
     return text.encode("utf-8", "replace")

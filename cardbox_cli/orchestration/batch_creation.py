@@ -1,6 +1,6 @@
 """Create a batch: write its contexts, agents, tasks and edge in one transaction, then dispatch its children.
 
-Each child is dispatched in its own transaction.
+After the commit, each child is dispatched in its own transaction.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ FORK_JOIN_NAME = "fork_join"
 
 
 class BatchCreation(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch. `created` is False if it existed before.
+    """A batch. `created` is False if the batch existed before.
 
-    `notes` lists warnings by task, for a person, about tasks that the policy would refuse to a model.
+    `notes` warn a person, by task, about tasks that the caller's policy would refuse to a model.
     """
 
     batch: Batch
@@ -91,7 +91,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
         if batch is None:
             raise CorrelationConflict(
                 f"another process has just created batch {batch_id}",
-                hint="try again: if the request is the same, it returns that batch",
+                hint="try again: if the request is the same, cbx returns the existing batch",
             )
         runtime.turns.insert_edge(join_edge(batch, "request"))
         defer_dispatches(runtime, batch_id)
@@ -100,7 +100,7 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
 
 
 def check_tasks(tasks: "Sequence[Task]", *, limit: int) -> None:
-    """Raise BadRequest for too many tasks, and for an agent that would get several tasks at once."""
+    """Raise BadRequest for too many tasks, or if several tasks are for the same agent."""
     refuse_too_many(len(tasks), limit)
     reused: dict[str, int] = {}
     for index, task in enumerate(tasks):
@@ -116,12 +116,12 @@ def refuse_too_many(count: int, limit: int) -> None:
     if count > limit:
         raise BadRequest(
             f"{FORK_JOIN_NAME}: tasks fanout exceeds max limit (got={count}, max={limit})",
-            hint=f"make several batches, or raise {MAX_TASKS.name}",
+            hint=f"split the tasks into several batches, or raise {MAX_TASKS.name}",
         )
 
 
 def _id_of(runtime: Runtime, caller: Caller) -> str:
-    """Return the id of the batch, derived from the tool call that creates it, or a new one."""
+    """Return the id of the batch. It is derived from the tool call that creates the batch, or is new."""
     parent = caller.parent
     if parent is None or parent.tool_call_id is None:
         return new_batch_id()

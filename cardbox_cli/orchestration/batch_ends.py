@@ -1,8 +1,8 @@
 """The end of a batch: decide it from the ends of the children, write it once, and report it to the parent.
 
-One transaction with a compare-and-set ends a batch. It also writes the edge and the result for which the
-parent waits. The caller has locked the batch and no head. After the commit, `batch_manager.py` stops children
-that still run. This module also decides whether a refused dispatch is tried again.
+One transaction ends a batch by a compare-and-set, and writes the edge and the result for which the parent
+waits. The caller must hold the lock on the batch and no lock on a head. After the commit, `batch_manager.py`
+stops children that still run. This module also decides whether a refused dispatch is tried again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,13 +25,13 @@ BATCH_ACTOR = "sys.cbx.batches"
 """The author of results for parents, and of stops of children."""
 
 MAX_DISPATCHES = 5
-"""The maximum number of dispatches of a child, if a refusal may be temporary."""
+"""The maximum number of times that a child is dispatched after temporary refusals."""
 
 FAILING = ("failed", "canceled", "timeout")
-"""The end statuses of a child that end a batch with `fail_fast`."""
+"""The end statuses of a child at which a batch with `fail_fast` ends."""
 
 _MAX_DELAY_SECONDS = 30
-# Temporary refusals: another process uses the agent or its output box at the moment.
+# The error codes of refusals that may be temporary, for example because another process uses the agent.
 _PASSING = frozenset({"agent_busy", "head_missing", "internal_error", "output_box_in_use"})
 
 FAILED_FAST = "batch_failed_fast"
@@ -41,7 +41,7 @@ EXHAUSTED = "dispatch_retry_exhausted"
 
 
 def batch_end(counts: Mapping[str, int], *, fail_fast: bool) -> BatchEndStatus | None:
-    """Return the end status of a batch with these numbers of tasks by state, or None while it continues."""
+    """Return the end status of a batch, or None while it continues. `counts` has the tasks of each state."""
     present = {status for status, count in counts.items() if count}
     if fail_fast and present & set(FAILING):
         return "failed"
@@ -84,7 +84,7 @@ def task_result(task: BatchTask, summary: str | None) -> TaskResult:
 
 
 def error_of(task: BatchTask) -> dict[str, str] | None:
-    """Return the error of a child, or None for a success and for a running child without an error."""
+    """Return the error of a child, or None if it has succeeded, or runs and has no error yet."""
     if task.status == "success" or (task.is_open and task.error_code is None):
         return None
     code = task.error_code or f"turn_{task.status}"
@@ -92,9 +92,9 @@ def error_of(task: BatchTask) -> dict[str, str] | None:
 
 
 def joined_result(batch: Batch, results: Sequence[TaskResult]) -> ToolResultContent:
-    """Return the tool result for the parent. It has the results in task order, even if the batch failed.
+    """Return the tool result for the parent, with the children's results in task order.
 
-    The total length of the summaries is limited. The boxes have the full texts.
+    The total length of the summaries is limited, because the boxes have the full texts.
     """
     share = QUOTED_SIZE.value // max(len(results), 1)
     quoted = [msgspec.to_builtins(each) for each in sorted(results, key=lambda each: each.task_index)]
@@ -150,9 +150,9 @@ def end_batch(
     error_code: str | None = None,
     error: str | None = None,
 ) -> bool:
-    """End a locked batch, and cancel its open tasks with `open_code`. Return False if it had already ended.
+    """End a locked batch, and cancel its open tasks. Return False if it had already ended.
 
-    `error_code` is None if the batch ends because of its children.
+    The canceled tasks get `open_code` and `open_error`. `error_code` is None if its children decide the end.
     """
     ended = runtime.batches.end(
         batch.batch_id, status, error_code=error_code, error=error, open_code=open_code, open_error=open_error
@@ -165,9 +165,9 @@ def end_batch(
 
 
 def report(runtime: Runtime, batch: Batch) -> None:
-    """Report the end of a locked batch to the parent's tool call.
+    """Report the end of a locked batch to the parent's tool call, if it waits.
 
-    A parent that has not suspended yet gets the report at its suspension. If no call waits, none is sent.
+    If the parent has not suspended yet, it gets the report at its suspension.
     """
     turn_id, call_id = batch.parent_turn_id, batch.parent_tool_call_id
     if batch.is_running or turn_id is None or call_id is None:
@@ -182,7 +182,7 @@ def report(runtime: Runtime, batch: Batch) -> None:
         if isinstance(exc, NotFound) and runtime.turns.head_of(turn_id) is not None:
             return
         if call_id in waiting_call_ids(runtime, turn_id):
-            # A call of another turn has the same id, and the only possible report. `cbx why` explains this.
+            # A call of another turn has the same id, and the one report of this id. `cbx why` explains this.
             return
         row = runtime.inbox.turn_row(turn_id)
         runtime.audit.write_of_turn(
@@ -210,7 +210,7 @@ def summaries_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> dict[int, str]
 
 
 def join_edge(batch: Batch, phase: str) -> Edge:
-    """Return the edge that records the turn that waits for the batch (request), or its end (response)."""
+    """Return the edge of a batch. Phase `request` records the turn that waits for it, `response` its end."""
     ends = [(batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id), (BATCH_ACTOR, None, None)]
     source, target = ends if phase == "request" else reversed(ends)
     return Edge(

@@ -1,9 +1,9 @@
-"""The progress of batches without a daemon: dispatch children, apply their ends, and end overdue batches.
+"""Advance batches without a daemon: dispatch children, apply their ends, and end overdue batches.
 
-The end of a turn is applied to its batch at once. Workers, `reap` and commands that wait for a batch do the
-remaining work. Each action is one transaction that may be repeated. After a temporary refusal, a dispatch is
-tried again with a backoff. A permanent refusal fails the child. Children that another process has locked are
-skipped.
+The transaction that ends a turn also applies the end to its batch. Workers, `reap` and commands that wait for
+a batch do all other work. Each action is one transaction and may be repeated. A temporarily refused dispatch
+is tried again after a backoff. A permanent refusal fails the child. Children that another process has locked
+are skipped.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ from cardbox_cli.orchestration.batch_ends import (
 
 
 def apply_end(runtime: Runtime, ended: TurnEndEvent) -> str | None:
-    """Apply the end of a turn to its batch. Return the batch's id if this ended the batch.
+    """Apply the end of a turn to its batch. Return the batch's id if this ended the batch, or None.
 
     Runs in the caller's transaction, which has locked the head of the turn's agent. Does nothing if the turn
-    has no batch, or its end is already applied.
+    has no batch, or if its end is already applied.
     """
     store = runtime.batches
     batch = store.lock_of_child(ended.agent_turn_id)
@@ -55,7 +55,7 @@ def apply_end(runtime: Runtime, ended: TurnEndEvent) -> str | None:
 
 
 def apply_missed_end(runtime: Runtime, task: BatchTask) -> str | None:
-    """Apply the end of a child that another program ended. Return the batch's id if this ended the batch."""
+    """Apply the end of a child that another program ended. Return the id of the batch if this ended it."""
     with runtime.transaction():
         head = runtime.heads.try_lock(task.agent_id)
         if head is None and runtime.heads.get(task.agent_id) is not None:
@@ -67,9 +67,9 @@ def apply_missed_end(runtime: Runtime, task: BatchTask) -> str | None:
 
 
 def stop_child(runtime: Runtime, task: BatchTask) -> bool:
-    """Stop the turn of a child of an ended batch. Increment its epoch, so that its writes are refused.
+    """Stop the child of an ended batch, and increment the epoch, so that its writes are refused.
 
-    Return False if another process is stopping it, or it had already ended.
+    Return False if another process is stopping it, or if it had already ended.
     """
     turn_id, reason = task.agent_turn_id or "", f"its batch {task.batch_id} has ended: {task.error}"
     with runtime.transaction():
@@ -96,11 +96,11 @@ def stop_child(runtime: Runtime, task: BatchTask) -> bool:
 
 
 class _Overtaken(Exception):
-    """The end of a dispatch because the task is no longer pending. The exception rolls the dispatch back."""
+    """The exception that rolls a dispatch back because the task is no longer pending."""
 
 
 class _DispatchFailed(Exception):
-    """The failure of a dispatch that is not a refusal."""
+    """The failure of a dispatch for a reason other than a refusal."""
 
 
 def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | None:
@@ -125,7 +125,6 @@ def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | Non
 
 
 def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchOutcome:
-    """Dispatch the child's turn. A refused dispatch writes nothing."""
     parent = None
     if batch.parent_turn_id is not None:
         parent = Parent(agent_turn_id=batch.parent_turn_id, step_id=batch.parent_step_id)
@@ -189,7 +188,7 @@ class BatchManager:
             _defer_quietly(runtime, _cancel_deserted, ended.agent_turn_id)
 
     def turn_suspended(self, runtime: Runtime, fence: Fence) -> None:
-        """Extend the parent's deadline to the deadlines of its batches. Report batches that have ended."""
+        """Extend the parent's deadline past those of its running batches. Report batches that have ended."""
         store = runtime.batches
         if not runtime.database.keeps_batches:
             return
@@ -201,14 +200,13 @@ class BatchManager:
                 report(runtime, batch)
 
     def catch_up(self, runtime: Runtime) -> CatchUpOutcome:
-        """Run the due work of all batches of the project."""
         return catch_up(runtime)
 
 
 def catch_up(runtime: Runtime, batch_id: str | None = None) -> CatchUpOutcome:
-    """Run the due work of this batch (None: all): missed ends, deadlines, dispatches, stops and reports.
+    """Run the due work of this batch, or of all: missed ends, deadlines, dispatches, stops and reports.
 
-    Work that fails does not stop the rest.
+    Work that fails does not stop the remaining work.
     """
     caught, store = CatchUpOutcome(), runtime.batches
     if not runtime.database.keeps_batches:
@@ -250,7 +248,7 @@ def cancel(runtime: Runtime, batch_id: str, *, reason: str, actor: str | None = 
 
 
 def defer_dispatches(runtime: Runtime, batch_id: str) -> None:
-    """Dispatch the children of a new batch after the commit. The next pass repeats failed dispatches."""
+    """Dispatch the children of a new batch after the commit. `catch_up` repeats failed dispatches."""
     _defer_quietly(runtime, _dispatch_children, batch_id)
 
 
@@ -279,7 +277,7 @@ def _stop_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcom
 
 
 def _cancel_deserted(runtime: Runtime, agent_turn_id: str | None, caught: CatchUpOutcome) -> None:
-    """Cancel the batches of parents that have ended, because no call waits for them."""
+    """Cancel the batches whose parent has ended, because no call waits for them any more."""
     for batch in runtime.batches.abandoned_batches(agent_turn_id):
         with record_trouble(caught.troubles, f"the batch {batch.batch_id}"):
             why = f"turn {batch.parent_turn_id}, which waited for it, has ended"
@@ -293,7 +291,7 @@ def _add(found: list[str], item: str | None) -> None:
 
 
 def _defer_quietly(runtime: Runtime, action: Callable[..., None], item_id: str) -> None:
-    """Run an action after the commit, and ignore its errors: the next pass repeats it."""
+    """Run an action after the commit. Ignores its errors, because `catch_up` repeats it."""
 
     def run() -> None:
         with suppress(CbxError):

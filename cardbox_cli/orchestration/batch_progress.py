@@ -18,7 +18,7 @@ from cardbox_cli.text.command_lines import quote_argument
 
 
 class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a child. `state` is the state or end status of its turn, since the time `since`."""
+    """The progress of a child. Its turn has had the state or end status `state` since the time `since`."""
 
     task_index: int
     status: str
@@ -59,14 +59,14 @@ def _progress(task: BatchTask, state: Any, steps: int) -> TaskProgress:
 
 
 def join_box(runtime: Runtime, batch: Batch) -> str:
-    """Return the box with the deliverables of an ended batch in task order. Create the box if it is missing.
+    """Return the box with the deliverables of an ended batch in task order. Creates the box if it is missing.
 
-    A child without a deliverable has no card in it. Raises Conflict for a running batch.
+    A child without a deliverable is skipped. Raises Conflict for a running batch.
     """
     if batch.is_running:
         raise Conflict(
             f"batch {batch.batch_id} has not ended, so its deliverables are incomplete",
-            hint="wait for it with --wait, or with `cbx batch watch`",
+            hint="wait for the batch with --wait, or with `cbx batch watch`",
         )
     if batch.join_box_id is not None:
         return batch.join_box_id
@@ -83,10 +83,10 @@ def join_box(runtime: Runtime, batch: Batch) -> str:
 def poll_batch(
     runtime: Runtime, batch_id: str, *, timeout: float | None, pause: Callable[[float], object] = sleep
 ) -> Iterator[Progress]:
-    """Yield the batch's progress after each poll until it ends. Run its due work before each poll.
+    """Run the batch's due work and yield its progress, repeatedly until it ends.
 
-    Raises NotFound, and WaitTimeout after `timeout` seconds (None: never). No transaction is open between
-    two polls. `pause` sleeps for the given seconds or less.
+    Raises NotFound, and WaitTimeout after `timeout` seconds unless it is None. No transaction is open between
+    two polls. `pause` must sleep for at most the given seconds.
     """
     for _ in polls(timeout, pause):
         catch_up(runtime, batch_id)
@@ -96,6 +96,6 @@ def poll_batch(
             return
     raise WaitTimeout(
         f"batch {batch_id} did not end within {timeout:g} s",
-        hint=f"it continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
+        hint=f"the batch continues; watch it with `cbx batch watch {quote_argument(batch_id)}`",
         details={"batch_id": batch_id, "status": progress.batch.status},
     )

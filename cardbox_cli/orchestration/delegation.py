@@ -1,8 +1,9 @@
 """Delegations: check tasks, create their agents, pack their contexts, and dispatch them.
 
-`prepare` and `dispatch_delegation` run in the caller's transaction. A single task runs both at once, and a
-batch dispatches later. Nothing is written before all tasks are known to be valid. `delegate` is idempotent by
-the turn's id. Launching a principal and asking an expert are delegations, too.
+`prepare` and `dispatch_delegation` run in the caller's transaction. A single task runs both in one
+transaction, and a batch dispatches later. Nothing is written until all tasks are known to be valid.
+`delegate` with the id of an existing turn is a replay. Launching a principal and asking an expert are also
+delegations.
 """
 
 import hashlib
@@ -35,16 +36,16 @@ _RECIPE = "delegate"
 
 @cache
 def _recipe() -> "Recipe":
-    # Read the recipe of the package, never one of the working directory, so that a model's call always packs
-    # the same context.
+    # Read the recipe that ships with cbx, even if the working directory has one with this name. Then a
+    # model's call always packs the same context.
     return read_recipe(_RECIPE, folders=()).recipe
 
 
 def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> list[str]:
     """Return the canonical ids of these boxes in order, without duplicates, in the caller's transaction.
 
-    A box id is an address and not a permission, so a model may only pass on boxes that it sees. Raises
-    NotAllowed for any other id, whether or not the box exists, and NotFound for a missing box.
+    A box id is an address and not a permission, so a model may only pass on boxes that it sees. For any other
+    id, it gets NotAllowed, even if the box does not exist. Raises NotFound for a missing box.
     """
     canonical_ids = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
     if caller.is_model:
@@ -52,7 +53,7 @@ def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> li
             if box_id not in caller.visible_box_ids:
                 raise NotAllowed(
                     f"unauthorized box_id: {box_id!r} is not visible to agent {caller.agent_id!r}",
-                    hint="it sees its context, output, memory and profile box",
+                    hint="the agent sees only its context, output, memory and profile boxes",
                 )
     existing = runtime.boxes.filter_existing(canonical_ids) if canonical_ids else set()
     for box_id in canonical_ids:
@@ -63,9 +64,9 @@ def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> li
 
 
 def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collection[str]) -> str | None:
-    """Return why an agent of `profile` may not delegate to the profile `name`, or None if it may.
+    """Return a sentence if an agent of `profile` may not delegate to the profile `name`, or None if it may.
 
-    A profile without a valid policy allows nothing. Other programs may write invalid policies.
+    A profile without a policy allows nothing. The same applies to an invalid policy of another program.
     """
     policy = (profile or {}).get("delegation_policy")
     if not isinstance(policy, dict):
@@ -81,8 +82,8 @@ def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collectio
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     """A task that is ready to dispatch: its agent is on the roster, and its context is packed.
 
-    `output_box_id` is the box that the agent continues to write, or None for a new box. `notes` warn a person
-    about requests that the caller's policy would refuse to a model.
+    `output_box_id` is the box to which the agent continues to write, or None for a new box. `notes` warn a
+    person about requests that the caller's policy would refuse to a model.
     """
 
     target_strategy: Strategy
@@ -111,9 +112,9 @@ def prepare(
 ) -> list[Delegation]:
     """Check these tasks, then create their agents and pack their contexts, in order.
 
-    Joins the caller's transaction. Raises before anything is written: NotFound, NotAllowed or BadRequest for
-    one problem, BadRequest with all problems for several. `within` is the path of the list of tasks in the
-    request, None for a single task. `tool_suffix` is the author of the instructions; errors begin with it.
+    Joins the caller's transaction. Raises an error before it writes: NotFound, NotAllowed or BadRequest for
+    one problem, and BadRequest with all problems for several. `within` is the path of the list of tasks in
+    the request, or None for a single task. Errors begin with `tool_suffix`, the author of instructions.
     """
     with runtime.transaction(savepoint=False):
         checked = _check_all(runtime, caller, tasks, tool_suffix, within)
@@ -123,7 +124,7 @@ def prepare(
 def dispatch_delegation(
     runtime: Runtime, delegation: Delegation, caller: Caller, **options: Any
 ) -> DispatchResult:
-    """Dispatch the turn of a delegation on behalf of `caller`, below its turn and on its channel.
+    """Dispatch the turn of a delegation as a child of the caller's turn, on the same channel.
 
     `options` are further fields of DispatchRequest, for example `correlation_id`. Joins the caller's
     transaction, which must end if this raises. Raises NotAccepted with the error code of a refusal, NotFound
@@ -198,7 +199,7 @@ def _problems(
 
 
 def _raise_other_errors(error: CbxError) -> None:
-    """Raise the error if the task did not cause it, for example if the database is unavailable."""
+    """Raise the error again if the task did not cause it, for example if the database is unavailable."""
     if error.exit_code not in (3, 4):
         raise error
 
@@ -272,16 +273,16 @@ def delegate(
 ) -> DelegationOutcome:
     """Delegate a task to another agent: create its agent, context and turn in one transaction.
 
-    `agent_turn_id` is the id of the new turn. The same request with this id returns the existing turn. A
-    different request raises CorrelationConflict. With `waits`, the end of the turn answers the caller's tool
-    call. Joins the caller's transaction. Raises the errors of `prepare` and `dispatch_delegation`.
+    `agent_turn_id` is the id of the new turn. An equal request with this id returns the existing turn, and a
+    different one raises CorrelationConflict. If `waits` is True, the end of the turn answers the caller's
+    tool call. Joins the caller's transaction. Raises the errors of `prepare` and `dispatch_delegation`.
     """
     runtime.database.require_execution()
     asking = caller if waits else _not_waiting(caller)
     context_box_id = canonical_box_id(task.context_box_id or "") or task.context_box_id
     digest = digest_of(asking, [tool_suffix, {**task.model_dump(), "context_box_id": context_box_id}, waits])
     if agent_turn_id is not None:
-        check_new_id(agent_turn_id, "the turn id", "such as turn_ and a UUID; leave it out for a new one")
+        check_new_id(agent_turn_id, "the turn id", "such as turn_ and a UUID; omit the id to get a new id")
     with runtime.transaction():
         earlier = None if agent_turn_id is None else _find_earlier(runtime, agent_turn_id, digest)
         if earlier is not None:
@@ -296,7 +297,7 @@ def delegate(
 def launch_principal(
     runtime: Runtime, caller: Caller, profile_name: str, instruction: str, **more: Any
 ) -> DelegationOutcome:
-    """Delegate a task without a box to a new agent of a profile. `more` are options of `delegate`."""
+    """Delegate an instruction to a new agent of a profile. `more` are options of `delegate`."""
     task = Task(target_strategy="new", target_ref=profile_name, instruction=instruction)
     return delegate(runtime, caller, task, tool_suffix=LAUNCH, **more)
 
@@ -310,9 +311,9 @@ def ask_expert(
     include_history: bool = False,
     **more: Any,
 ) -> DelegationOutcome:
-    """Ask a new agent of a profile one question. With history, the agent also reads the caller's output box.
+    """Ask a new agent of a profile one question. `more` are options of `delegate`.
 
-    Raises BadRequest if the caller has no history. `more` are options of `delegate`.
+    With `include_history`, the agent also reads the caller's output box. Raises BadRequest if there is none.
     """
     if include_history and caller.output_box_id is None:
         who = f"agent {caller.agent_id!r}" if caller.is_agent else "a person"
@@ -325,7 +326,7 @@ def ask_expert(
 
 
 def _not_waiting(caller: Caller) -> Caller:
-    """Return the caller without its tool call, because the call does not wait for the end of the turn."""
+    """Return the caller without its tool call, for a turn whose end must not answer that call."""
     if caller.parent is None:
         return caller
     parent = msgspec.structs.replace(caller.parent, tool_call_id=None)
@@ -333,7 +334,7 @@ def _not_waiting(caller: Caller) -> Caller:
 
 
 def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> DispatchResult | None:
-    """Return the result of an earlier request with this turn id, if any. Raises CorrelationConflict."""
+    """Return the result of an earlier request with this turn id, or None. Raises CorrelationConflict."""
     row = runtime.inbox.turn_row(agent_turn_id) or runtime.inbox.find_by_correlation(TURN.name, agent_turn_id)
     if row is None:
         return None
@@ -343,14 +344,14 @@ def _find_earlier(runtime: Runtime, agent_turn_id: str, digest: str) -> Dispatch
         raise CorrelationConflict(
             f"turn id {agent_turn_id!r} was already used for a different request"
             f" (a turn of agent {row.agent_id!r})",
-            hint="use another turn id, or repeat that request exactly",
+            hint="use another turn id, or repeat the first request exactly",
             details={"agent_turn_id": agent_turn_id, "agent_id": row.agent_id},
         )
     return dispatch_result(runtime, row, created=False)
 
 
 def refuse_answered(runtime: Runtime, caller: Caller) -> None:
-    """Raise Conflict if the end of an existing turn will answer the caller's tool call."""
+    """Raise Conflict if the caller's tool call already waits for the end of another turn."""
     parent = caller.parent
     if parent is None or parent.tool_call_id is None:
         return

@@ -25,9 +25,9 @@ def call_handler(
 ) -> Any:
     """Call a handler in one transaction, and return its result.
 
-    `tool_call_id` is a call that the turn waits for. It gets the result as a report: now, or later if the
-    handler returns Awaiting. Raises NotFound, NotAllowed for a handler that the agent's profile does not
-    allow, Conflict for an inactive turn or an answered call, and the errors of the handler.
+    If the turn waits for the call `tool_call_id`, a report gives it the result: now, or later if the handler
+    returns Awaiting. Raises NotFound, NotAllowed for a handler that the agent's profile does not allow,
+    Conflict for an inactive turn or an answered call, and the errors of the handler.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -51,7 +51,7 @@ def _refuse_forbidden(handler: Handler, caller: Caller) -> None:
     if handler.name not in allowed_handlers(caller.profile or {}):
         raise NotAllowed(
             f"the profile of agent {caller.agent_id!r} does not allow the handler {handler.name!r}",
-            hint="add it to allowed_internal_tools of the profile",
+            hint="add the handler to allowed_internal_tools of the profile",
         )
     if handler.ends_turn:
         raise NotAllowed(
@@ -65,11 +65,11 @@ def _lock_call(runtime: Runtime, caller: Caller, agent_turn_id: str, tool_call_i
     if waiting is None:
         raise NotFound(
             f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
-            hint=f"`cbx turn show {quote_argument(agent_turn_id)}` lists the calls that it waits for",
+            hint=f"`cbx turn show {quote_argument(agent_turn_id)}` lists the calls that the turn waits for",
         )
     if waiting.wait_status != WAITING:
         raise Conflict(
             f"the call {tool_call_id!r} of turn {agent_turn_id} is already answered",
-            hint="nothing was written; a call has one result",
+            hint="nothing was written: a call has only one result",
         )
     refuse_answered(runtime, caller)

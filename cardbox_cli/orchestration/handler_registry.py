@@ -1,7 +1,7 @@
-"""All handlers that models may call: those of cbx and of installed packages.
+"""All handlers that models may call: the handlers of cbx and of installed packages.
 
-Commands and servers pass `HANDLERS` to the code that runs or shows turns. The first lookup loads the handlers
-of cbx, because their arguments are pydantic models.
+Commands and servers pass `HANDLERS` to the code that runs or shows turns. Only the first lookup loads the
+handlers of cbx, because they need pydantic.
 """
 
 from cardbox_cli.execution.handlers import Handler, Handlers

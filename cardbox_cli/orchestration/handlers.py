@@ -56,7 +56,7 @@ class NewTurnArguments(Arguments):
     agent_turn_id: StrictStr | None = Field(
         default=None,
         min_length=1,
-        description="Your own id for the turn to be made: the same call with it makes no second turn.",
+        description="Your own id for the new turn. The same call with the same id creates no second turn.",
     )
 
 
@@ -101,7 +101,7 @@ def _handle_ask_expert(runtime: "Runtime", caller: "Caller", arguments: dict[str
     )
     if not asked.awaits:
         return handler_result(expert.result)
-    # The expert's own time limit normally ends the wait. This limit applies if its turn can never end.
+    # The time limit of the expert's turn normally ends the wait. This limit applies if that turn never ends.
     return Awaiting(max(runtime.settings.tool_wait, runtime.settings.turn_time))
 
 
@@ -112,7 +112,7 @@ def _require_waiting_call(caller: "Caller", refusal: str) -> None:
 
 ASK_EXPERT = Handler(
     name=ASK,
-    description="Ask a fresh agent of a profile one question. Answers at once with ids, or with the expert's "
+    description="Ask a new agent with a profile one question. Returns ids at once, or the expert's "
     "answer if await is true.",
     parameters=_AskExpertArguments.parameters(),
     function=_handle_ask_expert,
@@ -131,8 +131,8 @@ def _handle_delegate_async(runtime: "Runtime", caller: "Caller", arguments: dict
 
 DELEGATE_ASYNC = Handler(
     name=DELEGATE,
-    description="Hand a task to another agent. Answers at once with the ids of its agent, turn and boxes; "
-    "its result does not come back to you.",
+    description="Give a task to another agent. Returns the ids of its agent, turn and boxes at once; "
+    "its result is not returned to you.",
     parameters=_DelegateAsyncArguments.parameters(),
     function=_handle_delegate_async,
 )
@@ -148,15 +148,14 @@ def _handle_fork_join(runtime: "Runtime", caller: "Caller", arguments: dict[str,
     asked = read_arguments(_ForkJoinHandlerArguments, FORK_JOIN_NAME, arguments)
     _require_waiting_call(caller, f"{FORK_JOIN_NAME}: no call waits for the results")
     create_batch(runtime, caller, asked)
-    # The suspension extends the turn's deadline to the batch's deadline.
+    # The suspension extends the deadline of the turn to the deadline of its batch.
     return Awaiting(0)
 
 
 FORK_JOIN = Handler(
     name=FORK_JOIN_NAME,
-    description="Hand several tasks to other agents, which do them at the same time, and wait for all of "
-    "them. The result has a status, and for each task in order its status, a summary, and the box that it "
-    "wrote.",
+    description="Give several tasks to other agents, which run at the same time, and wait for all of "
+    "them. The result has a status, and in task order the status, a summary and the box of each task.",
     parameters=_ForkJoinHandlerArguments.parameters(),
     function=_handle_fork_join,
 )
@@ -176,8 +175,8 @@ def _handle_launch_principal(runtime: "Runtime", caller: "Caller", arguments: di
 
 LAUNCH_PRINCIPAL = Handler(
     name=LAUNCH,
-    description="Start a fresh agent of a profile on a task of its own. It reads nothing but the "
-    "instruction. Answers at once with ids; its result does not come back to you.",
+    description="Start a new agent with a profile on its own task. It reads only the instruction. "
+    "Returns ids at once; its result is not returned to you.",
     parameters=_LaunchPrincipalArguments.parameters(),
     function=_handle_launch_principal,
 )
@@ -187,9 +186,9 @@ _PROVISION_AGENT = "provision_agent"
 
 
 class _ProvisionAgentArguments(Arguments):
-    profile: Trimmed = Field(description="The name of the profile that the agent works by.")
-    agent_id: Trimmed | None = Field(default=None, description="The agent's id; without one, a new agent.")
-    owner: Trimmed | None = Field(default=None, description="The agent that it belongs to; without one, you.")
+    profile: Trimmed = Field(description="The name of the agent's profile.")
+    agent_id: Trimmed | None = Field(default=None, description="The agent's id. Default: a new agent.")
+    owner: Trimmed | None = Field(default=None, description="The owner of the new agent. Default: you.")
 
 
 def _handle_provision_agent(runtime: "Runtime", caller: "Caller", arguments: dict[str, Any]) -> Any:
@@ -211,8 +210,8 @@ def _handle_provision_agent(runtime: "Runtime", caller: "Caller", arguments: dic
 
 PROVISION_AGENT = Handler(
     name=_PROVISION_AGENT,
-    description="Make an agent of a profile, idle, that can be given tasks later. One that is there already "
-    "as asked for stays as it is.",
+    description="Create an idle agent with a profile, which can receive tasks later. An existing agent "
+    "that matches the request does not change.",
     parameters=_ProvisionAgentArguments.parameters(),
     function=_handle_provision_agent,
 )
@@ -223,7 +222,7 @@ _SUBMIT_RESULT = "submit_result"
 
 class _Field(Section):
     name: StrictStr = Field(min_length=1, description="The name of the field.")
-    value: Any = Field(description="What it holds: a text, or any JSON.")
+    value: Any = Field(description="The value of the field: a text, or any JSON.")
 
     may_be_null = frozenset({"value"})
 
@@ -254,7 +253,7 @@ def _handle_submit_result(runtime: "Runtime", caller: "Caller", arguments: dict[
 
 
 def _normalize_fields(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with fields as name and value, even if the model wrote {NAME: VALUE}."""
+    """Return the arguments with each field as {name, value}, even if the model wrote {NAME: VALUE}."""
     given = arguments.get("fields")
     if isinstance(given, dict):
         return {**arguments, "fields": _pairs(given)}

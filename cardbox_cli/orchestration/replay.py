@@ -1,8 +1,8 @@
 """Replay a turn with a new agent, from its beginning or from a step, and compare the outcomes of turns.
 
 The old turn, its boxes and its agent do not change. The new turns see the old context box and a copy of the
-old output box. Tools are called again. A comparison uses the tokens that providers reported, and estimates
-the tokens of written cards.
+old output box, and call tools again. A comparison uses the token counts that providers reported, and
+estimates the tokens of written cards.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ from cardbox_cli.text.command_lines import quote_argument
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a replay: the number of new turns (`times`), and another profile or worker target.
 
-    A replay from the step `at` begins with the cards that the turn had written by then, plus `instruction`.
+    A replay from the step `at` begins with the cards that were written before it, plus `instruction`.
     """
 
     times: int = 1
@@ -50,7 +50,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _ReplayStart(msgspec.Struct, frozen=True):
-    """The cards of an output box at the beginning of a turn, and how many of them are older than the turn."""
+    """The cards at the beginning of a new output box. The old turn did not write the first `output_start`."""
 
     card_ids: Sequence[str]
     output_start: int
@@ -59,8 +59,8 @@ class _ReplayStart(msgspec.Struct, frozen=True):
 def dispatch_replays(runtime: Runtime, agent_turn_id: str, again: ReplayOptions) -> list[DispatchOutcome]:
     """Dispatch a turn again, as often as requested or until the first refusal, and return all outcomes.
 
-    Runs in one transaction. Raises NotFound if the turn has no inbox row, or its boxes or the step are
-    missing. Raises InvalidInput for a step without a snapshot and for a blank instruction.
+    Runs in one transaction. Raises NotFound if the turn's inbox row, one of its boxes or the step is missing.
+    Raises InvalidInput for a step without a snapshot, and for a blank instruction.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -102,7 +102,7 @@ def _dispatch_replay(
 
 
 def _find_start(runtime: Runtime, turn: TurnRow, at: str | None) -> _ReplayStart:
-    """Return the content of the output box when the turn began, or at the request of its step `at`."""
+    """Return the cards that the output box had when the turn began, or when its step `at` began."""
     if at is None:
         box = source_of(runtime.boxes, "output", turn.output_box_id)
         record = runtime.turns.record(turn.agent_turn_id)
@@ -116,7 +116,7 @@ def _find_start(runtime: Runtime, turn: TurnRow, at: str | None) -> _ReplayStart
     snapshot = read_snapshot(step.metadata)
     if snapshot is None:
         raise InvalidInput(
-            f"step {step.step_id!r} has no snapshot, so what the turn had written by then is unknown",
+            f"step {step.step_id!r} has no snapshot, so the turn's output before it is unknown",
             hint="only workers of cbx store snapshots; run `cbx turn replay` without a step",
         )
     box = source_of(runtime.boxes, "output", step.output_box_id or turn.output_box_id)
@@ -132,7 +132,7 @@ def _add_instruction(runtime: Runtime, text: str | None) -> list[str]:
         return []
     if not text.strip():
         raise InvalidInput(
-            "the instruction is blank", hint="is the shell variable set? pass a text, or drop the option"
+            "the instruction is blank", hint="is the shell variable set? pass a text, or remove the option"
         )
     draft = draft_card(INSTRUCTION, text, author_id=OPERATOR)
     return [runtime.cards.add(draft).card.card_id]
@@ -155,7 +155,7 @@ def _make_agent(runtime: Runtime, turn: TurnRow, again: ReplayOptions) -> Agent:
 
 
 def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
-    """Return the profile of this name, or the version of the profile with which the turn ran."""
+    """Return the named profile. If `name` is None, return the version of the profile that the turn used."""
     profiles = ProfileStore(runtime.database, runtime.project_id)
     if name is not None:
         entry = profiles.get(name)
@@ -164,20 +164,20 @@ def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
     entry_in_box = profiles.profile_in_box(turn.profile_box_id) if turn.profile_box_id else None
     if entry_in_box is None:
         raise NotFound(
-            f"the profile of turn {turn.agent_turn_id} is gone", hint="pass another with --profile"
+            f"the profile of turn {turn.agent_turn_id} is gone", hint="pass another profile with --profile"
         )
     return entry_in_box
 
 
-# The names of providers' counts of request and answer tokens.
+# The names under which providers count the tokens of a request and of an answer.
 _INPUT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a turn. `input_tokens` and `output_tokens` are None if no provider reported any.
+    """The outcome of a turn. `input_tokens` and `output_tokens` are None if the provider reported none.
 
-    `written_tokens` is an estimate for the thoughts and results of the turn. `tools` counts calls by name.
+    `written_tokens` estimates the tokens of its thoughts and results. `tools` counts calls by tool name.
     """
 
     agent_turn_id: str
@@ -194,7 +194,7 @@ class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """An outcome in comparison with the first turn's, with the numbers of added and removed words."""
+    """An outcome, and the numbers of words that its text adds and removes compared with the first turn."""
 
     outcome: TurnOutcome
     same_end: bool
@@ -205,7 +205,7 @@ class OutcomeComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
-    """Return the outcome of a turn so far, in the caller's snapshot. Raises NotFound."""
+    """Return the outcome of a turn, which may still run, in the caller's snapshot. Raises NotFound."""
     turn = turns.get(agent_turn_id)
     short = summary(turn)
     store = TurnStore(turns.database, turns.project_id)
@@ -227,7 +227,6 @@ def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
 
 
 def compare(first: TurnOutcome, others: Sequence[TurnOutcome]) -> list[OutcomeComparison]:
-    """Compare each outcome in `others` with the first."""
     return [_compare_with(first, each) for each in others]
 
 
@@ -248,7 +247,7 @@ def _count_words(pieces: Sequence[TextPart], kind: str) -> int:
 
 
 def _own_cards(turns: TurnViews, box_id: str | None, start: int, agent_turn_id: str) -> list[Card]:
-    """Return the cards that the turn itself wrote. A replay from a step begins with the old turn's cards."""
+    """Return the cards that the turn itself wrote, without cards that a replay copied from the old turn."""
     boxes = BoxStore(turns.database, turns.project_id)
     slots = boxes.slots(box_id) if box_id is not None and boxes.filter_existing([box_id]) else []
     own = present_cards(slots[start:])

@@ -24,10 +24,10 @@ _MAX_NAME_LENGTH = 100
 
 
 class DelegationTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent of a task, with its profile; if `is_new`, the agent must be created.
+    """The agent of a task, with its profile. If `is_new` is True, the agent must be created.
 
-    `inherited_box_id` is a box that it reads in addition to the task's, `output_box_id` the box that it
-    continues to write (None: a new one).
+    The agent reads `inherited_box_id` in addition to the boxes of the task. It continues to write to
+    `output_box_id`, or gets a new output box if that is None.
     """
 
     strategy: Strategy
@@ -90,7 +90,7 @@ class DelegationTargets:
 
     @cached_property
     def _waiting(self) -> dict[str, str]:
-        """The caller's turn, if its call waits, the turn that waits for that one, and so on, by agent."""
+        """The chain of waiting turns, by agent. It begins with the caller's turn if its tool call waits."""
         turn_ids: dict[str, str] = {}
         parent = self._caller.parent
         turn_id = None if parent is None or parent.tool_call_id is None else parent.agent_turn_id

@@ -1,7 +1,8 @@
-"""Files of tasks: YAML, or JSON lines with one task each, and the matrix that makes many tasks of one.
+"""Files of tasks, in YAML or as JSON lines, and the matrix that makes many tasks of one.
 
-In a task, `${name}` becomes a value of the matrix, `${name.text}` the text of a file, `${name.name}` its name
-without folders, and `$${` becomes `${`. `model/handwritten/tasks.py` defines the fields of a task.
+In a task, `${name}` becomes a value of the matrix. If the value is a file, `${name.text}` becomes its text,
+and `${name.name}` its name without folders. `$${` becomes `${`. `model/handwritten/tasks.py` defines the
+fields of a task.
 """
 
 import itertools
@@ -44,10 +45,10 @@ _Values = Mapping[str, _Value]
 
 
 def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool = False) -> ForkJoin:
-    """Read the tasks of a file and expand its matrix. With `lines`, the file is JSON lines.
+    """Read the tasks of a file and expand its matrix. If `lines` is True, the file is JSON lines.
 
     Glob patterns are relative to `folder`. Raises InvalidInput with all problems and their positions, or if
-    the tasks together exceed INPUT_SIZE. Raises BadRequest for more tasks than `limit`.
+    the expanded tasks exceed INPUT_SIZE. Raises BadRequest for more tasks than `limit`.
     """
     document = _read_lines(text, source) if lines else read_yaml(text, source)
     asked = fit(TasksFile, document, refuse_with=InvalidInput, hint=_HINT)
@@ -56,7 +57,6 @@ def read_tasks(text: str, source: str, *, folder: Path, limit: int, lines: bool 
 
 
 def _read_lines(text: str, source: str) -> HandwrittenDocument:
-    """Return the document of JSON lines, one task per line."""
     tasks: list[Any] = []
     marks: dict[ValuePath, FilePosition] = {("tasks",): FilePosition(1, 1)}
     problems: list[DocumentProblem] = []
@@ -96,7 +96,7 @@ class _Matrix:
             return self._asked.tasks
         values = {name: self._values(name, given) for name, given in self._asked.matrix.items()}
         self._check()
-        # Count first, because a short file may define more tasks than fit into memory.
+        # Count before expanding, because a short file may define more tasks than fit into memory.
         count = math.prod(len(each) for each in values.values())
         refuse_too_many(len(self._asked.tasks) * count, self._limit)
         combinations = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
@@ -177,12 +177,12 @@ class _Matrix:
         return _VARIABLE.sub(find_value, self._count_text(text))
 
     def _count_text(self, text: str) -> str:
-        """Count a text against the size limit: a short file may expand to more than fits into memory."""
+        """Return the text after counting it against the size limit. A short file may expand to very much."""
         self._left -= len(text)
         if self._left < 0:
             raise InvalidInput(
                 f"the tasks of {self._document.source} together are larger than {INPUT_SIZE}",
-                hint="put file names into them instead of texts, or make several batches",
+                hint="put file names instead of texts into the tasks, or make several batches",
             )
         return text
 

@@ -1,7 +1,7 @@
-"""Packing of a context box by a recipe, in one transaction.
+"""Pack a context box by a recipe, in one transaction.
 
-Reads the cards that the recipe's rules need, lets `packing/plan.py` decide, writes the new cards and the box.
-Never creates or writes an output box.
+This module reads the cards that the recipe's rules need, lets `packing/plan.py` decide, and writes the new
+cards and the box. It never creates or writes an output box.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 TOOL_SUFFIX = "cbx.pack"
-# Number of cards read per query.
+# The number of cards that one query reads.
 _CARDS_PER_QUERY = 2000
 
 
-# Gets the lint findings of the request that an agent would make, and raises an error to refuse them.
+# A function that gets the lint findings of a request with the new box, and may raise to refuse the pack.
 Check: TypeAlias = Callable[["list[LintFinding]"], None]
-# Gets each position of the plan and its card, or None, while the digest is computed.
+# A function that gets each position of the plan, with its card or None, while the digest is computed.
 Look: TypeAlias = Callable[[PlannedCard, Card | CardDraft | None], object]
-# Fits the request of the profile's box and the new context box into a number of tokens.
+# A function that fits a request, made of the profile's box and the new box, into a number of tokens.
 Fit: TypeAlias = Callable[["list[RequestEntry]"], "FittedRequest"]
 
 
 class PackResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A packed context box. `context_box_id` is None after a dry run, `fitted` without a token limit."""
+    """A packed context box. A dry run has no `context_box_id`. `fitted` is None without a token limit."""
 
     context_box_id: str | None
     profile_box_id: str
@@ -55,8 +55,8 @@ class PackResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """The packing of `arguments` by `recipe` into a new context box, for `profile` or that of the recipe.
-    `turn` is the metadata of the turn that packs, if any."""
+    """The packing of `arguments` by `recipe` into a new context box. If a turn packs, `turn` is its metadata.
+    The context is for `profile`. If it is None, the arguments or the recipe name the profile."""
 
     database: Database
     project_id: str
@@ -79,14 +79,14 @@ class Packing(msgspec.Struct, frozen=True):
     ) -> PackResult:
         """Plan the context box and write it. Joins the caller's transaction if there is one.
 
-        Without a digest, inherited cards are only read if the recipe's limits need them; `verify` then cannot
-        detect changed contents. `look` gets every position when its card is read for the digest; few are in
-        memory at a time. `check` gets the lint findings of the profile's box and the new box, which has no id
-        yet; an error that it raises stops the pack. `fit` fits the request into a token limit; the plan lists
-        what it leaves out.
+        If `with_digest` is False, cards are read only if the recipe's limits need them, and `verify` cannot
+        detect changed contents. `look` is called for each position while the digest is computed, with few
+        cards in memory at a time. `check` is called with the lint findings of a request with the profile's
+        box and the new box. If it raises an error, nothing is packed. `fit` fits that request into a token
+        limit. The plan lists the cards that it leaves out.
 
-        Raises BadRequest for arguments that break the recipe's rules, NotFound for an unknown profile or box;
-        no row remains then.
+        Raises BadRequest for arguments that break the recipe's rules, and NotFound for an unknown profile or
+        box. Then no row is written.
         """
         with self.database.snapshot() if dry_run else self.database.transaction():
             planned = self._plan_pack(with_digest=with_digest, look=look, check=check, fit=fit)
@@ -114,7 +114,7 @@ class Packing(msgspec.Struct, frozen=True):
             plan = planning.apply_fit(plan, fitted, turn=self.turn)
         contents = self._digest(plan, look) if with_digest else None
         if check is not None:
-            # Most packs are not checked, and the rules load slowly.
+            # The import is slow, and most packs are not checked.
             from cardbox_cli.providers.formats import lint_entries
 
             check(lint_entries(self._entries(profile.profile_box_id, plan)))
@@ -134,7 +134,7 @@ class Packing(msgspec.Struct, frozen=True):
         )
 
     def write(self, planned: PackResult) -> PackResult:
-        """Write the new cards and the box of a dry run, in the caller's transaction."""
+        """Write the new cards and the box that a dry run has planned. Runs in the caller's transaction."""
         for draft in planned.plan.drafts:
             self._cards.add(draft)
         box = self._boxes.create(
@@ -147,7 +147,7 @@ class Packing(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(planned, context_box_id=box.box_id)
 
     def slots(self, plan: PackPlan) -> list[Slot]:
-        """Return the slots of the new context box, including cards of the plan that are not written yet."""
+        """Return the slots of the new context box. Its new cards need not be written yet."""
         known = self._boxes.cards_with_states(plan.inherited_ids)
         known |= {draft.card_id: (draft_as_card(draft, self.project_id), "present") for draft in plan.drafts}
         card_ids = plan.card_ids
@@ -189,7 +189,7 @@ class Packing(msgspec.Struct, frozen=True):
         return planning.apply_limits(inherited, candidates, limits)
 
     def _digest(self, plan: PackPlan, look: Look) -> str:
-        """Return the digest of the new box. Reads only a few inherited cards at a time."""
+        """Return the digest of the new box. Holds only a part of the inherited cards in memory at a time."""
         total = Digest()
         for places in _split_places(plan.cards):
             inherited = [place.card_id for place in places if place.draft is None]
@@ -225,11 +225,10 @@ def pack_context(
     *,
     with_digest: bool = True,
 ) -> tuple[str, str, list[str]]:
-    """Pack a context box; return (context_box_id, profile_box_id, card_ids), the ids in the box's
-    order.
+    """Pack a context box. Return (context_box_id, profile_box_id, card_ids). The card ids are in box order.
 
-    `handover` is a recipe as a mapping, validated like a file. With `conn`, everything joins the caller's
-    transaction; otherwise it is a transaction on the database of the environment.
+    `handover` is a recipe. A mapping is validated like a recipe file. If `conn` is given, the pack joins its
+    transaction. If not, it is one transaction on the database that the environment configures.
     """
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 

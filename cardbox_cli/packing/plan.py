@@ -1,7 +1,7 @@
 """The plan of a context box: a recipe applied to its arguments, without a database.
 
-Every function is pure; the rules and their order are those of the spec's page on packing. Owns what each rule
-brings and what is left out; `packing/pack.py` reads boxes and writes the plan.
+Every function is pure. The specification's page on packing defines the rules and their order. This module
+decides which cards each rule adds and which are left out. `packing/pack.py` reads boxes and writes the plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PlannedCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One position of the new box: the rule that brings the card, and the draft if the card is new."""
+    """One position of the new box: the card, the rule that adds it, and the draft if the card is new."""
 
     card_id: str
     rule: str
@@ -40,7 +40,7 @@ class ExcludedCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
-    """A box that an argument names, by its canonical id if it has one."""
+    """A box that an argument names. `box_id` is its canonical id, or the given value if it is not a UUID."""
 
     box_id: str
     arg_key: str
@@ -74,7 +74,7 @@ class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
-    """Apply rule 1: return the profile of the context, from the arguments or else the recipe."""
+    """Apply rule 1: return the name of the profile that the arguments, or else the recipe, name."""
     if "profile_name" in arguments:
         _check_storable({"profile_name": arguments["profile_name"]})
         name, place = arguments["profile_name"], "argument 'profile_name'"
@@ -94,7 +94,7 @@ def argument_cards(
     recipe: "Recipe", arguments: Mapping[str, Any], *, tool_suffix: str, turn: Mapping[str, str] = {}
 ) -> list[PlannedCard]:
     """Apply rule 2: return a new card for each `pack_arguments` rule whose argument is given. `turn` is the
-    metadata of the turn that packs, if any."""
+    metadata of the turn that packs. It is empty if no turn packs."""
     rules = recipe.context_packing_config.pack_arguments
     _check_storable({rule.arg_key: arguments[rule.arg_key] for rule in rules if rule.arg_key in arguments})
     return [
@@ -106,7 +106,7 @@ def argument_cards(
 
 
 def _check_storable(arguments: Mapping[str, Any]) -> None:
-    """Raise BadRequest unless these arguments are JSON that cards can store, each and together."""
+    """Raise BadRequest unless the database can store each argument alone, and all of them in one object."""
     try:
         for key, value in arguments.items():
             exact_json.check_storable(value, f"argument {key!r}")
@@ -126,7 +126,7 @@ def _argument_card(rule: "PackArgument", value: Any, tool_suffix: str) -> CardDr
 
 
 def inherited_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[InheritedBox]:
-    """Start rule 3: return the boxes that the arguments name, after checking shape and authorization."""
+    """Begin rule 3: return the boxes that the arguments name. Raises BadRequest for an unauthorized box."""
     boxes = [
         InheritedBox(box_id=canonical_box_id(box_id) or box_id, arg_key=arg_key)
         for arg_key in recipe.context_packing_config.inherit_context.include_boxes_from_args
@@ -160,7 +160,7 @@ def _box_ids(arg_key: str, value: Any) -> list[str]:
 def inherited_cards(
     boxes: Sequence[InheritedBox], id_lists: Mapping[str, Sequence[str]]
 ) -> list[PlannedCard]:
-    """Apply rule 3: return the ids of the boxes in order; the first position of an id wins."""
+    """Apply rule 3: return the cards of the boxes in order. A repeated card appears at its first position."""
     places: dict[str, PlannedCard] = {}
     for box in boxes:
         rule = box.rule
@@ -180,8 +180,8 @@ def _limits_cards(inherit: "InheritContext") -> bool:
 
 
 class InheritableCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The properties of an inheritable card that limits examine; there may be too many cards to hold
-    completely. `tool_calls` only have ids; `tokens` are counted only for a token limit, otherwise 0."""
+    """The properties of a card that limits examine. There may be too many cards to hold them completely.
+    `tool_calls` only have ids. `tokens` is 0 unless the recipe has a token limit."""
 
     type: str
     tool_calls: list[dict[str, str]] | None
@@ -201,10 +201,10 @@ def inheritable_card(card: Card, inherit: "InheritContext") -> InheritableCard:
 def apply_limits(
     planned: Sequence[PlannedCard], candidates: Mapping[str, InheritableCard], inherit: "InheritContext"
 ) -> tuple[list[PlannedCard], list[ExcludedCard]]:
-    """Apply the recipe's limits: answered calls, types, then the newest exchanges that fit.
+    """Apply the recipe's limits in this order: answered calls, types, and the newest exchanges that fit.
 
-    A tool call and its results are included or excluded together. Ids without a card are excluded by limits
-    of types or numbers; otherwise they stay, so that the turn reports what is missing.
+    A tool call and its results are included or excluded together. Limits of types, cards or tokens exclude
+    ids without a card. Without such limits they are included, so that the turn reports the missing cards.
     """
     ids = [place.card_id for place in planned if place.card_id in candidates]
     readable = [candidates[card_id] for card_id in ids]
@@ -257,7 +257,7 @@ def _exceeded_limit(inherit: "InheritContext", cards: int, tokens: int) -> str |
 
 
 def parent_card(recipe: "Recipe", *, source_agent_id: str) -> list[PlannedCard]:
-    """Apply rule 4: return the pointer to the parent, if the recipe requests it."""
+    """Apply rule 4: return the card that points to the parent, if the recipe requests it, or []."""
     if not recipe.context_packing_config.inherit_context.include_parent:
         return []
     draft = draft_card(
@@ -281,7 +281,7 @@ def build_plan(
 
 
 def apply_fit(plan: PackPlan, fit: "FittedRequest", *, turn: Mapping[str, str] = {}) -> PackPlan:
-    """Return the plan without the inherited cards that a fit excludes, and with its notes."""
+    """Return the plan without the cards that a fit drops. The notes of the fit replace their cards."""
     dropped = {change.card_id: change.reason for change in fit.changes if change.kind == "dropped"}
     cards, excluded = _exclude_cards(plan.cards, dropped)
     for position, place in enumerate(cards):

@@ -1,8 +1,8 @@
-"""Recipe files: finding, reading and listing them.
+"""Find, read and list recipe files.
 
 A name refers to a file in one of the caller's folders, or to a recipe that ships with cbx. A value with a
-slash, or with the ending .yaml or .yml, is a path. `model.handwritten.recipes` validates a recipe; it is
-loaded, with pydantic, only to read one.
+slash, or with the ending .yaml, .yml or .json, is a path. `model.handwritten.recipes` validates recipes. It
+needs pydantic, so it is imported only to read one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
 
 _ENDINGS = (".yaml", ".yml")
-# In the current folder.
+# The folder of a user's recipes, below the current folder.
 OWN_FOLDER = Path("handovers")
 
 
@@ -51,12 +51,12 @@ class ListedRecipe:
 
 
 def recipe_folders() -> list[Path]:
-    """Return the folders of recipes, which are searched before those that ship with cbx."""
+    """Return the folders that are searched for recipes before the recipes that ship with cbx."""
     return [OWN_FOLDER, *([Path(named)] if (named := HANDOVERS.text()) else [])]
 
 
 def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:
-    """Find and read a recipe; the first folder wins. Raises NotFound, InvalidRecipe."""
+    """Find and read a recipe. The first folder that has it wins. Raises NotFound and InvalidRecipe."""
     is_path = "/" in name_or_path or name_or_path.endswith((*_ENDINGS, ".json"))
     path = Path(name_or_path) if is_path else _find_file(name_or_path, folders)
     text = _read_text(path)
@@ -64,7 +64,7 @@ def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:
 
 
 def parse_recipe(text: str, source: str) -> "Recipe":
-    """Parse the recipe in `text`, called `source` in messages. Raises InvalidRecipe with all problems."""
+    """Parse the recipe in `text`. Messages name it `source`. Raises InvalidRecipe with all problems."""
     return _validate(read_yaml(text, source))
 
 
@@ -74,12 +74,12 @@ def recipe_from_mapping(mapping: Mapping[str, object]) -> "Recipe":
 
 
 def list_recipes(folders: Sequence[Path]) -> list[ListedRecipe]:
-    """Return the recipes that can be used by name, sorted: of `folders`, and those that ship with cbx."""
+    """Return the recipes in `folders` and the recipes that ship with cbx, sorted by name."""
     return [_list_entry(name, path) for name, path in recipe_files(folders).items()]
 
 
 def recipe_files(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return recipe files by name, sorted; an earlier folder hides a later one, shipped recipes come last."""
+    """Map names, sorted, to recipe files. Folders come before shipped recipes. The first file wins."""
     known: dict[str, Path] = {}
     for folder in [*folders, shipped_path("handovers")]:
         for path in sorted(folder.glob("*.y*ml")):

@@ -86,7 +86,6 @@ def _shares(name: Grouping, account: Account, colours: Mapping[str, str]) -> Ele
 
 
 def _findings(picture: CostPicture) -> list[Element]:
-    """Return the most expensive findings, and the others folded."""
     articles = list(_articles(picture))
     more = articles[_UNFOLDED:]
     if not more:

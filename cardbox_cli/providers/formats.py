@@ -1,8 +1,8 @@
 """The formats of requests: the formats of the providers, and plain text.
 
-In the text, a line names the speaker of each message. The content is indented, so that none of its lines
-looks like such a heading. The text belongs to no provider: it is made of messages in the chat form, and
-linted and compared by the default provider's rules.
+In plain text, a heading names the speaker of each message. The content is indented, so that none of its lines
+looks like a heading. Plain text belongs to no provider. It is made of messages in the chat form, and the
+rules of the default provider lint and compare it.
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,9 @@ def provider_of(format: str) -> "Provider":
 
 
 def other_provider_note(model: str | None, format: str) -> str | None:
-    """Return a note if a request in the default format is for another provider's model, else None.
+    """Return a note if a request in the default format is for another provider's model, or None.
 
-    There is no note for a name such as `anthropic/claude-opus-4-5`: a host serves models of many providers.
+    A host may serve models of many providers, so a name such as `anthropic/claude-opus-4-5` causes no note.
     """
     name = registry.provider_for_model(model)
     if format != registry.DEFAULT or name == registry.DEFAULT or "/" in (model or ""):
@@ -58,19 +58,19 @@ def members_of(request: "Request", format: str) -> "Members":
 
 
 def sent(request: "Request", format: str) -> bytes:
-    """Return the bytes of a request that a command reads on stdin: its body, or the text."""
+    """Return the bytes of a request that a command reads on stdin: the JSON body or the plain text."""
     return text(request).encode() if format == TEXT else exact_json.encode(body_of(request, format)) + b"\n"
 
 
 def sent_by_any(request: "Request", format: str) -> list[bytes]:
-    """Return the bytes of `sent`, and in text, also those of an older cbx, which did not indent content."""
+    """Return the bytes of `sent`, and for plain text also those of an older cbx, without indented content."""
     older = [text(request, indent="").encode()] if format == TEXT else []
     return [sent(request, format), *older]
 
 
 def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) -> "list[LintFinding]":
     """Return the lint's findings for the request of these cards. `model` defaults to the profile's model."""
-    # The rules take a while to load.
+    # The rules load slowly.
     from cardbox_cli.context.lint.rule import lint
     from cardbox_cli.context.request import ComposeOptions, request_of
 
@@ -80,7 +80,7 @@ def lint_entries(entries: "Sequence[RequestEntry]", model: str | None = None) ->
 
 
 def text(request: "Request", *, indent: str = INDENT) -> str:
-    """Return the whole request as text, tools last. It ends in a newline unless it is empty."""
+    """Return the whole request as text, with its tools at the end. The text is empty or ends in a newline."""
     sections = list(text_sections(request, indent=indent))
     return "\n\n".join(sections) + "\n" if sections else ""
 

@@ -1,6 +1,6 @@
-"""Facts about models, by their names: those of `models.toml`, and those of the file that CBX_MODELS names.
+"""Facts about models, by name. They come from `models.toml`, and from the user's file that CBX_MODELS names.
 
-Reads each file once, when the first fact is asked for. A name without an entry has no facts.
+Each file is read once, when the first fact is needed. A model without an entry has no facts.
 """
 
 import re
@@ -19,7 +19,8 @@ from cardbox_cli.model.tokens import Tokenizer, bare_name
 from cardbox_cli.settings import MODELS
 
 _FILE = "models.toml"
-# `-2024-08-06`, `@20250514`, `-0613`, `-latest`; behind it a gateway's own version, as in `-v1:0`.
+# Matches the end of a snapshot's name, such as `-2024-08-06`, `@20250514` or `-latest`, with an optional
+# version of a gateway, such as `-v1:0`.
 _SNAPSHOT = re.compile(r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{4}|latest))?(?:-v\d+(?::\d+\w*)*)?$")
 _REGION = re.compile(r"^(?:us|eu|apac|global|us-gov)\.(?=[a-z0-9]+\.)")
 # The keys of an entry that are not facts.
@@ -27,7 +28,7 @@ _ABOUT = ("names", "source", "date")
 
 
 class _Names:
-    """The names of an entry; `*` matches any characters."""
+    """The names of an entry. `*` matches any characters."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._whole = frozenset(name for name in names if "*" not in name)
@@ -106,11 +107,11 @@ class ModelTable:
             key = where.strip("`.")
             raise InvalidInput(
                 f"{place}{f', {key}' if key else ''}: {what[:1].lower()}{what[1:]}",
-                hint=f"the head of {_FILE} in the package `cardbox_cli.providers` explains each key",
+                hint=f"the comments in {_FILE} of the package `cardbox_cli.providers` explain each key",
             ) from None
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the facts of all entries that match one of these names; later entries win."""
+        """Return the facts of all entries that match one of these names. Later entries win."""
         found: dict[str, Any] = {}
         for known, facts in self._models:
             if known.match(names):
@@ -123,7 +124,7 @@ class ModelTable:
 
 
 def provider_of_model(model: str | None) -> str | None:
-    """Return the name of the provider of a model; None if it is not known. Raises as `facts_of`."""
+    """Return the name of the provider of a model, or None if it is unknown. Raises what `facts_of` raises."""
     return None if model is None else _provider_of(model, MODELS.text())
 
 
@@ -137,7 +138,7 @@ def window(model: str | None) -> int | None:
 
 
 def unknown_models(models: Iterable[str | None]) -> str | None:
-    """Say which of these models are unknown, and how to declare them; None if all are known or unnamed."""
+    """Return a sentence about the unknown ones of these models and how to declare them, or None."""
     unknown = {model: None for model in models if model and not facts_of(model).is_known}
     if not unknown:
         return None
@@ -166,17 +167,17 @@ def _facts_of(model: str, own_file: str) -> ModelFacts:
 
 
 def _names_of(model: str) -> list[str]:
-    """Return the names that facts may be listed under: with the mark of a snapshot, and without it."""
+    """Return the names under which facts may be listed: the name with and without the end of a snapshot."""
     bare = _REGION.sub("", bare_name(model))
     if "claude" in bare:
-        # Gateways write the version with dots, and a vendor before the name.
+        # Gateways put the vendor before the name, and write the version with dots.
         bare = bare[bare.find("claude") :].replace(".", "-")
     return [bare, _SNAPSHOT.sub("", bare, count=1)]
 
 
 @cache
 def _tables(own_file: str) -> tuple[ModelTable, ...]:
-    """Return the table of the package, and the user's after it."""
+    """Return the table that ships with cbx, and then the table of the user's file, if there is one."""
     from importlib.resources import files
 
     package = ModelTable(files(__package__).joinpath(_FILE).read_bytes(), _FILE)

@@ -1,9 +1,9 @@
 """Base classes of formats whose messages are a role and a list of parts.
 
 A message becomes one card for each run of parts of one type: text and tool calls, a tool's result, a thought,
-or parts that only this format knows. A card keeps its parts only if its fields cannot hold them
-(`context/sources`). In requests, neighbours of one role become one message, which begins with the results of
-tools; system text is separate.
+or parts that only this format knows. A card stores the original parts only if its own fields cannot hold them
+(`context/sources`). In requests, adjacent messages of one role become one message, which begins with tool
+results. System text is separate.
 """
 
 from abc import abstractmethod
@@ -62,7 +62,7 @@ class AnsweredCall(NamedTuple):
 
 
 class _TypedPart(NamedTuple):
-    """A part with the type and text of its card, and its call. If `is_exact`, the card restores the part."""
+    """A part with the type and text of its card, and its call. `is_exact` means the card can restore it."""
 
     type: str
     part: Part
@@ -75,8 +75,8 @@ class _TypedPart(NamedTuple):
 class PartsProvider(Provider):
     """A provider whose messages are lists of parts.
 
-    If `has_detail`, images have a level of detail. If `names_results`, a result has the name of its tool. If
-    `has_refusals`, a refusal is not sent as text. `parts_title` is the provider's name in sentences about
+    `has_detail`: images have a level of detail. `names_results`: a result has the name of its tool.
+    `has_refusals`: a refusal has its own type of part. `parts_title`: the provider's name in sentences about
     parts that only this provider knows.
     """
 
@@ -101,7 +101,7 @@ class PartsProvider(Provider):
 
     @abstractmethod
     def call(self, part: Part) -> dict[str, Any] | None:
-        """Convert a call to a tool call of the chat form. A missing id is "". Other parts give None."""
+        """Return the tool call of the chat form for a call, or None for other parts. A missing id is ""."""
 
     @abstractmethod
     def answered(self, part: Part) -> AnsweredCall | None:
@@ -131,11 +131,11 @@ class PartsProvider(Provider):
         return False
 
     def losses_of_part(self, part: Part) -> Iterable[str]:
-        """Yield the losses of a part in the chat form. Not for thinking and parts of this format only."""
+        """Yield the losses of a part in the chat form, unless it is thinking or only this format knows it."""
         return ()
 
     def text_alone(self, role: str, part: Part) -> str | None:
-        """Return the text of a part if `make` restores the part from the text alone, else None.
+        """Return the text of a part if `make` can restore the part from only the text, or None.
 
         By default, such a part has only the key `text`, and the text is not blank.
         """
@@ -202,7 +202,7 @@ class PartsProvider(Provider):
         return card if self._is_held(card, run) else keep(card, self.format, source_blocks=parts)
 
     def _is_held(self, card: CardDraft, run: Sequence[_TypedPart]) -> bool:
-        """Return whether the card's own fields can restore its parts. They restore text before calls."""
+        """Return whether the card's own fields can restore its parts. They always put text before calls."""
         if all(each.is_exact for each in run) and not any(each.text for each in run[1:]):
             return True
         if card.type == TOOL_RESULT and self.names_results:
@@ -271,7 +271,7 @@ class PartsProvider(Provider):
         return any(map(self.is_failed_result, self.own_parts(card) or ()))
 
     def split_messages(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield the messages in the form in which they are sent. Layers and queries become parts, too."""
+        """Yield the messages in the form in which they are sent. Layers and queries also become parts."""
         return map(self._split_message, speakers.demote_late_layers(messages))
 
     def _split_message(self, message: Message) -> Message:
@@ -334,7 +334,7 @@ class PartsProvider(Provider):
             return  # sent unchanged, or not in the chat form
         body = self.chat_body(card)
         is_result = body["role"] in ("tool", "function")
-        # The name that cbx adds to every result is not a loss, since the call has it, too.
+        # The name that cbx adds to every result is not a loss, because the call has the same name.
         is_said = self.names_results or not (sources.is_named_result(card) and card.tool_call_id)
         own = ("name",) * (is_result and is_said) + ("refusal",) * self.has_refusals
         yield from unsent_of_message(body, own)
@@ -363,7 +363,7 @@ class PartsProvider(Provider):
 def text_parts(
     body: Body, make_file: Callable[[Any], Part | None], make_call: Callable[[Any, dict[str, Any]], Part]
 ) -> list[Part]:
-    """Convert a message in the chat form to parts. Text becomes `{"text": …}`. Not for tool messages.
+    """Convert a message other than a tool message from the chat form to parts. Text becomes `{"text": …}`.
 
     `make_file` converts a part that is not text, or returns None if the format has no such part. `make_call`
     converts a tool call. Its second argument is the called function.
@@ -404,8 +404,8 @@ def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class PartsFiles(MessageFiles):
     """A reader and writer of files with messages in such a format.
 
-    `parts_key` is the key of a message's parts. `assistant` is the format's name of that role. If set,
-    `alone_key` is the key under which one message may replace the list; one part may replace the parts, too.
+    `parts_key` is the key of a message's parts. `assistant` is the format's name of that role. If `alone_key`
+    is set, one message may replace the list under this key, and one part may replace the list of parts.
     """
 
     provider: PartsProvider
@@ -486,7 +486,7 @@ class PartsFiles(MessageFiles):
         return sources.envelope(card, self.provider.format, sources.MESSAGE)
 
 
-# --- what models answer
+# --- answers of models
 
 
 class PartsAnswers(AnswerReader):

@@ -20,7 +20,7 @@ PROVIDERS = {
     "gemini": "cardbox_cli.providers.gemini.request:Gemini",
     "bedrock-converse": "cardbox_cli.providers.bedrock_converse.request:BedrockConverse",
 }
-# Hosts that take a provider's format and have rules of their own, for checks alone: the format, the class.
+# Hosts that take a provider's format and have other lint rules: (format, class). Only checks use them.
 HOSTS = {"openai-compatible": ("openai", "cardbox_cli.providers.openai.request:OpenAICompatible")}
 # The format if neither the caller nor the model determines it.
 DEFAULT = "openai"
@@ -57,7 +57,7 @@ def providers() -> Iterator["Provider"]:
 
 
 def provider_for_model(model: str | None) -> str:
-    """Return the name of the provider of a model, or of the default one if the model is not known.
+    """Return the name of the provider of a model, or of the default provider if the model is unknown.
 
     Raises InvalidInput if the file of CBX_MODELS names a provider that does not exist.
     """
@@ -66,14 +66,14 @@ def provider_for_model(model: str | None) -> str:
     name = provider_of_model(model) or DEFAULT
     if name not in PROVIDERS:
         raise InvalidInput(
-            f"{MODELS.name} names the provider {name!r} for the model {model!r}, which does not exist",
+            f"unknown provider {name!r} for the model {model!r} in {MODELS.name}",
             hint=f"providers are {', '.join(PROVIDERS)}",
         )
     return name
 
 
 def provider_for(entries: Iterable["RequestEntry"], model: str | None = None) -> str:
-    """Return the name of the provider of `model`, or of the model that the profile among entries names."""
+    """Return the name of the provider of `model`, or else of the model that a profile in `entries` names."""
     from cardbox_cli.context.request import model_of, profile_of
 
     if model is None:

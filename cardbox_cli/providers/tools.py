@@ -1,7 +1,7 @@
-"""Tool definitions and parameters, as requests store and send them. Pure.
+"""Tool definitions and parameters, as requests store and send them. This module is pure.
 
-A request keeps tools as they were written: OpenAI's function objects, flat ones, Anthropic's with an
-`input_schema`.
+A request stores tools in their original form: OpenAI's function objects, flat functions, or Anthropic's tools
+with an `input_schema`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from cardbox_cli.context.provider import Provider
 from cardbox_cli.context.request import Request
 from cardbox_cli.context.request_schema import Schema
 
-# The schema of a function without arguments, for formats that want one.
+# The schema of a function without arguments, for formats that require a schema.
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 _KEYS = frozenset({"name", "description", "parameters", "input_schema", "strict"})
 
@@ -48,7 +48,7 @@ def is_custom(tool: Mapping[str, Any]) -> bool:
 
 
 def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
-    """Return the definition of a custom tool. If `nested`, the grammar of its format is in an object."""
+    """Return the definition of a custom tool. `nested` puts the grammar of its format into an object."""
     custom: dict[str, Any] = tool["custom"]
     format = custom.get("format")
     if not isinstance(format, dict) or kind(format) != "grammar":
@@ -60,7 +60,7 @@ def custom_tool(tool: Mapping[str, Any], *, nested: bool) -> dict[str, Any]:
 
 
 def chat_tool(function: Function) -> dict[str, Any]:
-    """Return the definition for OpenAI's chat completions. It is flat if it has keys that these lack."""
+    """Return the definition for OpenAI's chat completions, or a flat one if they lack one of its keys."""
     schema, strict = function.schema, function.strict
     inner = compact(name=function.name, description=function.description, parameters=schema, strict=strict)
     if function.others:
@@ -81,7 +81,7 @@ def token_limit(
 
 
 def stops_of(config: Mapping[str, Any], most: int | None = None) -> Any:
-    """Return the texts that end an answer, or None for no text or more than `most` `stop_sequences`."""
+    """Return the texts that end an answer. None if there are none, or more than `most` `stop_sequences`."""
     stops = config.get("stop_sequences")
     are_too_many = most is not None and isinstance(stops, list) and len(stops) > most
     return config.get("stop") or (None if are_too_many else stops) or None
@@ -102,7 +102,7 @@ def _tool_name(tool: Mapping[str, Any]) -> str:
 
 
 def is_parallel(config: Mapping[str, Any]) -> Any:
-    """Return whether several tools may be called at once, by OpenAI's or Anthropic's key; None if not set."""
+    """Return whether a model may call several tools at once, by OpenAI's or Anthropic's key, or None."""
     choice = config.get("tool_choice")
     is_off = isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True
     return config.get("parallel_tool_calls", False if is_off else None)
@@ -114,7 +114,7 @@ def choice_of(value: Any) -> str | None:
 
 
 def choice_mode(value: Any) -> str | None:
-    """Return the mode that a `tool_choice` names: auto, required or none; None for another value."""
+    """Return the mode that a `tool_choice` names (auto, required or none), or None for another value."""
     mode = text_at(value, "type") if isinstance(value, dict) else value
     mode = "required" if mode == "any" else mode
     return mode if mode in ("auto", "required", "none") else None
@@ -123,10 +123,10 @@ def choice_mode(value: Any) -> str | None:
 def copy_parameters(
     config: Mapping[str, Any], names: Iterable[str], provider: Provider, *, nulls: bool = False
 ) -> dict[str, Any]:
-    """Return the parameters of these names that are set, without those that only another provider takes.
+    """Return the parameters of these names that are set, except values that only another provider takes.
 
-    Providers share names, but not always values: `metadata` is any strings, or a user's id. A parameter that
-    no provider takes is copied, too, so that the lint reports it.
+    Providers may give one name different meanings. For example, `metadata` has any strings or a user's id. A
+    parameter that no provider takes is copied, so that the lint reports it.
     """
     given = {name: config[name] for name in names if name in config and (nulls or config[name] is not None)}
     own = provider.schema

@@ -162,7 +162,7 @@ _FORMAT = "A provider's format, for example anthropic. Default: the format that 
 
 TheTurn = Annotated[str, Field(max_length=_ID, description="A turn's id, or a unique part of it.")]
 Turn = TheTurn | None
-TheBox = Annotated[str, Field(max_length=_ID, description="A box's id, or a unique beginning or end of it.")]
+TheBox = Annotated[str, Field(max_length=_ID, description="A box: full id, or a unique part at either end.")]
 Box = TheBox | None
 Agent = Annotated[str, Field(max_length=_ID, description="An agent's id.")] | None
 Chat = Annotated[str, Field(max_length=_ID, description="A chat's key.")] | None

@@ -1,4 +1,4 @@
-"""Tokens for readers over HTTP: one project's view of `cbx.api_tokens`. Stores hashes, never a token."""
+"""API tokens of HTTP clients: one project's view of `cbx.api_tokens`. Stores only hashes of tokens."""
 
 import hmac
 from datetime import timedelta
@@ -14,7 +14,7 @@ _NO_TOKEN = "`cbx token list` shows them"
 
 class ApiTokenStore(ProjectStore):
     def create(self, *, label: str, actor: str, lasts: timedelta | None) -> tuple[str, ApiToken]:
-        """Create a token; return its text, which is shown only once, and its row. `lasts`: None for ever."""
+        """Create a token, without expiry if `lasts` is None. Returns its text, never stored, and its row."""
         self.database.require(TOKENS)
         token = new_token(self.project_id)
         key = {"token_id": new_card_id()[-12:], "token_sha256": token_hash(token)}
@@ -30,7 +30,7 @@ class ApiTokenStore(ProjectStore):
         return self._all(ApiToken, "api_tokens")
 
     def revoke(self, token_id: str) -> ApiToken:
-        """Revoke a token; harmless if it is revoked already. Raises NotFound."""
+        """Revoke a token. Has no effect on a token that is already revoked. Raises NotFound."""
         self.database.require(TOKENS)
         now = self.database.now()
         revoked = self._one(ApiToken, "revoke_api_token", token_id=token_id, now=now)
@@ -51,6 +51,6 @@ class ApiTokenStore(ProjectStore):
         if TOKENS not in self.database.tables:
             return []
         tokens = self._rows("api_tokens_not_revoked")
-        # Most tokens never expire, and need no query of the clock.
+        # Most tokens never expire, and then the time of the database is not needed.
         now = self.database.now() if any(ends for _, _, ends in tokens) else None
         return [(each, sha256) for each, sha256, ends in tokens if ends is None or now is None or ends > now]

@@ -1,8 +1,7 @@
-"""The audit in Postgres: changes to turns from outside their runs, and changes of people to stored data.
+"""The audit in Postgres: changes to turns from outside their runs, and people's changes to stored data.
 
-Rows are only ever added; a trigger refuses anything else if the database has it. A row is written in the
-transaction of the change; if the database has no table for it, nothing is written. The caller names the
-actor.
+Rows are only added. If the database has the trigger, it refuses updates and deletes. Each row is written in
+the transaction of its change. Without an audit table, nothing is written. The caller names the actor.
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ _TABLE = "cbx.audit"
 
 
 class AuditFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of audit rows; None means any."""
+    """Filter of a list of audit rows. A field that is None matches any value."""
 
     agent_id: str | None = None
     agent_turn_id: str | None = None
@@ -37,7 +36,7 @@ class AuditStore(ProjectStore):
         epoch_after: int | None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Record a change to a turn that was at `fence`; without a turn, to its agent."""
+        """Record a change to the turn that `fence` identifies, or to its agent if it names no turn."""
         self._insert(
             agent_id=fence.agent_id,
             agent_turn_id=fence.agent_turn_id or None,
@@ -52,12 +51,12 @@ class AuditStore(ProjectStore):
     def _insert(self, *, detail: dict[str, Any], **columns: str | int | None) -> None:
         empty = dict.fromkeys(("agent_turn_id", "reason", "epoch_before", "epoch_after"))
         row = {**empty, **columns, "audit_id": new_id("audit"), "detail": jsonb(detail)}
-        # Our role may write the table even if it may not read it.
+        # A role may have the right to write the table but not to read it. Such a table is in `closed_tables`.
         if _TABLE in self.database.tables or _TABLE in self.database.closed_tables:
             self._run("write_audit", **row)
 
     def list_by_turn(self, agent_turn_id: str) -> list[AuditEntry]:
-        """Return the changes to a turn from outside its run, in order."""
+        """Return the changes to a turn from outside its run, oldest first."""
         if not self.database.keeps_turns:
             return []
         return self._all(AuditEntry, "audit_of_turn", agent_turn_id=agent_turn_id)

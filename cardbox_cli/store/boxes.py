@@ -1,8 +1,8 @@
 """Boxes in Postgres: one project's view of `public.card_boxes`, and their titles and provenance in
 `box_info`.
 
-Boxes contain ids, never cards. Writes to one box are serialized by a row lock. A read takes no lock, except
-`share`. A method takes part in the caller's transaction, or is a transaction itself.
+Boxes contain ids, never cards. A row lock serializes writes to one box. Reads take no lock, except `lock` and
+`lock_shared`. A method joins the caller's transaction, or opens its own.
 """
 
 import re
@@ -48,34 +48,34 @@ if TYPE_CHECKING:
     from cardbox_cli.model.diff import BoxDiff
 
 
-# Titles and provenance of boxes, for which `card_boxes` has no columns, in `cbx.box_info`. A database of
-# another program may lack the table: then nothing is stored, and reads find nothing.
+# `cbx.box_info` stores titles and provenance, for which `card_boxes` has no columns. The database of another
+# program may lack this table. Then nothing is stored, and reads find nothing.
 
 
 class BoxInfoStore(ProjectStore):
     """The titles and provenance of one project's boxes. Box ids are canonical."""
 
     def save(self, box_id: str, title: str | None, provenance: Provenance | None) -> None:
-        """Store the title and the provenance of a box, replacing earlier ones, if either is given."""
+        """Store the title and provenance of a box, replacing earlier ones. Does nothing if both are None."""
         if self.database.keeps_box_info and (title is not None or provenance is not None):
             packed = None if provenance is None else jsonb(provenance)
             self._run("insert_box_info", box_id=box_id, title=title, provenance=packed)
 
     def save_titles(self, titles: Iterable[tuple[str, str | None]]) -> None:
-        """Store the titles of new boxes, as pairs of id and title, in one statement."""
+        """Store the titles of new boxes in one statement. `titles` has pairs of a box id and a title."""
         titled = [(box_id, title) for box_id, title in titles if title is not None]
         if titled and self.database.keeps_box_info:
             box_ids, texts = zip(*titled, strict=True)
             self._run("insert_box_titles", box_ids=list(box_ids), titles=list(texts))
 
     def titles(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """Return the titles of these boxes by id, without boxes that have none."""
+        """Return the titles of these boxes by box id. Leaves out boxes without a title."""
         if not box_ids or not self.database.keeps_box_info:
             return {}
         return dict(self._rows("box_titles", box_ids=list(box_ids)))
 
     def provenance(self, box_id: str) -> Provenance | None:
-        """Return the record of how the box was packed; None without one, or if another program wrote it."""
+        """Return the record of how the box was packed, or None if cbx wrote no such record."""
         if not self.database.keeps_box_info:
             return None
         try:
@@ -96,14 +96,14 @@ _CARDS_PER_QUERY = 2000
 
 
 class BoxBatch(msgspec.Struct, frozen=True):
-    """Result of a batch read: the boxes found, in the order requested, and the missing ids."""
+    """Result of reading several boxes: the boxes found, in the requested order, and the missing ids."""
 
     boxes: list[Box]
     missing_box_ids: list[str]
 
 
 class BoxStore(ProjectStore):
-    """The boxes of one project: first the methods that read, then those that write."""
+    """The boxes of one project. Methods that read come first, then methods that write."""
 
     def __init__(self, database: Database, project_id: str) -> None:
         super().__init__(database, project_id)
@@ -111,12 +111,12 @@ class BoxStore(ProjectStore):
         self._use = BoxUseStore(database, project_id)
 
     def get(self, box_id: str) -> Box:
-        """Return the box with this id. Raises NotFound, also for a string that is not a UUID."""
+        """Return the box with this id. Raises NotFound if no box has it or if it is not a UUID."""
         box = next(iter(self.get_many([box_id]).boxes), None)
         return self._require_item(box, "box", box_id, BOX_LIST_HINT)
 
     def get_many(self, box_ids: Sequence[str]) -> BoxBatch:
-        """Return the boxes with these ids in the order of `box_ids`, each once, and the missing ids."""
+        """Return each box with one of these ids once, in the order of `box_ids`, and the missing ids."""
         ids = unique(canonical_box_id(box_id) or box_id for box_id in box_ids)
         rows = self._column("boxes_by_ids", box_ids=[box_id for box_id in ids if canonical_box_id(box_id)])
         boxes = {box.box_id: box for box in self.add_titles([decode_box(row) for row in rows])}
@@ -126,11 +126,11 @@ class BoxStore(ProjectStore):
         )
 
     def id_lists(self, box_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return the id list of each of these boxes that exists, by canonical box id."""
+        """Return the id lists of the boxes that exist, by canonical box id."""
         return {box_id: decode_ids(ids) for box_id, ids in self.id_texts(box_ids).items()}
 
     def id_texts(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """Return `id_lists` as JSON text; the text of a list that extends another begins with that one."""
+        """Return the id lists as JSON text. If one list begins with another, so does its text."""
         canonical = list(filter(None, map(canonical_box_id, box_ids)))
         return dict(self._rows("box_id_lists", box_ids=canonical))
 
@@ -148,24 +148,24 @@ class BoxStore(ProjectStore):
         return int(self._require_item(length, "box", box_id, BOX_LIST_HINT))
 
     def lock_shared(self, box_id: str) -> bool:
-        """Lock the box against changes until the end of the transaction; return False if it is unknown."""
+        """Lock the box against changes until the transaction ends. Returns False for an unknown box."""
         return bool(self._value("share_box", box_id=uuid_or_nil(box_id)))
 
     def slots(self, box_id: str) -> list[Slot]:
-        """Return every position of the box in order with its card, by one query; [] for an unknown box."""
+        """Return every position of the box with its card, in order. Returns [] for an unknown box."""
         rows = self._rows("slots_of_box", box_id=uuid_or_nil(box_id), **_ALL_POSITIONS)
         return [slot_of(row) for row in rows]
 
     def stream(self, box_id: str, window: range | None = None) -> Iterator[Slot]:
-        """Yield `slots`, or those of `window`, lazily within the caller's transaction or snapshot."""
+        """Yield the positions of the box, or those in `window`, lazily. Needs a transaction or snapshot."""
         return map(slot_of, self._stream("slots_of_box", box_id=uuid_or_nil(box_id), **_positions(window)))
 
     def json_lines(
         self, box_id: str, types: Collection[str] | None = None, window: range | None = None
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield the id and the JSON of the card at each position, in order; None for a hidden card.
+        """Yield the id and the JSON of the card at each position, in order. A hidden card has None as JSON.
 
-        With `types`, skips cards of other types. Reads lazily, within the caller's transaction or snapshot.
+        With `types`, skips cards of other types. Reads lazily, and needs a transaction or snapshot.
         """
         parameters = {**_positions(window), "types": None if types is None else list(types)}
         return self._stream("json_of_box", box_id=uuid_or_nil(box_id), **parameters)
@@ -178,7 +178,7 @@ class BoxStore(ProjectStore):
         return BoxView(box=box, slots=slots, digest=digest(slot.card for slot in slots))
 
     def provenance(self, box_id: str) -> Provenance | None:
-        """Return the record of how the box was packed; None without one."""
+        """Return the record of how the box was packed, or None if there is no such record."""
         return self._info.provenance(uuid_or_nil(box_id))
 
     def diff(self, a: str, b: str) -> "BoxDiff":
@@ -194,7 +194,7 @@ class BoxStore(ProjectStore):
         return diff.compare_boxes(one, other, edits, cards)
 
     def cards_with_states(self, card_ids: Iterable[str]) -> dict[str, tuple[Card, CardState]]:
-        """Return the cards with these ids, including hidden ones, each with its state, by id."""
+        """Return the cards with these ids and their states, by card id. Includes hidden cards."""
         ids = unique(card_ids)
         return {
             card_id: (decode_card(row), state)
@@ -207,25 +207,25 @@ class BoxStore(ProjectStore):
     def refs(
         self, card_id: str, *, limit: int | None = None, latest: int | None = MAX_BOXES_SEARCHED.value
     ) -> Iterator[Reference]:
-        """Yield the boxes with this id, last changed first, searching the `latest` boxes; None for all."""
+        """Yield the boxes with this card, last changed first. Searches the `latest` boxes, or all if None."""
         return read_pages(partial(self._page_of_refs, card_id, latest), limit=limit)
 
     def count_refs(self, card_id: str, *, latest: int | None = MAX_BOXES_SEARCHED.value) -> int:
-        """Return how many boxes contain this id, among the `latest` that changed last; None for all."""
+        """Count the boxes with this card among the `latest` last changed boxes, or among all if None."""
         return int(self._value("count_boxes_of_card", card_id=card_id, latest=latest))
 
     def has_more_than(self, number: int) -> bool:
-        """Return whether the project has more than `number` boxes. Takes as long as counting that many."""
+        """Return whether the project has more than `number` boxes. Reads at most one box more than that."""
         return bool(self._value("has_more_boxes", latest=number))
 
     def newest(self, where: DateFilter | None = None, *, limit: int | None = None) -> Iterator[Box]:
-        """Yield the boxes that changed in the time range, last changed first, reading page by page."""
+        """Yield the boxes whose last change is in the time range, newest first, reading page by page."""
         return read_pages(partial(self._page, self._resolve_dates(where or DateFilter())), limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, or for a unique part of one.
+        """Return the full id for an id or for a unique part of one. Raises NotFound, AmbiguousId.
 
-        A part is its beginning, its end, or the beginning of the short id. Raises NotFound, AmbiguousId.
+        A part is the beginning or the end of an id, or the beginning of a short id.
         """
         whole = canonical_box_id(wanted)
         if whole is not None:
@@ -275,14 +275,14 @@ class BoxStore(ProjectStore):
     ) -> Box:
         """Create a box of these ids. Raises NotFound for ids without a card, unless `allow_dangling`.
 
-        Only derived ids are passed as `box_id`; raises BoxConflict if it is taken.
+        Pass `box_id` only if the id is derived from other data. Raises BoxConflict if a box has this id.
         """
         with self.database.transaction(savepoint=False):
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             box = self._insert(box_id or new_box_id(), card_ids, parent_ids or ())
             if box is None:
-                raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new one")
+                raise BoxConflict(f"the box id {box_id!r} is taken", hint="omit the id to get a new id")
             self._info.save(box.box_id, title, provenance)
         return msgspec.structs.replace(box, title=title if self.database.keeps_box_info else None)
 
@@ -296,16 +296,15 @@ class BoxStore(ProjectStore):
         held: Head | None = None,
         of_chat: bool = False,
     ) -> int:
-        """Append ids and return the box's new length. Concurrent appends are serialized; none is lost.
+        """Append ids and return the box's new length. Concurrent appends are serialized, and all take effect.
 
-        Raises NotFound for an unknown box, or for an id without a card unless `allow_dangling`. Raises
+        Raises NotFound for an unknown box, and for an id without a card unless `allow_dangling`. Raises
         BoxConflict for a box that a turn reads or writes, or that belongs to a chat. A turn passes its
-        `fence`, and an outdated one raises StaleEpoch. A use case that has locked the head of the turn passes
-        it as `held`, one that has locked the head of a chat passes `of_chat`.
+        `fence`. An outdated fence raises StaleEpoch. A caller that has locked the head of the turn passes
+        the head as `held`. A caller that has locked the head of a chat passes `of_chat`.
         """
         is_free = fence is None and held is None and not of_chat
-        # Only an append to a box that may be in use must be rolled back; all other refusals come before the
-        # write.
+        # Only if `is_free`, the box may turn out to be in use after the write. Then the write is rolled back.
         with self.database.transaction(savepoint=is_free):
             if fence is not None:
                 held = HeadStore(self.database, self.project_id).hold(fence)
@@ -318,12 +317,12 @@ class BoxStore(ProjectStore):
                     self._refuse_absent(card_ids)
                 raise self._not_found("box", box_id, BOX_LIST_HINT)
             if is_free:
-                # Check after the write has locked the box: until then a turn may have been dispatched.
+                # The write has locked the box. Before that, a turn could still have been dispatched.
                 self._use.refuse_change([uuid_or_nil(box_id)])
         return int(length)
 
     def ensure(self, box_id: str) -> Box:
-        """Return the box with this id, created empty if missing. Raises BoxConflict for another project's."""
+        """Return the box, created empty if missing. Raises BoxConflict if another project has this id."""
         canonical = canonical_box_id(box_id)
         if canonical is None:
             raise InvalidInput(f"the box id {box_id!r} is not a UUID")
@@ -336,7 +335,7 @@ class BoxStore(ProjectStore):
             raise BoxConflict(f"the box id {box_id!r} is taken")
 
     def ensure_card(self, box_id: str, card_id: str) -> None:
-        """Add a card to a box unless it contains it; create a missing box. Raises as `ensure` does.
+        """Add a card to a box unless the box contains it. Creates a missing box. Raises as `ensure` does.
 
         The caller has locked the turn that writes to the box.
         """
@@ -348,17 +347,17 @@ class BoxStore(ProjectStore):
     def replace(
         self, box_id: str, card_ids: Sequence[str], *, if_ids: str | None = None, allow_dangling: bool = False
     ) -> Box:
-        """Replace the id list; with `if_ids` (`hash_ids` of the list that was read) only an unchanged one.
+        """Replace the id list. `if_ids` is `hash_ids` of the list that the caller has read, or None.
 
-        Raises BoxConflict if the list has changed, for the box of a profile, and for a box that a turn reads
-        or writes; nothing is written.
+        Raises BoxConflict, and writes nothing, if the list no longer has this hash, if the box stores a
+        profile, or if a turn reads or writes it. Raises NotFound as `append` does.
         """
         with self.database.transaction():
             box = self.lock(box_id)
             self.check_replaceable(box.box_id)
             if if_ids is not None and hash_ids(box.card_ids) != if_ids:
                 what = f"box {box.box_id} has changed: its ids hash to {hash_ids(box.card_ids)}, not {if_ids}"
-                raise BoxConflict(what, hint=f"read it again with `cbx box show {box.box_id}`, then replace")
+                raise BoxConflict(what, hint=f"check `cbx box show {box.box_id}`, then try again")
             if not allow_dangling:
                 self._refuse_absent(card_ids)
             row = self._value("replace_box", box_id=box.box_id, card_ids=jsonb(list(card_ids)))
@@ -368,7 +367,7 @@ class BoxStore(ProjectStore):
         return msgspec.structs.replace(decode_box(row), title=box.title)
 
     def fork(self, box_id: str, *, title: str | None = None) -> Box:
-        """Create a box with the same ids and provenance, and this box as its parent."""
+        """Create a box with the same ids and provenance as this box, which becomes its parent."""
         with self.database.transaction():
             box = self.get(box_id)
             return self.derive(msgspec.structs.replace(box, title=title or box.title), box.card_ids)
@@ -376,7 +375,7 @@ class BoxStore(ProjectStore):
     def derive(self, box: Box, card_ids: Sequence[str], *, may_be_gone: Collection[str] = ()) -> Box:
         """Create a box of these ids, with the title and provenance of `box`, which becomes its parent.
 
-        Raises NotFound for ids without a card, unless `box` contains them or they are in `may_be_gone`.
+        Raises NotFound for an id without a card, unless it is in `box` or in `may_be_gone`.
         """
         allowed = {*box.card_ids, *may_be_gone}
         with self.database.transaction():
@@ -391,7 +390,7 @@ class BoxStore(ProjectStore):
             )
 
     def rewrite(self, box: Box, card_ids: Sequence[str], *, if_ids: str) -> Box:
-        """Replace the id list of `box` if it still hashes to `if_ids`. Raises as `replace` and `derive`."""
+        """Replace the id list as `replace` does. Ids without a card are only allowed if they are in `box`."""
         allowed = set(box.card_ids)
         with self.database.transaction():
             self._refuse_absent([card_id for card_id in card_ids if card_id not in allowed])
@@ -439,7 +438,7 @@ class BoxStore(ProjectStore):
             raise BoxConflict(f"box {box_id} holds the profile {name!r}", hint=hint)
 
     def _refuse_absent(self, card_ids: Sequence[str]) -> None:
-        """Raise NotFound if one of these ids is not a card of the project. A deleted card does not count."""
+        """Raise NotFound if the project has no card, not even a deleted one, with one of these ids."""
         absent = self._column("absent_card_ids", card_ids=unique(card_ids)) if card_ids else []
         if absent:
             others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
@@ -455,7 +454,7 @@ _ALL_POSITIONS: dict[str, int | None] = {"first": None, "last": None}
 
 
 def uuid_or_nil(box_id: str) -> str:
-    """Return `box_id` for a query; for a string that is not a UUID, an id that no box has."""
+    """Return `box_id` as a query parameter. A string that is not a UUID becomes an id that no box has."""
     return canonical_box_id(box_id) or NO_BOX
 
 
@@ -478,7 +477,7 @@ def _check_output(head: Head, box_id: str) -> None:
 
 
 def cards_of_type(boxes: BoxStore, box_id: str | None, card_type: str) -> list[Card]:
-    """Return the visible cards of one type in a box, in order; [] for an unknown box or None."""
+    """Return the visible cards of one type in a box, in order. Returns [] if the box is unknown or None."""
     canonical = canonical_box_id(box_id or "")
     lines = [] if canonical is None else boxes.json_lines(canonical, [card_type])
     return [decode_card(line) for _, line in lines if line is not None]

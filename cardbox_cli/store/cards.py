@@ -1,7 +1,7 @@
 """Cards in Postgres: one project's view of `public.cards`.
 
-Writes are replays or conflicts, never silent changes. Reads show cards that are neither deleted nor expired.
-A method takes part in the caller's transaction, or is a transaction itself.
+Writing an equal card again has no effect. Writing a different card with the same id is a conflict. Reads skip
+deleted and expired cards by default. A method joins the caller's transaction, or opens its own.
 """
 
 import re
@@ -32,25 +32,25 @@ from cardbox_cli.store.in_use import CardUseStore, ForcedBy
 from cardbox_cli.store.projects import check_first_write
 from cardbox_cli.text.command_lines import command_line
 
-# Scripts without spaces, in which a word search finds nothing: kana, Han, Hangul, fullwidth.
+# Scripts without spaces between words, which a word search cannot find: kana, Han, Hangul, fullwidth.
 _UNSPACED_SCRIPTS = (
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
 
-# Scripts whose character pairs are indexed: the above without punctuation and letters that have a case.
+# Scripts whose pairs of characters are indexed: the above without punctuation and without cased letters.
 _INDEXED_SCRIPTS = _UNSPACED_SCRIPTS.replace("\uff00-\uffef", "\uff66-\uffdc")
 
 WORD_INDEX, BIGRAM_INDEX = "public.idx_cards_text", "public.idx_cards_bigrams"
 
 
 class SearchIndex(NamedTuple):
-    """An index, and the query of a page of what it finds."""
+    """An index, and the name of the query that reads one page of cards by it."""
 
     name: str
     listing: str
 
 
-# By the filter field that the index serves, most selective first. Databases of other programs may lack them.
+# Indexes by filter field, most selective first. Databases of other programs may lack them.
 FIELD_INDEXES = {
     "step_id": SearchIndex("public.idx_cards_step", "list_few_cards"),
     "trace_id": SearchIndex("public.idx_cards_trace", "list_few_cards"),
@@ -58,7 +58,7 @@ FIELD_INDEXES = {
 
 
 def index_text(database: Database, announce: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Build the search indexes without blocking writers, replacing broken attempts; return their names.
+    """Build the search indexes without blocking writers, and return their names. Rebuilds an invalid index.
 
     The index for scripts without spaces needs a function that cbx creates with its table of versions.
     """
@@ -77,7 +77,7 @@ def index_text(database: Database, announce: Callable[[str], None] = lambda text
 
 
 def text_search(text: str | None) -> dict[str, Any]:
-    """Return a search's parameters: words, or for scripts without spaces substrings of text and JSON."""
+    """Return the parameters of a search: words, or substrings of text and JSON for scripts without spaces."""
     nothing = {"words": None, "patterns": None, "json_patterns": None}
     if text is None:
         return nothing
@@ -102,11 +102,11 @@ def _substrings(parts: list[str]) -> list[str]:
 Outcome = Literal["inserted", "unchanged", "repaired"]
 
 _PAGE = 1000
-# From this many new cards on, statistics may be badly outdated.
+# After this many new cards, the statistics of the server may be too old to plan queries well.
 _MIN_ADDED_TO_ANALYZE = 1000
-# Cards examined by a count of a search; searching a card costs a hundred times as much as reading it.
+# Cards that a count examines during a search. Searching a card costs 100 times as much as reading it.
 _MAX_COUNTED_IN_SEARCH = 1000
-# Up to this many matches, sorting them costs less than scanning all cards, newest first.
+# If at most this many cards match, sorting them costs less than scanning all cards, newest first.
 _MAX_SORTED = 10_000
 _NO_CARD = "`cbx card list` shows the newest cards"
 
@@ -119,7 +119,7 @@ class CardWrite(msgspec.Struct, frozen=True):
 
 
 class WriteCounts(msgspec.Struct, frozen=True):
-    """Number of cards that a bulk write inserted, and of equal ones that existed already."""
+    """Number of cards that a bulk write inserted, and number of equal cards that already existed."""
 
     inserted: int
     unchanged: int
@@ -133,7 +133,7 @@ class WriteCounts(msgspec.Struct, frozen=True):
 
 
 class CardFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of cards; None means any."""
+    """Filter of a list of cards. A field that is None matches any value."""
 
     types: Sequence[str] | None = None
     role: str | None = None
@@ -148,7 +148,7 @@ class CardFilter(DateFilter, frozen=True, kw_only=True):
 
 
 class CardBatch(msgspec.Struct, frozen=True):
-    """Result of a batch read: the cards found, in the order requested, and the missing ids."""
+    """Result of reading several cards: the cards found, in the requested order, and the missing ids."""
 
     cards: list[Card]
     missing_card_ids: list[str]
@@ -160,11 +160,11 @@ class CardStore(ProjectStore):
         self._use = CardUseStore(database, project_id)
 
     def add(self, draft: CardDraft, *, repair: bool = False, force: ForcedBy | None = None) -> CardWrite:
-        """Write one card. Repeating its payload is `unchanged`; with `repair`, a different one overwrites.
+        """Write one card. An equal card stays `unchanged`. `repair` replaces a different or deleted card.
 
-        Raises CardConflict if another payload, a deleted card or another project has the id. Without `force`
-        also raises it if the card to overwrite is visible to an unfinished turn. Raises InvalidCard for a
-        card that cannot be stored. In each case, nothing is written.
+        Raises CardConflict if a different or deleted card, or another project, has the id. Without `force`,
+        also raises it if an unfinished turn sees the card to replace. Raises InvalidCard for a card that
+        cannot be stored. An error writes nothing.
         """
         check_draft(draft)
         # Only a repair may write before it is refused, and needs a savepoint to roll back to.
@@ -182,23 +182,23 @@ class CardStore(ProjectStore):
             raise self._conflict(draft.card_id, draft.tool_call_id, held=stored is not None, deleted=deleted)
 
     def _overwrite(self, draft: CardDraft, is_same: bool, force: ForcedBy | None) -> CardWrite:
-        """Overwrite a card. Restoring a deleted card unchanged does not affect any turn."""
+        """Overwrite a card. If it `is_same`, this only restores a deleted card, which affects no turn."""
         written = CardWrite(decode_card(self._value("repair_card", **_columns(draft))), "repaired")
         if not is_same:
             self._use.check_change([draft.card_id], "repair", force)
         return written
 
     def add_many(self, drafts: Iterable[CardDraft]) -> WriteCounts:
-        """Write a stream of cards in constant memory, all or nothing. Raises as `add` does."""
+        """Write a stream of cards, all or none, in constant memory. Raises as `add` does."""
         counts = self.add_labelled((0, draft) for draft in drafts)
         return counts.get(0, WriteCounts(0, 0))
 
     def refresh_statistics(self, added: int) -> None:
-        """Analyze cards and boxes if `added` cards are more than the server knew of.
+        """Analyze cards and boxes if `added` is more than the number of cards in the server's statistics.
 
-        The server does so automatically a minute later. Until then it plans as if a project had one card, and
-        reads all of its cards for each position of a box. Call it after the transaction, because others would
-        wait for it. Does nothing if our role does not own the tables.
+        The server analyzes them automatically, but a minute later. Until then its plans assume few cards, and
+        it reads all cards of the project for each position of a box. Call it after the transaction, because
+        other transactions would wait for it. Does nothing if our role does not own the tables.
         """
         is_large = added >= _MIN_ADDED_TO_ANALYZE and not self.database.sharded
         if is_large and self.database.value("known_size") < added:
@@ -221,10 +221,9 @@ class CardStore(ProjectStore):
         }
 
     def delete(self, card_ids: Sequence[str], *, force: ForcedBy | None = None) -> list[str]:
-        """Soft-delete these cards, all or none; return the ids that this call deleted.
+        """Soft-delete these cards, all or none. Returns the ids of those that were not deleted before.
 
-        Raises NotFound for unknown ids; without `force`, CardConflict for a card that an unfinished turn
-        sees.
+        Raises NotFound. Without `force`, raises CardConflict if an unfinished turn sees one of these cards.
         """
         with self.database.transaction():
             batch = self.get_many(card_ids, include_deleted=True)
@@ -235,12 +234,12 @@ class CardStore(ProjectStore):
         return [card_id for card_id in unique(card_ids) if card_id in gone]
 
     def get(self, card_id: str, *, include_deleted: bool = False) -> Card:
-        """Return the card with this id. Raises NotFound, also for a hidden one unless `include_deleted`."""
+        """Return the card. Raises NotFound. `include_deleted` also finds deleted and expired cards."""
         batch = self.get_many([card_id], include_deleted=include_deleted)
         return self._require_item(next(iter(batch.cards), None), "card", card_id, _NO_CARD)
 
     def get_many(self, card_ids: Sequence[str], *, include_deleted: bool = False) -> CardBatch:
-        """Return the cards with these ids in the order of `card_ids`, each once, and the missing ids."""
+        """Return each card with one of these ids once, in the order of `card_ids`, and the missing ids."""
         ids = unique(card_ids)
         rows = self._column("cards_by_ids", card_ids=ids, include_deleted=include_deleted)
         cards = {card.card_id: card for card in map(decode_card, rows)}
@@ -250,7 +249,7 @@ class CardStore(ProjectStore):
         )
 
     def missing_ids(self, card_ids: Sequence[str]) -> list[str]:
-        """Return the ids without a card in this project, in order. A deleted card does not count."""
+        """Return the ids that no card of the project has, not even a deleted one, in order."""
         return self._column("absent_card_ids", card_ids=unique(card_ids)) if card_ids else []
 
     def newest(self, where: CardFilter | None = None, *, limit: int | None = None) -> Iterator[Card]:
@@ -261,14 +260,14 @@ class CardStore(ProjectStore):
     def search_boxes(
         self, box_ids: Sequence[str], text: str, *, types: Sequence[str], limit: int
     ) -> list[Card]:
-        """Search for `text` in the cards of these types in these boxes; return them newest first."""
+        """Return the cards of these types in these boxes that contain `text`, newest first."""
         canonical = list(filter(None, map(canonical_box_id, box_ids)))
         place = {"types": list(types), "box_ids": canonical, "now": self.database.now()}
         rows = self._column("list_cards_of_boxes", **text_search(text), **place, limit=limit)
         return [decode_card(row) for row in rows]
 
     def count_further(self, where: CardFilter, last: Card) -> FurtherCount:
-        """Return how many cards `newest` would yield after `last`. Reads 10,000 cards, 1,000 for a search."""
+        """Count the cards that `newest` would yield after `last`. Reads 10,000 cards, 1,000 in a search."""
         limit = MAX_COUNTED if where.text is None else _MAX_COUNTED_IN_SEARCH
         if last.created_at is None:
             return FurtherCount(0, False)
@@ -277,7 +276,7 @@ class CardStore(ProjectStore):
         return FurtherCount.cap(row[0], row[1], limit=limit)
 
     def resolve(self, wanted: str) -> str:
-        """Return the full id for an id, or for a unique part of one. Raises NotFound, AmbiguousId."""
+        """Return the full id for an id or for a unique part of one. Raises NotFound, AmbiguousId."""
         patterns = {"pattern": f"{like_escape(wanted)}%", "reversed_pattern": f"{like_escape(wanted[::-1])}%"}
         shown = short_id_pattern(self.database, wanted, "public.idx_cards_shown")
         rows = self._rows("find_card_ids", wanted=wanted, shown=shown, **patterns)
@@ -296,7 +295,7 @@ class CardStore(ProjectStore):
         return [decode_card(row) for row in self._column("list_cards", **parameters)]
 
     def _listing_of_few(self, where: CardFilter) -> str | None:
-        """Return the query that uses an index for exactly this filter, if that likely finds few cards."""
+        """Return the query that uses an index for this filter, or None if no index serves it."""
         if where.card_ids is not None or where.agent_turn_id is not None or where.tool_call_id is not None:
             return "list_few_cards"
         indexes = [FIELD_INDEXES[field] for field in FIELD_INDEXES if getattr(where, field) is not None]

@@ -1,7 +1,7 @@
 """Chats in Postgres: heads and transcripts, archived contexts, runs and their steps.
 
-The head is the first lock of every change of a chat. Methods take part in the caller's transaction; the
-caller who has locked the head decides what they write.
+Every change of a chat locks its head first. Methods run in the transaction of the caller, who has locked the
+head. They do not check the rules of chats.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,10 +43,10 @@ from cardbox_cli.store.connection.project_store import (
 from cardbox_cli.store.connection.tables import CHATS
 from cardbox_cli.text.command_lines import quote_argument
 
-# --- heads and transcripts; a transcript is a chain of boxes whose ids follow from the positions of entries
+# --- heads and transcripts. A transcript is a chain of boxes. Their ids are derived from entry positions.
 
 
-# Sorts after every key that begins with a text, because keys sort by code point.
+# Greater than any character that follows a prefix, because keys sort by code point.
 _MAX_CHARACTER = "\U0010ffff"
 
 
@@ -71,7 +71,7 @@ class ChatStore(ProjectStore):
         return self._require_chat(self._one(Chat, "lock_chat", chat_key=chat_key), chat_key)
 
     def lock_or_create(self, chat_key: str) -> Chat:
-        """Lock the head as `lock` does; create the chat if it does not exist."""
+        """Lock the head as `lock` does, and create the chat if it does not exist."""
         chat = self._one(Chat, "lock_chat", chat_key=chat_key)
         if chat is not None:
             return chat
@@ -79,7 +79,7 @@ class ChatStore(ProjectStore):
         return self.lock(chat_key)
 
     def hold(self, fence: ChatFence) -> Chat:
-        """Lock the head for a write of this run. Raises StaleEpoch if the chat is at another run or epoch."""
+        """Lock the head for a write of the run in `fence`. Raises StaleEpoch if the fence is outdated."""
         chat = self.lock(fence.chat_key)
         if chat.fence != fence:
             raise self.stale_error(fence, chat)
@@ -88,7 +88,7 @@ class ChatStore(ProjectStore):
     def stale_error(self, fence: ChatFence, chat: Chat) -> StaleEpoch:
         at = "no run" if chat.run_id is None else f"run {chat.run_id}, epoch {chat.epoch}"
         return StaleEpoch(
-            f"run {fence.run_id} no longer has chat {fence.chat_key!r}, which is at {at}",
+            f"run {fence.run_id} no longer holds chat {fence.chat_key!r}, which is now at {at}",
             hint=f"nothing was written; `cbx chat show {quote_argument(fence.chat_key)}` shows its last runs",
             details={"chat_key": fence.chat_key, "run_id": fence.run_id, "epoch": fence.epoch},
         )
@@ -102,7 +102,7 @@ class ChatStore(ProjectStore):
         return self._run("extend_chat_lease", **msgspec.structs.asdict(fence), expires_at=expires_at) > 0
 
     def all(self, *, limit: int | None = None, behind: str | None = None) -> Iterator[Chat]:
-        """Yield the chats in the order of their keys, or those after the key `behind`, page by page."""
+        """Yield the chats by key, page by page. With `behind`, yields only those with greater keys."""
         return read_pages(partial(self._page, behind or ""), limit=limit)
 
     def find_by_prefix(self, text: str, *, limit: int) -> list[Chat]:
@@ -110,7 +110,7 @@ class ChatStore(ProjectStore):
         return self._all(Chat, "chats_between", first=text, last=text + _MAX_CHARACTER, limit=limit)
 
     def similar(self, chat_key: str, limit: int) -> list[Chat]:
-        """Return the other chats with near keys, last used first: topics of the same chat."""
+        """Return other chats whose keys have the same prefix, such as topics of one chat, last used first."""
         chats = self.find_by_prefix(chat_key_prefix(chat_key), limit=limit + 1)
         return [each for each in chats if each.chat_key != chat_key][:limit]
 
@@ -121,12 +121,12 @@ class ChatStore(ProjectStore):
     # --- transcripts
 
     def append(self, chat: Chat, drafts: Sequence[CardDraft]) -> Chat:
-        """Append entries to the transcript of a locked chat; return its head, not yet written.
+        """Append entries to the transcript of a locked chat. Returns the new head for the caller to write.
 
-        Skips entries whose cards exist already. Raises CardConflict for an id that a different card has.
+        Skips entries whose cards exist. Raises CardConflict if a different card has the id of an entry.
         """
         absent = set(self._cards.missing_ids([draft.card_id for draft in drafts]))
-        # An existing card must be equal, otherwise it is a conflict.
+        # Raises CardConflict if an existing card differs.
         self._cards.add_many(drafts)
         new = unique(draft.card_id for draft in drafts if draft.card_id in absent)
         while new:
@@ -145,7 +145,7 @@ class ChatStore(ProjectStore):
         return msgspec.structs.replace(chat, entries=chat.entries + len(card_ids), transcript_box_id=box_id)
 
     def entries(self, chat: Chat, start: int, end: int | None = None) -> list[Entry]:
-        """Return the entries of a transcript from position `start` to before `end` (default: its end)."""
+        """Return the entries from position `start` up to, but not including, `end`, or up to the last one."""
         return list(self.stream_entries(chat, start, end))
 
     def stream_entries(self, chat: Chat, start: int = 0, end: int | None = None) -> Iterator[Entry]:
@@ -169,7 +169,7 @@ class ChatStore(ProjectStore):
         return self._require_item(chat, "chat", chat_key, why)
 
 
-# --- archived contexts: rows next to the boxes that hold their cards; never changed once written
+# --- archived contexts: rows that describe the boxes with their cards. A written row never changes.
 
 
 _BY_AGE = {"key": "context_id", "time": "archived_at"}
@@ -184,16 +184,16 @@ class ArchiveStore(ProjectStore):
         terms: Sequence[int],
         layout: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Write an archived context; return False if the chat has it already.
+        """Write an archived context. Returns False if the chat already has it.
 
-        `layout` has the other fields of the file from which it was imported.
+        `layout` holds the fields of the imported file that `archive` does not have.
         """
         row = {**msgspec.structs.asdict(archive), "search_text": search_text, "terms": list(terms)}
         stored_layout = None if layout is None else jsonb(dict(layout))
         return self._run("insert_chat_context", **row, layout=stored_layout) > 0
 
     def layouts(self, chat_key: str) -> dict[str, Any]:
-        """Return the other fields of the files from which archived contexts were imported, by context id."""
+        """Return, by context id, the fields of imported files for which `Archive` has no field."""
         rows = self._rows("chat_context_layouts", chat_key=chat_key)
         decoded = ((context_id, exact_json.decode_stored(layout)) for context_id, layout in rows)
         return {context_id: layout for context_id, layout in decoded if isinstance(layout, dict)}
@@ -202,7 +202,7 @@ class ArchiveStore(ProjectStore):
         return self._one(Archive, "chat_context", chat_key=chat_key, context_id=context_id)
 
     def get(self, chat_key: str, wanted: str) -> Archive:
-        """Return the archived context for an id, or a unique part of one. Raises NotFound, AmbiguousId."""
+        """Return the archived context for an id or for a unique part of one. Raises NotFound, AmbiguousId."""
         archive = self.find(chat_key, wanted) or self.find(chat_key, self._resolve(chat_key, wanted))
         # Rows of this table are never deleted.
         assert archive is not None
@@ -213,7 +213,7 @@ class ArchiveStore(ProjectStore):
         return read_pages(partial(self._page, chat_key), limit=limit)
 
     def count(self, chat_key: str) -> int:
-        """Return how many archived contexts a chat has. Counts up to 10,000."""
+        """Return how many archived contexts a chat has, at most 10,000."""
         return int(self._value("count_chat_contexts", chat_key=chat_key, limit=MAX_COUNTED))
 
     def find_by_terms(self, chat_key: str, terms: Sequence[int], limit: int) -> list[str]:
@@ -221,7 +221,7 @@ class ArchiveStore(ProjectStore):
         return self._column("newest_with_terms", chat_key=chat_key, all_of=list(terms), limit=limit)
 
     def search_candidates(self, chat_key: str, context_ids: Sequence[str]) -> list[SearchCandidate]:
-        """Return the data by which a search ranks these archived contexts, newest first."""
+        """Return the data that a search needs to rank these archived contexts, newest first."""
         ids = list(context_ids)
         return self._all(SearchCandidate, "findable_chat_contexts", chat_key=chat_key, context_ids=ids)
 
@@ -265,7 +265,7 @@ class ChatRunStore(ProjectStore):
         return run
 
     def last(self, chat_key: str, limit: int | None, where: DateFilter = _ANY_TIME) -> list[ChatRun]:
-        """Return the last runs of a chat in the time range, newest first; None for `limit` means all."""
+        """Return the last runs of a chat in the time range, newest first. Returns all if `limit` is None."""
         dated = msgspec.structs.asdict(self._resolve_dates(where))
         return self._all(ChatRun, "last_chat_runs", chat_key=chat_key, limit=limit, **dated)
 
@@ -286,7 +286,7 @@ class ChatRunStore(ProjectStore):
         tool_call_ids: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        """Write the next state of a step; `completed` ends it."""
+        """Write the next state of a step. The state `completed` ends it."""
         ended_at = now if status == COMPLETED else None
         step = {"chat_key": chat_key, "step_id": step_id, "status": status, "ended_at": ended_at}
         calls = None if tool_call_ids is None else jsonb(list(tool_call_ids))
@@ -297,7 +297,7 @@ class ChatRunStore(ProjectStore):
         self._run("close_chat_steps", **of_run, status=status, error=error, now=now)
 
     def steps(self, chat_key: str, run_id: str) -> list[Step]:
-        """Return the steps of a run in order; `agent_id` is the chat's key, `agent_turn_id` the run's id."""
+        """Return the steps of a run in order. `agent_id` is the chat's key, `agent_turn_id` the run's id."""
         return self._all(Step, "steps_of_chat_run", chat_key=chat_key, run_id=run_id)
 
     def steps_like(self, chat_key: str, wanted: str) -> list[Step]:
@@ -314,9 +314,9 @@ def _columns(run: ChatRun) -> dict[str, Any]:
 
 
 class ChatStores:
-    """The stores that use cases of chats share. Raises SchemaMissing if the database has no tables for chats.
+    """The stores for use cases of chats. Raises SchemaMissing if the database has no tables for chats.
 
-    A use case is one transaction, and locks the head of its chat first.
+    A use case is one transaction that locks the head of its chat first.
     """
 
     def __init__(self, database: Database, project_id: str, settings: Settings | None = None) -> None:

@@ -1,8 +1,8 @@
-"""Purge of rows that no reader sees any more: expired cards, deleted ones on request, box info without a box,
-and old stderr of the commands of turns.
+"""Purge of rows that no reader sees any more: expired cards, box info without a box, and old stderr of the
+commands of turns. On request, it includes deleted cards.
 
-Works in batches, each a transaction that waits for no writer: it skips locked rows and leaves them to the
-next run. An interrupted purge has done whole batches. Never changes a box; reports the dangling references.
+Works in batches. Each batch is a transaction that skips locked rows and leaves them to the next purge. An
+interrupted purge has committed whole batches. A purge never changes a box, but reports dangling references.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Advance = Callable[[int], None]
 
 
 class PurgeCounts(msgspec.Struct, frozen=True):
-    """Numbers of rows to purge, or purged. A deleted card that has expired counts as deleted."""
+    """Numbers of rows to purge, or of purged rows. A deleted card that has expired counts as deleted."""
 
     expired: int = 0
     deleted: int = 0
@@ -48,12 +48,12 @@ class DanglingBox(msgspec.Struct, frozen=True):
 
 
 class GarbageCollector(ProjectStore):
-    """The garbage of one project. With `deleted`, soft-deleted cards are garbage, too."""
+    """The garbage of one project. With `deleted`, it includes soft-deleted cards."""
 
     def find(self, *, deleted: bool, latest: int | None = MAX_BOXES_SEARCHED.value) -> PurgeCounts:
         """Count the rows to purge now. Counting deleted cards reads all cards of the project.
 
-        Examines only the `latest` oldest rows of box info; None for all.
+        Examines the `latest` oldest rows of box info, or all if None.
         """
         return PurgeCounts(
             expired=self._value("count_expired"),
@@ -67,9 +67,9 @@ class GarbageCollector(ProjectStore):
     def purge(
         self, *, deleted: bool, batch_size: int = BATCH_SIZE, advance: Advance = lambda _: None
     ) -> PurgeCounts:
-        """Purge the garbage, and return the numbers. `advance` gets the size of each batch after its commit.
+        """Purge the garbage and return the numbers. `advance` gets the size of each batch after its commit.
 
-        Do not call it within a transaction, which would merge all batches into one.
+        Do not call it within a transaction, because that would merge all batches into one.
         """
         purge = partial(_purge, limit=batch_size, advance=advance)
         return PurgeCounts(
@@ -88,9 +88,10 @@ class GarbageCollector(ProjectStore):
         without_expired: bool = False,
         without_deleted: bool = False,
     ) -> list[DanglingBox]:
-        """Return the boxes with dangling references, most first; `without_…` as if those cards were purged.
+        """Return the boxes with dangling references, most references first.
 
-        Searches the `latest` boxes that changed last; None for all.
+        `without_expired` and `without_deleted` count references as if these cards were purged. Searches the
+        `latest` last changed boxes, or all if None.
         """
         visible = {"without_expired": without_expired, "without_deleted": without_deleted}
         rows = self._rows("dangling_references", latest=latest, **visible)
@@ -111,12 +112,12 @@ class GarbageCollector(ProjectStore):
     def _box_info(self, after: str, limit: int) -> tuple[int, str | None]:
         with self.database.transaction():
             orphans = self._column("lock_orphaned_box_info", after=after, limit=limit)
-            # A box with this id may have returned before we had the lock; this statement sees it.
+            # A box with this id may have been created before we had the lock. This statement sees it.
             return (self._run("purge_box_info", box_ids=orphans), orphans[-1]) if orphans else (0, None)
 
 
 def _purge(batch: Callable[[str, int], tuple[Any, ...]], after: str, *, limit: int, advance: Advance) -> int:
-    """Purge batch by batch. A batch returns its size and the key to continue from, None at the end."""
+    """Purge batch by batch. A batch returns its size and the key to continue from, or None at the end."""
     purged = 0
     while True:
         count, last = batch(after, limit)

@@ -1,7 +1,7 @@
-"""Import of conversations into boxes, any number and length of them, in one transaction.
+"""Import of conversations of any number and length into boxes, in one transaction.
 
-Their id lists are built, compared and stored in the database, so that a conversation of a million messages
-needs no memory here. The importer decides which boxes a conversation may become.
+The database builds, compares and stores their id lists, so that a conversation of a million messages needs
+no memory here. The caller decides which box ids a conversation may have.
 """
 
 from collections import deque
@@ -25,11 +25,11 @@ _VERSIONS_PER_QUERY = 32
 
 
 class ImportedConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to find in a box, or to store in one.
+    """A conversation to find in an existing box, or to store in a new one.
 
-    `versions` returns the ids of the boxes that it may be, oldest first, without end; `parent_versions` those
-    of the conversation from which it branched off. `same_as` is the label of an earlier one with the same
-    cards: it needs no box, and none of its cards is written.
+    `versions` returns the id of the box for a version number, from 1. `parent_versions` does so for the
+    conversation that it branched off from. `same_as` is the label of an earlier conversation with the same
+    cards. Such a conversation needs no box, and its cards are not written.
     """
 
     label: int
@@ -56,7 +56,7 @@ class ImportStore(ProjectStore):
             self.database.run(name)
 
     def add(self, drafts: Iterable[tuple[int, CardDraft]]) -> dict[int, WriteCounts]:
-        """Write a stream of labelled cards and note their ids in order; return the counts by label."""
+        """Write a stream of labelled cards and record their ids in order. Returns the counts by label."""
         counts: dict[int, WriteCounts] = {}
         remaining = iter(drafts)
         while added := self._cards.add_labelled(islice(remaining, _BATCH_SIZE)):
@@ -66,11 +66,11 @@ class ImportStore(ProjectStore):
         return counts
 
     def assign_boxes(self, conversations: Sequence[ImportedConversation]) -> dict[int, str]:
-        """Return the box of each conversation by label: an equal one, one that it continues, or a new one.
+        """Return the box id of each conversation by label, and create or extend the box if necessary.
 
-        Each conversation takes its first version that agrees with it. Otherwise a new box has the last
-        version and the box from which it branched off as parents. Raises BoxConflict if a box would grow that
-        a turn reads or writes.
+        A conversation takes the first of its versions that has its messages, or that it continues. Otherwise
+        its box is new. The parents of a new box are the preceding version, and the box of the conversation
+        that it branched off from. Raises BoxConflict if a turn reads or writes a box to extend.
         """
         self.database.run("fill_import_lists")
         placed: dict[int, str] = {}
@@ -129,7 +129,7 @@ class _Attempt(NamedTuple):
 
 
 class _BoxQueues:
-    """Queues of conversations, one for each box. One that does not fit joins that of the next version."""
+    """Queues of conversations, one per box id. A rejected conversation joins its next version's queue."""
 
     def __init__(self, conversations: Iterable[ImportedConversation]) -> None:
         self._lines: dict[str, deque[_Attempt]] = {}

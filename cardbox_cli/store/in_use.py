@@ -1,8 +1,8 @@
-"""Use of boxes and cards by turns, agents and chats, and the refusal to change what is in use.
+"""Use of boxes and cards by turns, agents and chats. Refuses changes of boxes and cards in use.
 
-The box that a turn reads stays as it was when the turn was dispatched; only the turn writes its output box.
-Call it in the transaction of the change, after the write has locked the box or the cards, so that no turn can
-be dispatched in between. If the database has no turns, nothing is in use.
+The box that a turn reads does not change after dispatch, and only the turn writes its output box. Call the
+checks in the transaction of the change, after the write has locked the box or the cards. Then no turn can be
+dispatched in between. If the database has no tables for turns, nothing is in use.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from cardbox_cli.store.connection.tables import CHATS
 
 _TURN_TABLES = frozenset({"state.agent_inbox", "state.agent_state_head"})
 _AGENTS = frozenset({"state.agent_state_pointers", "resource.project_agents"})
-# Inbox rows searched for turns that have ended.
+# Number of inbox rows that are searched for ended turns.
 _MAX_INBOX_ROWS = 10_000
 
 
@@ -28,7 +28,7 @@ class BoxUseStore(ProjectStore):
     """The use of one project's boxes. Box ids are canonical."""
 
     def refuse_change(self, box_ids: Sequence[str]) -> None:
-        """Raise BoxConflict if an unfinished turn reads one of these boxes, or an active one writes it."""
+        """Raise BoxConflict if an unfinished turn reads a box, an active one writes it, or a chat uses it."""
         for box_id, use, turn_id, agent_id, active in self._turns(box_ids):
             if use in ("context", "profile") or (use == "output" and active):
                 raise _box_in_use_error(box_id, use, turn_id, agent_id, active=active)
@@ -36,7 +36,7 @@ class BoxUseStore(ProjectStore):
             self._refuse_chat(box_id)
 
     def refuse_delete(self, box_id: str) -> None:
-        """Raise BoxConflict if an unfinished turn or an agent refers to the box."""
+        """Raise BoxConflict if an unfinished turn, a chat or an agent refers to the box."""
         for _, use, turn_id, agent_id, active in self._turns([box_id]):
             raise _box_in_use_error(box_id, use, turn_id, agent_id, active=active)
         self._refuse_chat(box_id)
@@ -63,7 +63,7 @@ class BoxUseStore(ProjectStore):
             )
 
     def _transcript(self, box_id: str) -> tuple[str, str] | tuple[None, None]:
-        """Return the use and the chat of a box of a transcript, whose id follows from its position."""
+        """Return "transcript" and the chat's key if the box is part of a chat's transcript, else Nones."""
         chat_key, entries = self._row("chat_of_first_card", box_id=box_id) or ("", 0)
         starts = range(0, entries, BOX_CARDS)
         if any(transcript_box(self.project_id, chat_key, start) == box_id for start in starts):
@@ -84,7 +84,7 @@ class BoxUseStore(ProjectStore):
         return turns
 
     def active_turns(self, box_ids: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Return the active turns that refer to one of the boxes, each as use, turn and agent."""
+        """Return the use, turn and agent of each active turn that refers to one of the boxes."""
         return [(use, turn, agent) for _, use, turn, agent, active in self._turns(box_ids) if active]
 
     def _turns(self, box_ids: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -106,13 +106,13 @@ Change = Literal["delete", "repair"]
 
 
 class ForcedBy(msgspec.Struct, frozen=True, kw_only=True):
-    """Permission of a person to change cards although turns see them; the audit names the person."""
+    """Permission to change cards although turns see them. The audit names `actor`."""
 
     actor: str
 
 
 class CardUse(msgspec.Struct, frozen=True, kw_only=True):
-    """An unfinished turn, and a card that it sees: in the box of this `use`, or in a `report` (no box)."""
+    """A card that an unfinished turn sees. `use` is the turn's use of the box, or `report` without a box."""
 
     card_id: str
     box_id: str | None
@@ -131,9 +131,9 @@ class CardUse(msgspec.Struct, frozen=True, kw_only=True):
 
 class CardUseStore(ProjectStore):
     def check_change(self, card_ids: Sequence[str], change: Change, force: ForcedBy | None) -> None:
-        """Raise CardConflict if an unfinished turn sees one of these cards; audit that if `force` is given.
+        """Raise CardConflict if an unfinished turn sees one of these cards. With `force`, audit that instead.
 
-        Call it after the change: until then a turn may have been dispatched.
+        Call it after the change, because a turn may be dispatched until then.
         """
         uses = self.uses(card_ids)
         if uses and force is None:

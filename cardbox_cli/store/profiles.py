@@ -36,9 +36,9 @@ class ProfileStore(ProjectStore):
     """The profiles of one project. Names are unique regardless of case."""
 
     def save(self, profile: dict[str, Any], *, author_id: str) -> ProfileEntry:
-        """Store a checked profile in a new box and let its name refer to it; other boxes do not change.
+        """Store a checked profile in a new box, to which its name refers from then on. Changes no other box.
 
-        Does nothing if the name already refers to an equal profile.
+        If the name already refers to an equal profile, returns its entry and writes no box.
         """
         self.database.require("resource.profiles")
         labels = {label: profile[label] for label in _LABELS}
@@ -71,18 +71,18 @@ class ProfileStore(ProjectStore):
         return view.digest == digest([draft]) and all(slot.state == "present" for slot in view.slots)
 
     def get(self, name: str) -> ProfileEntry:
-        """Return the profile with this name, in any case. Raises NotFound."""
+        """Return the profile with this name, ignoring case. Raises NotFound."""
         hint = "`cbx profile list` shows the names"
         return self._require_item(self.find(name), "profile", name, hint, names=_NAMES)
 
     def find(self, name: str) -> ProfileEntry | None:
-        """Return the profile with this name, or None."""
+        """Return the profile with this name, ignoring case, or None."""
         self.database.require("resource.profiles")
         row = self._row("profile_by_name", name=name)
         return None if row is None else _entry(row)
 
     def card(self, profile_box_id: str) -> Card | None:
-        """Return the card in a profile's box; None if the box or the card is gone."""
+        """Return the `sys.profile` card of a profile's box, or None if the box or the card is gone."""
         try:
             cards = BoxStore(self.database, self.project_id).view(profile_box_id).cards
         except NotFound:
@@ -90,7 +90,7 @@ class ProfileStore(ProjectStore):
         return next((card for card in cards if card.type == PROFILE), None)
 
     def profile_in_box(self, profile_box_id: str) -> ProfileEntry | None:
-        """Return the profile in a box, which may be an older version, or one that no name refers to."""
+        """Return the profile in a box, even if no name refers to the box, or None if there is no profile."""
         card = self.card(profile_box_id)
         data = getattr(card and card.content, "data", None)
         if card is None or not isinstance(data, dict):

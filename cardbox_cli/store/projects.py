@@ -1,7 +1,7 @@
 """Projects in Postgres: rows of `public.projects`, and their settings.
 
-Other stores own the data of a tenant. A project exists from its first write on, which calls `ensure_project`.
-A database of another program may lack the tables: then cbx stores nothing, and settings have their defaults.
+Other stores own the data of a tenant. The first write to a project creates it with `ensure_project`. The
+database of another program may lack the tables. Then cbx stores nothing, and settings have their defaults.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ _GOOD_NAME = "use letters, digits and - in the value of --project or CBX_PROJECT
 
 
 def ensure_project(database: Database, project_id: str, actor: str) -> None:
-    """Insert the project, titled by its id and owned by `actor`, unless it exists.
+    """Insert the project unless it exists. Its title is its id, and its owner is `actor`.
 
-    Call it first in a transaction: two first writers wait for each other here, before they hold other locks.
+    Call it first in a transaction. Then two first writers wait for each other before they hold other locks.
     """
     check_first_write(database, project_id)
     if _TABLE in database.tables:
@@ -37,7 +37,7 @@ def ensure_project(database: Database, project_id: str, actor: str) -> None:
 def check_first_write(database: Database, project_id: str) -> None:
     """Raise InvalidInput if this would be the first row of a project with an invalid name.
 
-    Existing projects with such names, made by other programs or an older cbx, can be written to.
+    Writes to an existing project with an invalid name, from another program or an older cbx, are valid.
     """
     if new_id_fault(project_id) is not None and not is_known(database, project_id):
         check_new_id(project_id, "project", _GOOD_NAME)
@@ -80,7 +80,7 @@ class ProjectsStore:
         status: str | None = None,
         owner_id: str | None = None,
     ) -> tuple[Project, bool]:
-        """Set the fields that are not None; return the project, and whether it changed. Raises NotFound."""
+        """Set the fields that are not None. Returns the project and whether it changed. Raises NotFound."""
         self.database.require(_TABLE)
         row = self.database.value(
             "update_project", project_id=project_id, title=title, status=status, owner_id=owner_id
@@ -104,14 +104,14 @@ class ProjectsStore:
         return decode_optional_row(Project, row)
 
     def settings(self, project_id: str) -> ProjectSettings:
-        """Return the settings of the project; the defaults if none are stored."""
+        """Return the settings of the project, or the defaults if none are stored."""
         row = None
         if _SETTINGS in self.database.tables:
             row = self.database.value("project_settings", project_id=project_id)
         return ProjectSettings() if row is None else decode_row(ProjectSettings, row)
 
     def configure(self, project_id: str, **changes: Any) -> bool:
-        """Set the named settings; return whether any changed. Raises NotFound."""
+        """Set the named settings. Returns whether any changed. Raises NotFound."""
         for table in (_TABLE, _SETTINGS):
             self.database.require(table)
         with self.database.transaction():

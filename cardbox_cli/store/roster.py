@@ -1,7 +1,7 @@
 """Agents in Postgres: one project's view of `resource.project_agents`, with the head of each agent.
 
-Owns the roster entry, the idle head of a new agent, and the edge that records who made or changed it. Other
-stores write the head afterwards. Methods take part in the caller's transaction.
+Owns the roster entry, the idle head of a new agent, and the edge that records who created or changed it.
+Other stores write the head later. Methods run in the caller's transaction.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _NAMES = NameQuery("agent_ids_like", _TABLE)
 
 
 class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Filter of a list of agents; None means any. `behind` is the id after which the list continues."""
+    """Filter of a list of agents. None matches any value. The list continues after the id `behind`."""
 
     worker_target: str | None = None
     tag: str | None = None
@@ -37,7 +37,7 @@ class AgentFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentBoxes(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent, its active turn, and its boxes: those of that turn, or of its last one."""
+    """An agent, its active turn, and the boxes of that turn, or of its last turn if it is idle."""
 
     agent: Agent
     status: str
@@ -51,7 +51,7 @@ class AgentBoxes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def output(self) -> str | None:
-        """Return the box that the agent writes, or wrote last; None if it never wrote one."""
+        """Return the box that the agent writes or last wrote, or None if it never wrote one."""
         return self.output_box_id or self.last_output_box_id
 
     @property
@@ -72,18 +72,18 @@ class AgentStore(ProjectStore):
         return self._require_item(self.find(agent_id), "agent", agent_id, _NO_AGENT, names=_NAMES)
 
     def not_found(self, agent_id: str, hint: str = _NO_AGENT) -> NotFound:
-        """Return NotFound for an unknown agent, with a suggestion if our role may read the roster."""
+        """Return NotFound for an unknown agent. Suggests a similar id if our role may read the roster."""
         return self._not_found("agent", agent_id, hint, names=_NAMES)
 
     def is_absent(self, agent_id: str) -> bool:
-        """Return whether no agent has this id. False if our role may not read the roster."""
+        """Return whether no agent has this id. Returns False if our role may not read the roster."""
         return _TABLE in self.database.tables and self.find(agent_id) is None
 
     def find(self, agent_id: str) -> Agent | None:
         return self._agent("agent_by_id", agent_id)
 
     def lock(self, agent_id: str) -> Agent | None:
-        """Return the agent, or None, locked until the end of the transaction."""
+        """Return the agent, locked until the transaction ends, or None if the id is unknown."""
         return self._agent("lock_agent", agent_id)
 
     def entry(self, agent_id: str) -> RosterEntry:
@@ -93,7 +93,7 @@ class AgentStore(ProjectStore):
         return self._require_item(entry, "agent", agent_id, _NO_AGENT, names=_NAMES)
 
     def places(self, agent_id: str) -> AgentBoxes | None:
-        """Return the agent and its boxes; None if the roster does not have it."""
+        """Return the agent and its boxes, or None if it is not on the roster."""
         self._require(_TABLE, _HEADS, "state.agent_state_pointers")
         return self._one(AgentBoxes, "agent_places", agent_id=agent_id)
 
@@ -110,29 +110,29 @@ class AgentStore(ProjectStore):
         return FurtherCount.cap(count, count)
 
     def add(self, agent: Agent) -> Agent | None:
-        """Insert a new, active agent; return the stored one, or None if its id is taken.
+        """Insert a new, active agent. Returns the stored agent, or None if its id is taken.
 
-        Waits for another transaction that adds the same agent.
+        Waits for a concurrent transaction that adds the same agent.
         """
         self._require(_TABLE)
         return self._one(Agent, "insert_agent", **_columns(agent))
 
     def change(self, agent: Agent) -> Agent:
-        """Overwrite a locked agent; return the stored one. Its status stays, and metadata is merged."""
+        """Overwrite a locked agent and return the stored one. Keeps the status and merges the metadata."""
         return decode_row(Agent, self._value("update_agent", **_columns(agent)))
 
     def begin_head(self, agent: Agent) -> None:
-        """Give the agent an idle head, unless it has one, or lost one of which its history has traces."""
+        """Create an idle head for a new agent. Does nothing for an agent with a head, open rows or steps."""
         self._require(_HEADS, "state.agent_inbox", "state.agent_steps")
         self._run("insert_first_head", agent_id=agent.agent_id, profile_box_id=agent.profile_box_id)
 
     def can_begin_head(self, agent_id: str) -> bool:
-        """Return whether `begin_head` would create a head for an agent without one."""
+        """Return whether `begin_head` would create a head for this agent, which has none."""
         self._require(_HEADS, "state.agent_inbox", "state.agent_steps")
         return bool(self._value("never_did_anything", agent_id=agent_id))
 
     def record(self, action: Literal["provision", "update"], agent: Agent, *, source_agent_id: str) -> None:
-        """Write the identity edge: the change that `source_agent_id` made to the agent."""
+        """Write the identity edge, which records the change that `source_agent_id` made to the agent."""
         self._require("state.identity_edges")
         values = {name: getattr(agent, name) for name in _RECORDED}
         edge = {"edge_id": new_id("edge"), "action": action, "source_agent_id": source_agent_id}
@@ -144,7 +144,7 @@ class AgentStore(ProjectStore):
         return self._one(Agent, query, agent_id=agent_id)
 
 
-# Fields of an agent that the edge records.
+# The fields of an agent that the identity edge records.
 _RECORDED = ("profile_box_id", "worker_target", "tags", "display_name", "owner_agent_id")
 
 

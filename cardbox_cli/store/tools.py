@@ -1,7 +1,7 @@
 """Tools in Postgres: one project's view of `resource.tools`.
 
-`model/identity.py` defines a valid tool. Other programs store their own options and subjects here: replacing
-a tool preserves them.
+`model/identity.py` defines a valid tool. Other programs store their own options and subjects in these rows.
+Replacing a tool preserves them.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _NAMES = NameQuery("tool_names_like", _TABLE)
 
 
 class ToolRegistration(NamedTuple):
-    """The stored tool, the action that was needed, and the tool before it."""
+    """The stored tool, the action that was needed, and the tool that was replaced."""
 
     tool: Tool
     action: Literal["added", "replaced", "unchanged"]
@@ -32,12 +32,12 @@ class ToolRegistration(NamedTuple):
 
 
 class ToolStore(ProjectStore):
-    """The tools of one project. Names are exact."""
+    """The tools of one project. Names are case-sensitive."""
 
     def add(self, tool: Tool, *, actor: str, replace: bool = False) -> ToolRegistration:
-        """Register a tool. An equal one is unchanged; `replace` replaces a different one with its name.
+        """Register a tool. An equal tool stays unchanged. With `replace`, replaces a tool of the same name.
 
-        Raises InvalidInput for a tool that providers would refuse, Conflict for a taken name.
+        Raises InvalidInput for a tool that providers would refuse, Conflict if a different tool has the name.
         """
         check_tool(tool)
         self.database.require(_TABLE)
@@ -60,7 +60,7 @@ class ToolStore(ProjectStore):
             return ToolRegistration(stored, "unchanged")
         if not replace:
             what = f"a different tool {tool.tool_name!r} exists in project {self.project_id!r}"
-            raise Conflict(what, hint="pass --replace to replace it")
+            raise Conflict(what, hint="pass --replace to replace the tool")
         row = self._value("update_tool", **_columns(changed))
         return ToolRegistration(decode_row(Tool, row), "replaced", stored)
 
@@ -83,11 +83,11 @@ class ToolStore(ProjectStore):
         return self._select(None)
 
     def names(self) -> set[str]:
-        """Return the names of all tools of the project; empty if the database has no table for tools."""
+        """Return the names of all tools of the project. Empty if the database has no table for tools."""
         return {tool.tool_name for tool in self.all()} if _TABLE in self.database.tables else set()
 
     def get_many(self, tool_names: Iterable[str]) -> list[Tool]:
-        """Return the tools with these names that exist, by name."""
+        """Return the tools with these names, sorted by name. Leaves out unknown names."""
         return self._select(list(tool_names))
 
     def _select(self, names: list[str] | None) -> list[Tool]:

@@ -1,1 +1,1 @@
-"""Formatting of text, for all layers: escaping, times and sizes, command lines, errors. Pure."""
+"""Formatting of text for all layers: escaping, times, sizes, command lines, errors. No I/O."""

@@ -1,6 +1,6 @@
-"""Command lines that are printed to be copied.
+"""Command lines that cbx prints for users to copy.
 
-Names in them may come from other programs and contain anything.
+Names in them may come from other programs and contain any character.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from cardbox_cli.text.escaping import is_visible
 
 
 def quote_word(word: str) -> str:
-    """Quote a word for a shell, on one line and without characters that cannot be seen."""
+    """Quote a word for a shell. The result is one line without invisible characters."""
     import shlex  # most commands print no command
 
     if is_visible(word):
@@ -24,14 +24,14 @@ def _shell_escape(character: str) -> str:
 
 
 def quote_argument(name: str) -> str:
-    """Quote the last argument of a command, after `--` if it would be parsed as an option."""
+    """Quote the last argument of a command. Puts `--` before it if it looks like an option."""
     return f"-- {quote_word(name)}" if name.startswith("-") else quote_word(name)
 
 
 def command_line(words: Sequence[str], *options: str) -> str:
-    """Return the line of `cbx` and these words: noun, verb, the one argument of the verb, its options.
+    """Return a `cbx` command line. `words` are the noun, the verb, the verb's argument and its options.
 
-    `options` come after those. An argument that would be parsed as an option is the last.
+    `options` follow the words. An argument that looks like an option comes last, after `--`.
     """
     noun_and_verb, name, own = words[:2], words[2:3], words[3:]
     is_option_like = any(each.startswith("-") for each in name)

@@ -1,4 +1,4 @@
-"""Phrases of error messages: values that people wrote, "did you mean", and common situations."""
+"""Phrases of error messages: values from users, "did you mean", and common situations."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,13 +14,13 @@ _BARE_KEY = re.compile(r"[\w-]+")
 
 
 def short_repr(text: str) -> str:
-    """Return `repr(text)`, without its middle if it is long."""
+    """Return `repr(text)`. If it is long, an ellipsis replaces its middle."""
     whole = repr(text)
     return whole if len(whole) <= _WIDTH else f"{whole[: _WIDTH - 20]}…{whole[-19:]}"
 
 
 def describe_value(value: object) -> str:
-    """Describe a value for a message, to be read after "found": "the string 'yes'", "a list"."""
+    """Describe a value for a message after the word "found", for example "the string 'yes'" or "a list"."""
     from decimal import Decimal  # needed only for an error
 
     match value:
@@ -41,7 +41,7 @@ def describe_value(value: object) -> str:
 
 
 def json_type(value: object) -> str:
-    """Name the type of a JSON value: "a string", "null", "a list"…"""
+    """Return the name of the type of a JSON value, for example "a string" or "null"."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -53,7 +53,7 @@ def json_type(value: object) -> str:
 
 
 def format_path(where: ValuePath) -> str:
-    """Format a path for people: `context_packing_config.pack_arguments[1].arg_key`."""
+    """Format a path for people, for example `context_packing_config.pack_arguments[1].arg_key`."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_key(step)}" for step in where)
     return "".join(steps).removeprefix(".")
 
@@ -87,16 +87,16 @@ def required_message(name: str) -> str:
 
 
 def unknown_message(noun: str, name: str, known: Iterable[str] = ()) -> str:
-    """Return "unknown format 'antropic'; did you mean 'anthropic'?"."""
+    """Return a message such as "unknown format 'antropic'; did you mean 'anthropic'?"."""
     return f"unknown {noun} {short_repr(name)}{did_you_mean(name, known)}"
 
 
 def invalid_message(noun: str, value: str) -> str:
-    """Return "invalid duration 'soon'"."""
+    """Return a message such as "invalid duration 'soon'"."""
     return f"invalid {noun} {short_repr(value)}"
 
 
 def ambiguous_message(given: str, noun: str, matches: Sequence[str], *, more: bool = False) -> str:
-    """Return "'0198' is ambiguous; it matches 2 boxes: 0198a…, 0198b…"; `more` if further ones match, too."""
+    """Return "'0198' is ambiguous; it matches 2 boxes: …". With `more`, there are further matches."""
     number = f"{'more than ' if more else ''}{format_count(len(matches), noun)}"
     return f"{short_repr(given)} is ambiguous; it matches {number}: {', '.join(matches)}"

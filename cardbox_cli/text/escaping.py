@@ -1,13 +1,13 @@
-"""Characters that act on a terminal or hide, line breaks, and long texts.
+"""Escaping of characters that control a terminal or are invisible. Handling of line breaks and long texts.
 
-No text of a card may drive the terminal, imitate another line or hide.
+No text of a card may control the terminal, imitate another line, or be invisible.
 """
 
 import re
 
-# C0 except newline and tab, DEL, C1. Characters that reorder or hide text: bidi controls, line separators,
-# all that Unicode calls default-ignorable (zero-width and filling ones, variation selectors, tags). Lone
-# surrogates, which no terminal can encode.
+# C0 except newline and tab, DEL, C1. Then characters that reorder or hide text: bidi controls, line
+# separators, and all default-ignorable characters of Unicode (zero-width ones, fillers, variation selectors,
+# tags). Then lone surrogates, which a terminal cannot encode.
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -18,7 +18,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^\s\"]*@")
 
 
 def is_visible(text: str) -> bool:
-    """Return whether `text` is one line of visible characters that look like what they are."""
+    """Return whether `text` is one line of visible characters."""
     return text.isprintable() and UNSEEN.search(text) is None
 
 
@@ -27,7 +27,7 @@ def first_invisible(text: str) -> str | None:
 
 
 def escape_invisible(text: str) -> str:
-    """Return `text` with every character that could act on a terminal as an escape, for example `\\x1b`."""
+    """Return `text` with each character that could control a terminal as an escape, for example `\\x1b`."""
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -37,7 +37,7 @@ def escape_line(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return JSON with the same characters as JSON escapes; its meaning stays the same."""
+    """Return JSON in which the characters of `UNSEEN` are JSON escapes. Its meaning is the same."""
     return UNSEEN.sub(_json_escape, text)
 
 
@@ -70,7 +70,6 @@ def join_lines(text: str) -> str:
 
 
 def flatten(text: str) -> str:
-    """Replace each newline or tab in `text` by a space."""
     return _BREAKS.sub(" ", text)
 
 
@@ -81,17 +80,17 @@ def excerpt(text: str, width: int) -> str:
 
 
 def indent_lines(text: str, indent: str = INDENT) -> str:
-    """Indent each line with `indent`, so that none imitates a line that begins at the margin."""
+    """Indent each line with `indent`, so that no line looks like one that begins at the margin."""
     return _BEFORE_TEXT.sub(lambda end: end[0] + indent, text)
 
 
 def indent_margin(text: str) -> str:
-    """Put two spaces before each further line that begins at the margin."""
+    """Put two spaces before each line, except the first, that begins at the margin."""
     return _AT_MARGIN.sub(lambda end: end[0] + INDENT, text)
 
 
 def truncate(text: str, most: int) -> str:
-    """Return `text`; if it has more than `most` characters, the first ones and a note that there are more."""
+    """Return `text`. If it is longer than `most` characters, return the first `most` of them and a note."""
     if len(text) <= most:
         return text
     return f"{text[:most]}… [the first {most} of {len(text)} characters]"

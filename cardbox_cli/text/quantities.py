@@ -2,7 +2,7 @@
 
 
 def format_count(number: int, noun: str) -> str:
-    """Format a number and its noun: "1 card", "2 boxes", "3 entries"."""
+    """Format a number and its noun, for example "1 card", "2 boxes" or "3 entries"."""
     plural = noun + ("es" if noun.endswith(("s", "x", "ch")) else "s")
     if noun.endswith("try"):
         plural = f"{noun[:-1]}ies"
@@ -10,7 +10,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_tokens(tokens: int, *, exact: bool) -> str:
-    """Format a number of tokens, with a `~` unless it is exact."""
+    """Format a number of tokens. A number that is not exact gets a `~`."""
     return f"{'' if exact else '~'}{tokens}"
 
 
@@ -19,7 +19,7 @@ def format_size(text: str) -> str:
 
 
 def format_bytes(number: int) -> str:
-    """Format a number of bytes in the one unit that fits: 12B, 3.4kB, 5.6MB, 7.8GB."""
+    """Format a number of bytes in the largest unit that fits, for example 12B, 3.4kB or 5.6MB."""
     for unit, length in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)):
         if number >= length:
             return f"{number / length:.1f}{unit}"

@@ -1,20 +1,20 @@
-"""The words of a search, and patterns that mark them. The database decides what a search finds."""
+"""The words of a search, and patterns that mark them in a text. The database decides what matches."""
 
 import re
 from collections.abc import Sequence
 
-# Characters shown before the first match.
+# Number of characters shown before the first match.
 _CONTEXT_CHARACTERS = 24
 
 
 def search_words(query: str) -> list[str]:
-    """Return the words that a search looks for, without excluded ones and without `or`."""
+    """Return the words that a search looks for, without words that it excludes and without `or`."""
     included = re.sub(r'(?<!\S)-("[^"]*"|\S+)', " ", query).replace('"', " ")
     return [word for word in included.split() if word.casefold() != "or"]
 
 
 def word_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
-    """Return a pattern of these words in any case; whole words, in scripts with spaces between words."""
+    """Return a pattern of these words, ignoring case. In scripts with spaces, it matches only whole words."""
     if not words:
         return None
     return re.compile("|".join(map(_word, sorted(words, key=len, reverse=True))), re.IGNORECASE)
@@ -27,12 +27,12 @@ def _word(word: str) -> str:
 
 
 def _is_spaced(character: str) -> bool:
-    """Return whether the script of this letter or digit has spaces between words: East Asian ones do not."""
+    """Return whether a letter or digit is of a script with spaces between words: not an East Asian one."""
     return character.isalnum() and not "\u1100" <= character <= "\uffff"
 
 
 def skip_to_match(text: str, pattern: re.Pattern[str] | None) -> str:
-    """Return the text from shortly before the first match; all of it if there is none."""
+    """Return the text from shortly before the first match, or all of it if nothing matches."""
     place = pattern.search(text) if pattern else None
     if place is None or place.start() <= _CONTEXT_CHARACTERS:
         return text

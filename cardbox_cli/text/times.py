@@ -1,4 +1,4 @@
-"""Durations, ages and times: formatted for people, and parsed from what people write.
+"""Formatting of durations, ages and times for people, and parsing of those that people write.
 
 Times are printed in UTC.
 """
@@ -11,12 +11,12 @@ from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.text.error_messages import invalid_message
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
-# From this number on, a larger unit replaces the next smaller one.
+# The smallest number that is formatted in each unit. Below it, the next smaller unit applies.
 _MIN_OF_UNIT = {"d": 2, "h": 2, "m": 10}
 
 
 def format_duration(length: timedelta) -> str:
-    """Format a duration in the one unit that fits: 93s, 12m, 5h, 3d. A negative one is 0s."""
+    """Format a duration in one unit, for example 93s, 12m, 5h or 3d. A negative duration is 0s."""
     seconds = max(0, int(length.total_seconds()))
     for unit, size in _UNITS:
         if seconds >= _MIN_OF_UNIT[unit] * size:
@@ -31,7 +31,7 @@ def format_infinity(moment: datetime) -> str | None:
 
 
 def format_age(moment: datetime | None, now: datetime | None = None) -> str:
-    """Format the time since `moment` as `format_duration` does, above 90 s in minutes; "-" for None."""
+    """Format the time since `moment` as `format_duration` does, but in minutes above 90 s. None gives "-"."""
     if moment is None:
         return "-"
     length = (now or datetime.now(UTC)) - moment
@@ -62,7 +62,7 @@ _MAX_SPAN = timedelta(days=36_500)
 
 
 def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
-    """Parse an RFC 3339 time (UTC without an offset), or an age such as 90m. Raises UsageError."""
+    """Parse an age such as 90m, or an RFC 3339 time, by default in UTC. Raises UsageError."""
     if text is None:
         return None
     if re.fullmatch(_AGO, text, re.ASCII):
@@ -78,7 +78,7 @@ def parse_time(text: str | None, option: str) -> datetime | timedelta | None:
 
 
 def parse_duration(text: str, place: str = "") -> timedelta | None:
-    """Return the duration of a text such as 90m; None if it is not one. Raises UsageError naming `place`."""
+    """Parse a duration such as 90m. Returns None for other text. Raises UsageError that names `place`."""
     parts = re.fullmatch(_AGO, text, re.ASCII)
     if parts is None:
         return None
@@ -89,12 +89,12 @@ def parse_duration(text: str, place: str = "") -> timedelta | None:
             hint="90m is one and a half hours",
         )
     try:
-        # Longer numbers exceed the limit in any case.
+        # A longer number would exceed the limit anyway.
         duration = timedelta(**{_UNIT_NAMES[unit]: int(number[:18])})
     except OverflowError:
         duration = timedelta.max
     if duration > _MAX_SPAN:
         raise UsageError(
-            f"{place}{text!r} is more than 100 years", hint="leave the option out for all of time"
+            f"{place}{text!r} is more than 100 years", hint="omit the option to include all times"
         )
     return duration

@@ -38,8 +38,8 @@ def types(boxes: BoxStore, box_id: str) -> list[str]:
     return [card.type for card in boxes.view(box_id).cards]
 
 
-class TestRepair:
-    def test_a_result_is_written_for_a_call_that_has_none(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+class TestBoxRepair:
+    def test_synthesize_adds_a_result_to_an_open_call(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
         old = box(ASKED, CALLED)
         before = boxes.view(old)
         answer = cbx("box", "repair", old, "--synthesize", "-o", "json").json()
@@ -59,7 +59,9 @@ class TestRepair:
         for provider in ("openai", "anthropic"):
             assert cbx("render", "--box", answer["box_id"], "--check", "--format", provider).code == 0
 
-    def test_or_the_call_is_dropped_and_its_words_stay(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+    def test_drop_orphans_removes_the_call_and_keeps_the_text(
+        self, cbx: Cbx, box: Box, boxes: BoxStore
+    ) -> None:
         old = box(ASKED, CALLED, AGAIN)
         [change] = (answer := cbx("box", "repair", old, "--drop-orphans", "-o", "json").json())["changes"]
         assert (change["kind"], change["position"], change["card_id"], change["rule"]) == (
@@ -72,14 +74,14 @@ class TestRepair:
         assert (card.card_id, card.tool_calls) == (change["new_card_id"], None)
         assert card.metadata["edited_from"] == CALLED.card_id
 
-    def test_a_result_moves_to_its_call(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+    def test_a_displaced_result_moves_to_its_call(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
         old = box(ASKED, CALLED, AGAIN, ANSWERED, SAID)
         answer = cbx("box", "repair", old, "--drop-orphans", "-o", "json").json()
         assert [(change["kind"], change["position"]) for change in answer["changes"]] == [("moved", 3)]
         wanted = [each.card_id for each in (ASKED, CALLED, ANSWERED, AGAIN, SAID)]
         assert boxes.get(answer["box_id"]).card_ids == wanted
 
-    def test_a_sound_box_stays(self, cbx: Cbx, box: Box, row_counts: Callable[[], Any]) -> None:
+    def test_a_valid_box_is_unchanged(self, cbx: Cbx, box: Box, row_counts: Callable[[], Any]) -> None:
         sound = box(ASKED, CALLED, ANSWERED)
         before = row_counts()
         answer = cbx("box", "repair", sound, "--synthesize", "-o", "id")
@@ -94,7 +96,7 @@ class TestRepair:
         assert "call-without-result" in shown.out
         assert row_counts() == before
 
-    def test_what_no_card_of_the_box_can_mend(
+    def test_errors_that_are_not_about_cards_are_refused(
         self, cbx: Cbx, box: Box, row_counts: Callable[[], Any]
     ) -> None:
         old = box(SAID)
@@ -108,27 +110,29 @@ class TestRepair:
         assert row_counts() == before
         assert cbx("box", "repair", old, "--synthesize").code == 0
 
-    def test_what_several_providers_say_is_said_once(self, cbx: Cbx, box: Box) -> None:
+    def test_a_finding_of_several_providers_is_printed_once(self, cbx: Cbx, box: Box) -> None:
         answer = cbx("box", "repair", box(), "--synthesize")
         assert (answer.code, answer.err.count("no-messages: ")) == (8, 1), answer
 
-    def test_behind_another_box_it_need_not_begin_with_the_user(self, cbx: Cbx, box: Box) -> None:
+    def test_a_box_after_another_can_start_without_a_user_message(self, cbx: Cbx, box: Box) -> None:
         context, output = box(ASKED), box(CALLED)
         words = ("box", "repair", output, "--after", context, "--synthesize", "-o", "json")
         assert [change["kind"] for change in cbx(*words).json()["changes"]] == ["added"]
         refused = cbx("box", "repair", output, "--after", output, "--synthesize")
-        assert (refused.code, f"--after: box {output} is the box to repair" in refused.err) == (2, True)
+        assert (refused.code, f"--after names the box to repair, {output}" in refused.err) == (2, True)
 
-    def test_one_of_both_must_be_chosen(self, cbx: Cbx, box: Box) -> None:
+    def test_either_synthesize_or_drop_orphans_is_required(self, cbx: Cbx, box: Box) -> None:
         assert cbx("box", "repair", box(ASKED)).code == 2
 
-    def test_of_another_project(self, cbx: Cbx, box: Box) -> None:
+    def test_a_box_of_another_project_is_not_found(self, cbx: Cbx, box: Box) -> None:
         other = box(ASKED, CALLED)
         assert cbx("-p", "q", "box", "repair", other, "--synthesize").code == 3
 
 
-class TestCompress:
-    def test_what_is_old_becomes_a_summary_and_comes_back(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+class TestBoxCompress:
+    def test_expand_restores_the_cards_that_a_summary_replaced(
+        self, cbx: Cbx, box: Box, boxes: BoxStore
+    ) -> None:
         old = box(ASKED, CALLED, ANSWERED, SAID, AGAIN)
         words = ("box", "compress", old, "--summary", "It was nine.", "--keep", "1", "-o", "json")
         answer = cbx(*words).json()
@@ -143,7 +147,7 @@ class TestCompress:
         assert boxes.view(back).digest == boxes.view(old).digest
         assert boxes.get(back).parent_ids == [answer["box_id"]]
 
-    def test_what_is_too_much_becomes_a_summary_and_no_more(
+    def test_a_box_above_the_token_limit_is_compressed_to_fit(
         self, cbx: Cbx, box: Box, boxes: BoxStore, row_counts: Callable[[], Any]
     ) -> None:
         old = box(
@@ -159,7 +163,7 @@ class TestCompress:
         assert (again.code, again.out.strip()) == (0, answer["box_id"])
         assert "unchanged" in again.err
         less = cbx("box", "compress", old, "--max-tokens", "3", "--summary", "x")
-        assert (less.code, "what no summary can replace takes" in less.err) == (4, True)
+        assert (less.code, "the parts that no summary can replace take" in less.err) == (4, True)
         for options in (("--keep", "1"), ("--model", "gpt-4o")):
             refused = cbx(
                 "box",
@@ -173,7 +177,9 @@ class TestCompress:
             assert refused.code == 2
         assert row_counts() == before
 
-    def test_what_was_appended_meanwhile_stays_behind(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+    def test_cards_appended_after_compression_stay_at_the_end(
+        self, cbx: Cbx, box: Box, boxes: BoxStore
+    ) -> None:
         old = box(ASKED, SAID, AGAIN)
         new = cbx("box", "compress", old, "--summary", "s", "--keep", "1", "-o", "id").out.strip()
         box(CALLED)
@@ -182,7 +188,7 @@ class TestCompress:
         wanted = [each.card_id for each in (ASKED, SAID, AGAIN, CALLED)]
         assert boxes.get(back).card_ids == wanted
 
-    def test_of_a_card_that_is_gone_the_id_comes_back(
+    def test_expand_restores_the_id_of_a_deleted_card(
         self, cbx: Cbx, box: Box, boxes: BoxStore, cards: CardStore
     ) -> None:
         old = box(ASKED, SAID, AGAIN)
@@ -194,7 +200,7 @@ class TestCompress:
         assert back.err.strip() == f"warning: card {SAID.card_id} is gone; the new box contains its id"
 
     @pytest.mark.parametrize("others", [["s1"], ["s2", "s3"]], ids=["itself", "another that covers it"])
-    def test_summaries_of_another_program_that_go_round_come_to_an_end(
+    def test_summaries_that_cover_themselves_are_refused(
         self, cbx: Cbx, box: Box, row_counts: Callable[[], Any], others: list[str]
     ) -> None:
         def summary(card_id: str, covers: list[str]) -> CardDraft:
@@ -204,10 +210,10 @@ class TestCompress:
         round_and_round = box(summary("s1", others))
         before = row_counts()
         refused = cbx("box", "expand", round_and_round)
-        assert (refused.code, "covers itself" in refused.err) == (4, True), refused
+        assert (refused.code, "lists itself" in refused.err) == (4, True), refused
         assert row_counts() == before
 
-    def test_by_a_command_that_reads_what_goes(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
+    def test_a_summary_command_reads_the_replaced_cards(self, cbx: Cbx, box: Box, boxes: BoxStore) -> None:
         old = box(ASKED, SAID, AGAIN)
         words = ("box", "compress", old, "--summary-cmd", "tr a-z A-Z", "--keep", "1", "-o", "json")
         card = boxes.view(cbx(*words).json()["box_id"]).cards[0]
@@ -222,7 +228,7 @@ class TestCompress:
             ("sleep 60", "took more than 0.2 seconds"),
         ],
     )
-    def test_a_command_that_fails_changes_nothing(
+    def test_a_failed_summary_command_changes_nothing(
         self, cbx: Cbx, box: Box, row_counts: Callable[[], Any], command: str, why: str
     ) -> None:
         old = box(ASKED, SAID, AGAIN)
@@ -233,23 +239,23 @@ class TestCompress:
         assert (answer.code, why in answer.err, "sk-ant" in answer.err) == (7, True, False), answer
         assert row_counts() == before
 
-    def test_a_command_of_which_nothing_can_come(self, cbx: Cbx, box: Box) -> None:
+    def test_a_blank_summary_command_or_a_huge_output_is_refused(self, cbx: Cbx, box: Box) -> None:
         words = ("box", "compress", box(ASKED, SAID, AGAIN), "--keep", "1", "--summary-cmd")
         much = cbx(*words, f"head -c {(16 << 20) + 1} /dev/zero")
         assert (much.code, "printed more than 16 MiB" in much.err) == (7, True), much
         blank = cbx(*words, " ")
         assert (blank.code, "--summary-cmd is empty" in blank.err) == (2, True)
 
-    def test_where_nothing_could_go(self, cbx: Cbx, box: Box) -> None:
+    def test_a_box_without_cards_to_replace_is_refused(self, cbx: Cbx, box: Box) -> None:
         answer = cbx("box", "compress", box(ASKED, CALLED), "--summary", "s", "--keep", "0")
-        assert (answer.code, "a summary can replace nothing before" in answer.err) == (4, True)
+        assert (answer.code, "cbx cannot summarize any message before" in answer.err) == (4, True)
         assert cbx("box", "expand", box(draft_card("task.instruction", "x"))).code == 4
 
-    def test_a_blank_summary(self, cbx: Cbx, box: Box) -> None:
+    def test_a_blank_summary_is_refused(self, cbx: Cbx, box: Box) -> None:
         answer = cbx("box", "compress", box(ASKED, SAID, AGAIN), "--summary", " ", "--keep", "1")
         assert (answer.code, "the summary is blank" in answer.err) == (4, True)
 
-    def test_not_by_a_turn(self, cbx: Cbx, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_turn_cannot_compress_a_box(self, cbx: Cbx, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         old = box(ASKED, SAID, AGAIN)
         monkeypatch.setenv("CBX_TURN_ID", "turn_1")
         assert cbx("box", "compress", old, "--summary", "s", "--keep", "1").code == 5

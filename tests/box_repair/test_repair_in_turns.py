@@ -19,7 +19,7 @@ def printed(text: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for line in re.findall(r"`(cbx [^`]+)`", text)]
 
 
-def test_a_stuck_turn_comes_to_a_good_end_by_printed_commands_alone(world: World) -> None:
+def test_the_printed_commands_finish_a_stuck_turn(world: World) -> None:
     # A call of the context has no result: the provider would refuse what the turn is about to ask.
     turn = world.ask(context_box_id=world.box(ASKED, CALLED))
     found = world.why(turn)
@@ -42,7 +42,7 @@ def test_a_stuck_turn_comes_to_a_good_end_by_printed_commands_alone(world: World
     assert (world.why(turn)["verdict"], world.cbx("turn", "wait", turn).out) == ("ended", "done\n")
 
 
-def test_what_an_earlier_turn_left_is_mended_in_the_output_box(world: World) -> None:
+def test_leftovers_of_an_earlier_turn_are_repaired_in_the_output_box(world: World) -> None:
     turn = world.ask(output_box_id=world.box(ASKED, CALLED))
     _, repair, *_ = printed(world.why(turn)["next_actor"])
     [rebox] = printed(world.cbx(*repair).err)
@@ -52,9 +52,7 @@ def test_what_an_earlier_turn_left_is_mended_in_the_output_box(world: World) -> 
     assert world.why(turn)["verdict"] == "ended"
 
 
-def test_the_output_box_of_a_suspended_turn_is_compressed_and_its_call_stays(
-    ask: Asked, desk: Desk, cbx: Cbx
-) -> None:
+def test_the_output_box_of_a_suspended_turn_can_be_compressed(ask: Asked, desk: Desk, cbx: Cbx) -> None:
     """The instruction still comes before what the turn itself has done."""
     runtime = desk.runtime
     earlier = [draft_card("agent.thought", "Well."), draft_card("chat.message", "Before.")]
@@ -92,7 +90,7 @@ def test_the_output_box_of_a_suspended_turn_is_compressed_and_its_call_stays(
     ]
 
 
-def test_an_open_call_of_a_suspended_turn_is_not_repaired_away(world: World) -> None:
+def test_repair_keeps_an_open_call_of_a_suspended_turn(world: World) -> None:
     world.ask()
     turn = world.suspend()
     output = json.loads(world.cbx("turn", "show", turn, "-o", "json").out)["output_box_id"]

@@ -116,7 +116,7 @@ def test_a_chat_that_cbx_began_is_exported_in_the_layout(room: ChatStores) -> No
     }
 
 
-def test_a_grown_folder_adds_what_is_new(room: ChatStores) -> None:
+def test_a_grown_folder_adds_only_new_entries(room: ChatStores) -> None:
     name, context = "conversations/history.jsonl", "contexts/active.jsonl"
     first = {name: [line(1, "a")], context: [message(1, "a")]}
     grown = {name: [line(1, "a"), line(1, "a"), line(2, "b")], context: [message(1, "a"), message(2, "b")]}
@@ -135,7 +135,7 @@ def test_lines_that_moved_to_another_file_are_not_imported_again(room: ChatStore
     assert taken(room, moved).new_entries == 0
 
 
-def test_a_message_that_the_platform_delivers_again_is_the_one_imported(room: ChatStores) -> None:
+def test_a_redelivered_message_matches_the_imported_one(room: ChatStores) -> None:
     taken(room, {"conversations/history.jsonl": [line(1, "a", messageId="m1")]})
     assert not send(room, KEY, "a", platform_metadata={"message_id": "m1", "channel": "telegram"}).is_new
     edited = [line(1, "a", messageId="m1"), line(2, "a, edited", messageId="m1")]
@@ -166,7 +166,7 @@ def test_an_import_does_not_restore_a_cleared_context(room: ChatStores) -> None:
     assert active(room) == []
 
 
-def test_times_are_those_of_the_files(room: ChatStores) -> None:
+def test_imported_entries_keep_their_times(room: ChatStores) -> None:
     taken(room, TREE)
     start = datetime.fromtimestamp(trees.START / 1000, UTC)
     [*_, last] = read_chat_view(room, KEY).messages
@@ -188,7 +188,7 @@ def test_an_empty_file_is_a_cleared_context(room: ChatStores) -> None:
     assert given_back(room) == tree
 
 
-def test_without_a_file_there_never_was_a_context(room: ChatStores) -> None:
+def test_a_missing_context_file_imports_no_context(room: ChatStores) -> None:
     tree = {"conversations/history.jsonl": [line(1, "a")]}
     assert taken(room, tree).context == "absent"
     shown = read_chat_view(room, KEY)
@@ -202,7 +202,7 @@ def test_user_messages_after_the_last_reply_are_unanswered(room: ChatStores) -> 
     assert read_chat_view(room, KEY).transcript.unanswered == 2
 
 
-def test_archives_are_found_by_their_words_and_keep_what_is_theirs(room: ChatStores) -> None:
+def test_imported_archives_are_searchable_and_unchanged(room: ChatStores) -> None:
     taken(room, TREE)
     changed = load(room, KEY, words="怎么退款")
     assert changed.loaded == "ctx_1a"
@@ -220,7 +220,7 @@ def test_a_memory_that_differs_is_preserved(room: ChatStores) -> None:
     assert given_back(room) == {"memory/Primary.md": "theirs"}
 
 
-def test_transcripts_of_many_boxes_and_files(room: ChatStores) -> None:
+def test_a_long_transcript_of_several_files_survives_a_round_trip(room: ChatStores) -> None:
     tree = {
         "conversations/archive-1.jsonl": [line(each, f"a{each}") for each in range(1500)],
         "conversations/history.jsonl": [line(each, f"b{each}") for each in range(999)],

@@ -46,7 +46,7 @@ def said(room: ChatStores, key: str = KEY) -> list[tuple[str, str]]:
 
 
 class TestTranscript:
-    def test_it_has_what_was_said_in_order(self, room: ChatStores) -> None:
+    def test_the_transcript_has_all_messages_in_order(self, room: ChatStores) -> None:
         send(room, KEY, "Wo ist die Küche? 🍳")
         reply(room, KEY, "Links.")
         send(room, KEY, "谢谢")
@@ -58,9 +58,7 @@ class TestTranscript:
         assert (first.is_new, second.is_new, first.card_id) == (True, False, second.card_id)
         assert len(said(room)) == 1
 
-    def test_the_same_id_in_another_chat_or_project_is_another_message(
-        self, room: ChatStores, database: Database
-    ) -> None:
+    def test_message_ids_are_unique_per_chat_and_project(self, room: ChatStores, database: Database) -> None:
         send(room, KEY, "one", platform_metadata={"message_id": "7"})
         send(room, "telegram-chat-43", "two", platform_metadata={"message_id": "7"})
         other = ChatStores(database, "other")
@@ -68,7 +66,7 @@ class TestTranscript:
         assert said(room) == [("user", "one")]
         assert said(other) == [("user", "three")]
 
-    def test_a_reply_answers_what_was_asked_before(self, room: ChatStores) -> None:
+    def test_a_reply_answers_all_earlier_messages(self, room: ChatStores) -> None:
         send(room, KEY, "a")
         send(room, KEY, "b")
         assert read_chat_view(room, KEY).transcript.unanswered == 2
@@ -110,8 +108,8 @@ class TestTranscript:
         ]
 
 
-class TestNew:
-    def test_it_archives_indexes_and_empties(self, room: ChatStores) -> None:
+class TestNewContext:
+    def test_a_new_context_archives_the_old_one(self, room: ChatStores) -> None:
         talk(room, "plan a trip", "to Rome?")
         context_id = read_chat_view(room, KEY).context_id
         changed = start_new(room, KEY, title="Trip", reason="done")
@@ -139,7 +137,7 @@ class TestNew:
             start_new(room, "nobody")
 
 
-class TestLoad:
+class TestLoadContext:
     def test_loading_by_id_archives_the_active_context(self, room: ChatStores) -> None:
         talk(room, "plan a trip", "to Rome?")
         old = start_new(room, KEY).archived
@@ -240,7 +238,7 @@ class TestLoad:
             start_new(room, KEY, title="a trip" * 10_000)
         assert start_new(room, KEY, title="x" * 500).archived
 
-    def test_a_title_comes_before_a_reason_and_a_reason_before_text(self, room: ChatStores) -> None:
+    def test_a_title_match_ranks_above_reason_and_text_matches(self, room: ChatStores) -> None:
         talk(room, "about refunds", "yes")
         in_text = start_new(room, KEY, title="One").archived
         talk(room, "a", "b")
@@ -250,7 +248,7 @@ class TestLoad:
         assert load(room, KEY, words="refunds").loaded == in_title
         assert {in_text, in_reason} < {each.context_id for each in list_archives(room, KEY, limit=None)}
 
-    def test_an_old_title_is_found_behind_many_that_have_the_word(self, room: ChatStores) -> None:
+    def test_an_old_title_ranks_above_many_newer_text_matches(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         titled = start_new(room, KEY, title="refund").archived
         for _ in range(25):
@@ -259,7 +257,7 @@ class TestLoad:
         assert load(room, KEY, words="refund").loaded == titled
 
 
-class TestClear:
+class TestClearContext:
     def test_clear_preserves_only_the_transcript(self, room: ChatStores) -> None:
         talk(room, "a", "b")
         clear(room, KEY)
@@ -268,8 +266,8 @@ class TestClear:
         assert read_chat_view(room, KEY).reset_by == "clear"
 
 
-class TestTexts:
-    def test_a_change_is_a_new_card_and_the_last_counts(self, room: ChatStores) -> None:
+class TestMemoryAndPersonas:
+    def test_a_memory_change_adds_a_card_and_the_latest_is_used(self, room: ChatStores) -> None:
         first = set_memory(room, KEY, "likes tea")
         second = set_memory(room, KEY, "likes coffee")
         found = find_memory(room, KEY)
@@ -316,7 +314,7 @@ def test_a_deleted_entry_leaves_an_empty_place(room: ChatStores, database: Datab
 
 
 @pytest.mark.parametrize("which", ["transcript", "full transcript", "context", "archive"])
-def test_the_boxes_of_a_chat_are_changed_by_chats_alone(room: ChatStores, which: str) -> None:
+def test_only_chat_commands_can_change_the_boxes_of_a_chat(room: ChatStores, which: str) -> None:
     with room.transaction():
         chat = room.chats.lock_or_create(KEY)
         drafts = [entry_draft(KEY, "user", f"m{i}") for i in range(BOX_CARDS + 1)]

@@ -40,23 +40,23 @@ def found(query: str, *candidates: SearchCandidate) -> list[str]:
         ("  ", []),
     ],
 )
-def test_the_words_of_a_query(query: str, expected: list[str]) -> None:
+def test_a_query_is_split_into_distinct_terms(query: str, expected: list[str]) -> None:
     assert split_terms(query) == expected
 
 
-def test_words_come_before_parts_of_words_however_many_these_are() -> None:
+def test_one_whole_word_match_ranks_above_several_partial_matches() -> None:
     word = candidate("word", "we must deploy it")
     parts = candidate("parts", "redeployment, planning, refunds", day=9)
     assert found("deploy plan refund", parts, word) == ["word", "parts"]
 
 
-def test_more_distinct_words_come_first_not_more_of_one() -> None:
+def test_more_distinct_terms_rank_above_repeated_ones() -> None:
     often = candidate("often", "refund refund refund", title="refund", day=9)
     both = candidate("both", "a refund by a plan")
     assert found("refund plan", often, both) == ["both", "often"]
 
 
-def test_title_before_reason_before_messages_then_the_newest() -> None:
+def test_matches_rank_by_title_reason_messages_and_age() -> None:
     found_here = [
         candidate("newest message", "refund", day=9),
         candidate("message", "refund", day=1),
@@ -89,7 +89,7 @@ def test_scripts_without_spaces_are_found_within_texts(query: str, text: str) ->
     assert any(needle in text.casefold().replace("ß", "ss") for needle in search_strings(query))
 
 
-def test_a_whole_phrase_comes_before_pieces_of_it() -> None:
+def test_a_whole_phrase_ranks_above_parts_of_it() -> None:
     pieces = candidate("pieces", "退款的方案", day=9)
     assert found("退款方案", pieces, candidate("whole", "看退款方案吧")) == ["whole", "pieces"]
 
@@ -98,11 +98,11 @@ def test_less_than_half_of_a_phrase_does_not_match() -> None:
     assert found("退款方案", candidate("one", "方案")) == []
 
 
-def test_single_letters_are_words_or_nothing() -> None:
+def test_a_single_letter_matches_only_a_whole_word() -> None:
     assert found("b", candidate("within", "about"), candidate("alone", "plan B")) == ["alone"]
 
 
-def test_it_says_how_it_ranked() -> None:
+def test_a_result_explains_its_rank() -> None:
     [best] = rank([candidate("c", "the planning", title="Refund")], "refund plan fox")
     assert best.why == "2 of 3 words: 'refund' in its title; a part like 'plan' in its messages"
     assert best.words == {"refund": "title"}

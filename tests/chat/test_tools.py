@@ -9,7 +9,7 @@ from cardbox_cli.errors import InvalidInput, NotFound
 from cardbox_cli.model.identity import check_tool
 
 
-def test_the_four_tools() -> None:
+def test_there_are_four_chat_tools() -> None:
     assert list(CHAT_TOOLS) == [
         "chat_context_new",
         "chat_context_list",
@@ -19,7 +19,7 @@ def test_the_four_tools() -> None:
 
 
 @pytest.mark.parametrize("name", CHAT_TOOLS)
-def test_providers_take_them_and_they_take_what_they_say(name: str) -> None:
+def test_chat_tools_are_valid_and_match_their_argument_types(name: str) -> None:
     tool = CHAT_TOOLS[name]
     check_tool(tool.tool)
     assert tuple(tool.properties) == tool.takes.__struct_fields__
@@ -40,7 +40,7 @@ def test_providers_take_them_and_they_take_what_they_say(name: str) -> None:
         ("chat_context_load", {"query": "a plan"}, LoadArguments(query="a plan")),
     ],
 )
-def test_good_arguments(name: str, given: Any, expected: object) -> None:
+def test_valid_arguments_are_parsed(name: str, given: Any, expected: object) -> None:
     assert parse_arguments(name, given) == expected
 
 
@@ -57,12 +57,12 @@ def test_good_arguments(name: str, given: Any, expected: object) -> None:
         ("chat_context_load", {"query": "a", "context_id": "b"}, "context_id and query cannot be combined"),
     ],
 )
-def test_bad_arguments_are_named(name: str, given: Any, message: str) -> None:
+def test_the_error_names_an_invalid_argument(name: str, given: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{name}: .*{message}"):
         parse_arguments(name, given)
 
 
-def test_other_tools_are_not_found() -> None:
+def test_an_unknown_tool_is_refused_with_a_suggestion() -> None:
     with pytest.raises(
         NotFound, match="unknown chat tool 'chat_context_ned'; did you mean 'chat_context_new'"
     ):

@@ -223,7 +223,7 @@ TABLE = [
         4,
         "not-allowed",
         "the profile of agent 'clerk' does not allow the handler 'launch_principal'",
-        "add it to allowed_internal_tools of the profile",
+        "add the handler to allowed_internal_tools of the profile",
     ),
     Row(
         errors.InvalidRecipe,
@@ -269,8 +269,8 @@ TABLE = [
         ("render", "--box", "{box}", "--query", "hi"),
         4,
         "duplicate-query",
-        "the query is the last user message of the history, and would be asked twice",
-        "leave the query out: the history asks it",
+        "the query repeats the last user message of the history",
+        "omit the query: the history already contains it",
     ),
     Row(
         errors.InvalidConversation,
@@ -315,7 +315,7 @@ TABLE = [
         5,
         "box-conflict",
         f"box {{box}} has changed: its ids hash to {hash_ids([])}, not stale",
-        "read it again with `cbx box show {box}`, then replace",
+        "check `cbx box show {box}`, then try again",
     ),
     Row(
         errors.AmbiguousId,
@@ -362,7 +362,7 @@ TABLE = [
         7,
         "schema-too-new",
         f"the database has schema version 99, but this cbx only knows versions up to {newest()}",
-        "use the cbx that upgraded it, or a newer one",
+        "use the version of cbx that upgraded the database, or a newer version",
     ),
     Row(
         errors.SchemaTooOld,
@@ -370,7 +370,7 @@ TABLE = [
         ("card", "list"),
         7,
         "schema-too-old",
-        "the database has schema version 16, but this cbx upgrades from version 17 on",
+        "the database has schema version 16, but cbx upgrades only version 17 or later",
         "`cbx db upgrade --help` shows the commands that move its data to a new database",
     ),
     Row(
@@ -424,7 +424,7 @@ TABLE = [
         5,
         "correlation-conflict",
         "correlation id 'nightly' was already used for a different request (turn {turn} of agent 'clerk')",
-        "use another correlation id, or repeat that request exactly",
+        "use another correlation id, or repeat the first request exactly",
         {"agent_turn_id": "{turn}", "agent_id": "clerk"},
     ),
     Row(
@@ -469,7 +469,7 @@ TABLE = [
         124,
         "waited-too-long",
         "turn {turn} did not end within 0 s: it is dispatched",
-        "it continues; run `cbx why {turn}` to see what it waits for",
+        "the turn continues; run `cbx why {turn}` to see what it waits for",
         {"agent_turn_id": "{turn}", "status": "dispatched"},
     ),
     Row(
@@ -532,7 +532,7 @@ def test_every_error_class_is_in_the_table() -> None:
 
 
 def test_the_page_on_exit_codes_lists_every_error() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "output.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "output.md").read_text()
     lines = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
     told = {(cells[1].strip(), code) for cells in lines for code in re.findall(r"`([a-z-]+)`", cells[-2])}
     assert {(str(row.exit_code), row.code) for row in TABLE} <= told

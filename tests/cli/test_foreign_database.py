@@ -184,7 +184,7 @@ class TestEditingInItAsItIs:
         result = cbx("card", "edit", "018f-done", "--text", "{}")
         assert (result.code, result.out) == (5, "")
         assert result.err == (
-            "error: card '018f-done' is the only allowed result of tool call 'call_0'\n"
+            "error: card '018f-done' is the only result allowed for tool call 'call_0'\n"
             "hint: this database allows one result per call: overwrite the card with `cbx card add --card - --repair`\n"
         )
 

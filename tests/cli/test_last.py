@@ -118,7 +118,7 @@ class TestWhatIsWaitedFor:
         assert (waited.code, waited.out) == (124, "")
         assert waited.err.splitlines()[0] == f"turn {turn}: dispatched, epoch 1"
         succeed(cbx("box", "create"))
-        succeed(cbx("worker", "run", "--exec", "exit 1", "--drain"))
+        succeed(cbx("worker", "run", "--exec", "cat >/dev/null; exit 1", "--drain"))
         failed = cbx(*ask, "-o", "json")
         assert (failed.code, failed.json()["agent_turn_id"]) == (8, turn)
         assert failed.err.startswith(f"turn {turn}: ")
@@ -182,7 +182,7 @@ class TestNothingRemembered:
             3,
             "",
             f"error: '@last' is not set: your commands have not created a {noun} in project 'p'\n"
-            f"hint: list the newest with `cbx {noun} list`\n",
+            f"hint: list the newest ids with `cbx {noun} list`\n",
         )
 
     def test_each_project_has_its_own_last(self, cbx: Cbx) -> None:

@@ -111,11 +111,11 @@ class TestRecipes:
         monkeypatch.chdir(tmp_path)
         [name, *_] = lines(cbx("handover", "list", "-o", "id"))
         shipped = succeed(cbx("handover", "show", name))
-        assert "overrides the one of cbx" not in cbx("handover", "show", name).err
+        assert "overrides the recipe built into cbx" not in cbx("handover", "show", name).err
         Path("handovers").mkdir()
         Path("handovers", f"{name}.yaml").write_text(shipped)
         Path("handovers", "own.yaml").write_text(shipped)
-        told = f"note: recipe {name!r} is handovers/{name}.yaml, which overrides the one of cbx\n"
+        told = f"note: recipe {name!r} is handovers/{name}.yaml, which overrides the recipe built into cbx\n"
         assert cbx("handover", "show", name).err.startswith(told)
         for other in (f"handovers/{name}.yaml", "own"):
-            assert "overrides the one of cbx" not in cbx("handover", "show", other).err
+            assert "overrides the recipe built into cbx" not in cbx("handover", "show", other).err

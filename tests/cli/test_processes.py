@@ -83,7 +83,7 @@ class TestPipes:
         for output in ("table", "jsonl"):
             result = shell.line(f"cbx box show {long_box} -o {output} > /dev/full")
             assert result.code == 4
-            assert "cannot write the answer: No space left on device" in result.err
+            assert "cannot write the output: No space left on device" in result.err
             assert "free some space, or redirect the output" in result.err
             assert "bug" not in result.err
             told = shell.line(f"cbx card export --box {long_box} --out /dev/full")
@@ -130,7 +130,7 @@ class TestClosedStreams:
         assert (result.code, result.out, result.err) == (
             4,
             "",
-            "error: cannot write the answer: Bad file descriptor\n"
+            "error: cannot write the output: Bad file descriptor\n"
             "hint: standard output is closed or read-only: redirect it\n",
         )
 

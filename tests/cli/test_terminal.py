@@ -230,7 +230,7 @@ class TestThePager:
         typist = on_terminal("card", "show", long_card, CBX_PAGER="failing -x")
         assert typist.end() == 0
         assert typist.seen.splitlines()[-1] == (
-            f"warning: the pager 'failing -x' {fate}; CBX_PAGER=cat shows the answer without it"
+            f"warning: the pager 'failing -x' {fate}; CBX_PAGER=cat shows the output without it"
         )
 
     def test_a_pager_ended_by_ctrl_c_is_not_an_error(

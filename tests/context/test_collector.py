@@ -66,7 +66,7 @@ def reasons(request: Request) -> dict[str, str]:
     return {left.layer: left.reason for left in request.layers_left_out}
 
 
-def test_boxes_bring_their_todo_list_and_their_summaries() -> None:
+def test_boxes_add_their_todo_list_and_summaries_as_layers() -> None:
     request = composed(*OWN, system("and more", "context.compression"))
     assert texts(request) == {
         "todo__context": "Todo list:\n- [ ] look\n- [x] ask",
@@ -76,13 +76,13 @@ def test_boxes_bring_their_todo_list_and_their_summaries() -> None:
     assert [message.body["content"] for message in request.messages][-1] == "hi"
 
 
-def test_nothing_is_searched_for_unless_it_is_asked_for() -> None:
+def test_layers_are_collected_only_on_request() -> None:
     providers = Providers("a")
     assert composed(*OWN, providers=providers).messages
     assert providers.asked == []
 
 
-def test_what_is_asked_for_is_collected() -> None:
+def test_requested_layers_are_collected() -> None:
     providers = Providers("seen before")
     to_collect = frozenset({"experience__context"})
     request = composed(profile(), providers=providers, to_collect=to_collect, knowledge="rate limit")
@@ -92,17 +92,17 @@ def test_what_is_asked_for_is_collected() -> None:
     assert [layer.card_ids for layer in request.layers] == [["seen before"]] * 2
 
 
-def test_what_the_request_holds_anyway_is_not_found_again() -> None:
+def test_cards_of_the_request_are_not_found_as_knowledge() -> None:
     providers = Providers("k1", "a", "b", "c", "d", "e", "f")
     request = composed(profile(), user("hi"), providers=providers, knowledge="words")
     assert [layer.card_ids for layer in request.layers] == [["a", "b", "c", "d", "e"]]
 
 
-def test_what_is_not_found_is_told() -> None:
+def test_an_empty_search_result_is_reported() -> None:
     assert reasons(composed(knowledge="words")) == {"knowledge__context": "nothing was found"}
 
 
-def test_a_given_text_stands_in_place_of_what_would_be_collected() -> None:
+def test_a_given_text_replaces_the_collected_layer() -> None:
     providers = Providers("a")
     given = dict.fromkeys(("todo__context", "compression__context", "experience__context"), "given")
     assert texts(composed(*OWN, providers=providers, texts=given)) == given
@@ -110,12 +110,12 @@ def test_a_given_text_stands_in_place_of_what_would_be_collected() -> None:
 
 
 @pytest.mark.parametrize("name", ["todo", "todo_context", "__context"])
-def test_a_name_without_the_suffix_is_refused(name: str) -> None:
+def test_a_layer_name_without_the_suffix_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="is not a layer"):
         composed(texts={name: "x"})
 
 
-class TestSharing:
+class TestLayerSharing:
     @pytest.mark.parametrize(
         ("share", "process", "shared"),
         [
@@ -126,7 +126,7 @@ class TestSharing:
             (False, "hierarchical", False),
         ],
     )
-    def test_the_switch_stands_above_the_kind(
+    def test_the_share_option_overrides_the_default_of_the_process(
         self, share: bool | None, process: ProcessName, shared: bool
     ) -> None:
         framework = {"framework__context": "rules"}
@@ -137,12 +137,12 @@ class TestSharing:
         left = {"todo__context": "layers are not shared", "compression__context": "layers are not shared"}
         assert reasons(request) == ({} if shared else left)
 
-    def test_a_layer_that_is_named_is_taken_all_the_same(self) -> None:
+    def test_a_requested_layer_is_included_without_sharing(self) -> None:
         request = composed(*OWN, share=False, to_collect=frozenset({"todo__context"}))
         assert texts(request).keys() == {"todo__context"}
 
     @pytest.mark.parametrize(("share", "taken"), [(None, True), (True, True), (False, False)])
-    def test_the_switch_stands_above_the_profile(self, share: bool | None, taken: bool) -> None:
+    def test_the_share_option_overrides_the_profile(self, share: bool | None, taken: bool) -> None:
         asking = profile(layers={"experience__context": True, "notes__context": "n"})
         providers = Providers("a")
         request = composed(asking, providers=providers, share=share)
@@ -150,9 +150,11 @@ class TestSharing:
         assert bool(providers.asked) is taken
 
 
-class TestKindsOfProcess:
+class TestProcesses:
     @pytest.mark.parametrize("process", PROCESS_NAMES)
-    def test_which_take_the_history_and_share(self, process: ProcessName) -> None:
+    def test_every_process_except_mapreduce_takes_history_and_shared_layers(
+        self, process: ProcessName
+    ) -> None:
         request = composed(*OWN, thought(text="Hm."), process=process, query="q")
         has_history = not process.startswith("mapreduce")
         layers = [message.layer for message in request.messages]
@@ -173,7 +175,7 @@ class TestKindsOfProcess:
         ],
     )
     @pytest.mark.parametrize("share", [None, True, False])
-    def test_which_layers_they_may_have(
+    def test_a_layer_that_the_process_cannot_have_is_refused(
         self, process: ProcessName, may: set[str], share: bool | None
     ) -> None:
         for name in ("framework", "experience", "knowledge", "todo", "compression", "notes"):
@@ -181,10 +183,10 @@ class TestKindsOfProcess:
             if given.keys() <= may:
                 assert texts(composed(process=process, share=share, texts=given)) == given
             else:
-                with pytest.raises(InvalidInput, match=f"a {process} cannot have it"):
+                with pytest.raises(InvalidInput, match=f"process {process} cannot have"):
                     composed(process=process, share=share, texts=given)
 
-    def test_what_the_boxes_or_the_profile_bring_is_left_out_without_a_word(self) -> None:
+    def test_forbidden_layers_from_boxes_or_the_profile_are_left_out(self) -> None:
         asking = profile(process="mapreduce_worker", layers={"experience__context": "e"})
         request = composed(asking, TODO, share=True)
         assert request.process == "mapreduce_worker"
@@ -192,7 +194,7 @@ class TestKindsOfProcess:
             ("experience__context", "todo__context"), "the process mapreduce_worker cannot have it"
         )
 
-    def test_profiles_of_other_programs_may_say_what_they_like(self) -> None:
+    def test_invalid_values_in_a_foreign_profile_are_ignored(self) -> None:
         strange = profile(process=["x"], layers=["experience__context"], layout=7)
         request = composed(strange, user("hi"))
         assert (request.process, request.layout, request.layers) == ("react", "default", [])
@@ -200,24 +202,24 @@ class TestKindsOfProcess:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"layer": "notes"}, {"layer": 7}, {"layer": "__context"}])
-def test_a_card_that_keeps_no_layer_by_name_makes_none(metadata: dict[str, Any]) -> None:
+def test_a_layer_card_without_a_valid_name_makes_no_layer(metadata: dict[str, Any]) -> None:
     request = composed(card("context.layer", TextContent("t"), "system", metadata=metadata), user("hi"))
     assert (request.layers, request.layers_left_out) == ([], [])
     assert [message.body["content"] for message in request.messages] == ["hi"]
 
 
-def test_the_profile_is_the_first_card_that_says_one() -> None:
+def test_the_first_valid_profile_card_is_used() -> None:
     said = {"system_prompt": "Be kind.", "llm_config": {"model": "m"}}
     request = composed(card("sys.profile", TextContent("x"), "system"), profile(**said), user("hi"))
     assert (request.model, request.profile_id) == ("m", "k1")
     assert [line.made_of for line in explain(request, openai).messages] == [["k1"], []]
 
 
-class TestTheLayoutForCaches:
+class TestCacheLayout:
     HISTORY = (user("hi"), thought(CALL, text="look"), result(text="ok"))
     NOTES: ClassVar = {"todo__context": "do", "framework__context": "rules"}
 
-    def test_what_changes_with_each_call_stands_beside_the_query(self) -> None:
+    def test_layers_that_change_with_each_call_come_before_the_query(self) -> None:
         body = openai.body(composed(*self.HISTORY, layout="cache", texts=self.NOTES, query="go on"))
         assert [message["content"] for message in body["messages"]] == [
             "rules",
@@ -228,7 +230,7 @@ class TestTheLayoutForCaches:
             "go on",
         ]
 
-    def test_anthropic_reads_it_as_the_users_words_behind_the_results(self) -> None:
+    def test_anthropic_gets_the_layer_as_user_text_after_the_results(self) -> None:
         request = request_of(
             places(*self.HISTORY),
             ComposeOptions(layout="cache", asked=LayerRequest(texts=self.NOTES)),
@@ -240,12 +242,12 @@ class TestTheLayoutForCaches:
         assert [block["type"] for block in body["messages"][-1]["content"]] == ["tool_result", "text"]
         assert body["messages"][-1]["content"][-1]["text"] == "do"
 
-    def test_the_profile_may_ask_for_it(self) -> None:
+    def test_the_profile_can_select_the_cache_layout(self) -> None:
         request = composed(profile(layout="cache"), *self.HISTORY, texts=self.NOTES)
         assert [message.layer for message in request.messages][-1] == "todo__context"
 
 
-class TestWhatIsStored:
+class TestStoredRequest:
     """The request box of a step, and the request that it makes again."""
 
     def restored(self, request: Request, *, reproducible: Sequence[str] = ()) -> Request:
@@ -260,7 +262,7 @@ class TestWhatIsStored:
         stored = [by_id[card_id] for card_id in ids if by_id[card_id].type != "sys.profile"]
         return composed(*stored)
 
-    def test_a_summary_is_neither_lost_nor_doubled(self) -> None:
+    def test_a_restored_request_has_each_summary_once(self) -> None:
         request = composed(*OWN)
         for reproducible in ([], ["compression__context", "todo__context"]):
             again = self.restored(request, reproducible=reproducible)
@@ -269,7 +271,7 @@ class TestWhatIsStored:
                 message.body for message in request.messages
             ]
 
-    def test_layers_live_for_the_call_unless_they_are_reproducible(self) -> None:
+    def test_only_reproducible_layers_are_stored(self) -> None:
         request = composed(
             *OWN, providers=Providers("seen"), knowledge="words", texts={"notes__context": "n"}
         )
@@ -278,7 +280,7 @@ class TestWhatIsStored:
         assert texts(kept)["knowledge__context"] == texts(request)["knowledge__context"]
         assert "notes__context" not in texts(kept)
 
-    def test_the_history_holds_no_system_prompt_and_no_summary(self) -> None:
+    def test_the_history_excludes_the_system_prompt_and_summaries(self) -> None:
         request = composed(*OWN, profile(system_prompt="Be kind."))
         history = [message for message in request.messages if message.layer == "checkpoint_messages"]
         assert [message.body for message in history] == [{"role": "user", "content": "hi"}]

@@ -60,53 +60,53 @@ def words(*history: Message, **options: Any) -> str:
         ("cache", "after", "s f a z h e k t c q"),
     ],
 )
-def test_layers_have_one_order_in_each_layout(layout: Layout, compression: str, order: str) -> None:
+def test_each_layout_has_a_fixed_layer_order(layout: Layout, compression: str, order: str) -> None:
     assert words(said("user", "h"), query="q", layout=layout, compression=compression) == order
 
 
-def test_layers_are_system_text_and_the_query_is_the_users() -> None:
+def test_layers_have_the_system_role_and_the_query_the_user_role() -> None:
     roles = [role for role, _ in composed(said("assistant", "h"), query="q")]
     assert roles == ["system"] * 8 + ["assistant", "user"]
 
 
-def test_empty_parts_make_no_message() -> None:
+def test_empty_parts_add_no_messages() -> None:
     assert compose(system_prompt="", checkpoint_messages=[], contexts={"todo__context": ""}, query="") == []
 
 
 @pytest.mark.parametrize("name", ["todo", "__context", "todo__Context"])
-def test_a_layer_needs_its_suffix(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"'{name}' is not a layer: their names end in '__context'"):
+def test_a_layer_name_must_end_with_the_suffix(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"'{name}' is not a layer: names of layers end in '__context'"):
         compose(system_prompt=None, checkpoint_messages=[], contexts={name: "x"}, query=None)
 
 
-class TestTheQuery:
+class TestQuery:
     @pytest.mark.parametrize("content", ["go on", " go on\n", [{"type": "text", "text": "go on"}]])
-    def test_it_is_refused_where_the_history_ends_with_it(self, content: Any) -> None:
-        with pytest.raises(DuplicateQuery, match="would be asked twice") as caught:
+    def test_a_query_that_repeats_the_last_user_message_is_refused(self, content: Any) -> None:
+        with pytest.raises(DuplicateQuery, match="repeats the last user message") as caught:
             composed(said("user", content), query="go on")
         assert (caught.value.code, caught.value.exit_code) == ("duplicate-query", 4)
 
-    def test_the_same_words_rounds_earlier_are_another_question(self) -> None:
+    def test_a_query_can_repeat_an_earlier_user_message(self) -> None:
         history = (said("user", "go on"), said("assistant", "done"))
         assert words(*history, query="go on").endswith("go on done go on")
 
-    def test_an_assistant_who_says_the_same_asks_nothing(self) -> None:
+    def test_a_query_can_repeat_the_last_assistant_message(self) -> None:
         assert words(said("assistant", "go on"), query="go on").endswith("go on go on")
 
-    def test_a_restored_history_asks_it_once_however_often_it_is_composed(self) -> None:
+    def test_a_restored_history_contains_the_query_once(self) -> None:
         history = (said("user", "go on"),)
         assert composed(*history) == composed(*history)
         assert words(*history).count("go on") == 1
 
 
-def test_the_composer_takes_no_state() -> None:
+def test_the_composer_takes_only_keyword_arguments() -> None:
     parameters = inspect.signature(compose).parameters
     named = {"system_prompt", "checkpoint_messages", "contexts", "query", "layout", "compression"}
     assert parameters.keys() == named
     assert {each.kind for each in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
-def test_composing_reaches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_composing_uses_no_network_clock_randomness_or_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("composing reached for the outside")
 
@@ -138,7 +138,7 @@ def test_composing_reaches_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     st.sampled_from([None, "", "h", "i"]),
     st.sampled_from(["default", "cache"]),
 )
-def test_any_layers_come_out_once_and_the_history_unbroken(
+def test_each_layer_appears_once_and_the_history_is_unchanged(
     contexts: dict[str, str], spoken: list[tuple[str, str]], query: str | None, layout: Layout
 ) -> None:
     history = [said(role, text) for role, text in spoken]
@@ -160,7 +160,7 @@ def test_any_layers_come_out_once_and_the_history_unbroken(
 @pytest.mark.parametrize("layout", ["default", "cache"])
 @pytest.mark.parametrize("has_history", [True, False])
 @given(lacking=st.sets(st.sampled_from(sorted(CONTEXTS.keys() - {"empty__context"}))))
-def test_layers_are_put_in_later_where_composing_puts_them(
+def test_layers_added_later_get_their_usual_positions(
     layout: Layout, has_history: bool, lacking: set[str]
 ) -> None:
     parts: dict[str, Any] = {

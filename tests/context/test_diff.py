@@ -70,7 +70,7 @@ def sides(found: RequestDiff) -> tuple[Any, Any]:
         ([user("p"), answer("r")], [user("q"), answer("r")], (("messages", 1),) * 2, 0),
     ],
 )  # fmt: skip
-def test_messages_part_where_the_first_differs(
+def test_a_diff_starts_at_the_first_differing_message(
     provider: str, a: list[Card], b: list[Card], expected: Any, kept: int
 ) -> None:
     # OpenAI counts the system prompt among the messages, Anthropic keeps it apart.
@@ -95,7 +95,7 @@ def test_messages_part_where_the_first_differs(
         ("anthropic", {}, {"max_tokens": 9}, (("max_tokens", 1),) * 2, ["prompt", "q"]),
     ],
 )  # fmt: skip
-def test_what_stands_before_the_messages_loses_them(
+def test_a_change_before_the_messages_loses_all_cached_messages(
     provider: str, one: dict[str, Any], other: dict[str, Any], expected: Any, kept: list[str]
 ) -> None:
     a, b = (request(provider, user("q"), **keys) for keys in (one, other))
@@ -104,7 +104,7 @@ def test_what_stands_before_the_messages_loses_them(
     assert (found.kept.messages, found.kept.tokens > 0) == (len({"prompt", "q"} & {*kept}), bool(kept))
 
 
-def test_a_message_that_anthropic_gets_longer_keeps_its_beginning() -> None:
+def test_a_longer_anthropic_message_keeps_its_cached_start() -> None:
     a, b = (request("anthropic", user("q"), *more) for more in ([], [user("also")]))
     found = diff(a, b, ANTHROPIC)
     assert found.difference == Difference(
@@ -124,7 +124,7 @@ def test_a_message_that_anthropic_gets_longer_keeps_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_says_the_same_is_told_apart_by_its_keys(provider: str) -> None:
+def test_messages_with_equal_texts_differ_by_their_keys(provider: str) -> None:
     found = diff(
         request(provider, user("q"), user("r")),
         request(provider, user("q"), answer("r")),
@@ -141,12 +141,12 @@ def test_what_says_the_same_is_told_apart_by_its_keys(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_equal_ones_have_the_tokens_of_their_explanation(provider: str) -> None:
+def test_equal_requests_have_the_explained_token_count(provider: str) -> None:
     a = request(provider, user("q"), tools=["f"])
     assert diff(a, a, provider_named(provider)).kept.tokens == explain(a, ANTHROPIC).tokens
 
 
-def test_results_are_compared_in_the_order_in_which_they_are_sent() -> None:
+def test_results_are_compared_in_their_sent_order() -> None:
     cards = (user("q"), CALLED)
     a = request("anthropic", *cards, user("more"), RESULT)
     b = request("anthropic", *cards, RESULT, user("more"))
@@ -157,7 +157,7 @@ def test_results_are_compared_in_the_order_in_which_they_are_sent() -> None:
     assert found.difference.a.card_ids == ["more"]
 
 
-def test_marks_of_what_to_cache_are_no_difference() -> None:
+def test_cache_control_marks_are_not_a_difference() -> None:
     def marked(**mark: Any) -> Request:
         blocks = [{"type": "text", "text": "q", **mark}]
         metadata = {"source_format": "anthropic", "source_blocks": blocks}
@@ -170,9 +170,7 @@ SAID = st.lists(st.sampled_from([user("q"), answer("r"), CALLED, RESULT, user("s
 
 
 @given(SAID, SAID, st.sampled_from(PROVIDERS))
-def test_nothing_is_lost_between_what_is_kept_and_what_comes_after(
-    a: list[Card], b: list[Card], provider: str
-) -> None:
+def test_a_diff_is_symmetric_and_complete(a: list[Card], b: list[Card], provider: str) -> None:
     one, other = request(provider, *a), request(provider, *b)
     there, back = diff(one, other, provider_named(provider)), diff(other, one, provider_named(provider))
     assert (there.kept, there.a_after, there.b_after) == (back.kept, back.b_after, back.a_after)
@@ -185,7 +183,7 @@ def test_nothing_is_lost_between_what_is_kept_and_what_comes_after(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_one_that_says_all_of_the_other_and_then_more_messages_continues_it(provider: str) -> None:
+def test_a_request_with_more_messages_continues_the_shorter_one(provider: str) -> None:
     ahead = [user("q"), CALLED, RESULT]
     a, b = (
         request(provider, *ahead, temperature=1),
@@ -239,7 +237,7 @@ def with_layer(
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("layer", [NOTES, "knowledge__context"])
 @given(one=st.sampled_from(["x", "y y"]), other=st.sampled_from(["x", "y y"]), knows_a=st.booleans())
-def test_a_lost_layer_is_as_if_it_were_there_beside_one_that_is(
+def test_a_lost_layer_compares_like_a_stored_layer(
     provider: str, layout: Layout, layer: str, one: str, other: str, knows_a: bool
 ) -> None:
     options: dict[str, Any] = {"layer": layer, "layout": layout}
@@ -258,7 +256,7 @@ def test_a_lost_layer_is_as_if_it_were_there_beside_one_that_is(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_equal_hashes_are_equal_messages_whose_tokens_are_not_counted(provider: str) -> None:
+def test_lost_layers_with_equal_hashes_are_equal_but_uncounted(provider: str) -> None:
     cards = [user("q")], [user("q"), answer("r")]
     a, b = (with_layer(provider, "Notes.", lost=True, cards=each) for each in cards)
     bare = diff(*(msgspec.structs.replace(each, lost_layers={}) for each in (a, b)), provider_named(provider))
@@ -274,7 +272,7 @@ def test_equal_hashes_are_equal_messages_whose_tokens_are_not_counted(provider: 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_other_hashes_part_at_their_layer(provider: str) -> None:
+def test_lost_layers_with_different_hashes_differ_at_the_layer(provider: str) -> None:
     found = diff(
         *(with_layer(provider, text, lost=True) for text in ("One.", "Two.")), provider_named(provider)
     )
@@ -288,14 +286,14 @@ def test_other_hashes_part_at_their_layer(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_text_that_says_the_hash_is_another_text(provider: str) -> None:
+def test_a_text_that_quotes_the_hash_is_not_the_lost_layer(provider: str) -> None:
     lost = with_layer(provider, "Notes.", lost=True)
     liar = with_layer(provider, lost.lost_layers[NOTES], lost=False)
     assert not diff(lost, liar, provider_named(provider)).equal
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_lost_layer_that_the_other_lacks_parts_them(provider: str) -> None:
+def test_a_lost_layer_differs_from_a_missing_one(provider: str) -> None:
     one = with_layer(provider, "Notes.", lost=True)
     bare = msgspec.structs.replace(one, lost_layers={})
     found = diff(one, bare, provider_named(provider))

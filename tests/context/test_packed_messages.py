@@ -51,7 +51,9 @@ def numbered(count: int) -> list[Message]:
 
 @given(st.lists(jsonb_values.objects, max_size=3), st.lists(st.none() | st.text("ab", max_size=2)))
 @settings(max_examples=50, deadline=None)
-def test_messages_are_as_they_were(bodies: list[dict[str, Any]], groups: list[str | None]) -> None:
+def test_packed_messages_are_restored_unchanged(
+    bodies: list[dict[str, Any]], groups: list[str | None]
+) -> None:
     stored = exact_json.decode(exact_json.encode(bodies))
     messages = [
         Message(CHECKPOINT, body, f"k{place}", group)
@@ -68,7 +70,7 @@ def test_messages_are_as_they_were(bodies: list[dict[str, Any]], groups: list[st
 
 
 @pytest.mark.parametrize("count", [0, 1, PACK_SIZE, PACK_SIZE + 1, 2 * PACK_SIZE + 7])
-def test_they_are_a_sequence_among_others(count: int) -> None:
+def test_packed_messages_behave_like_a_sequence(count: int) -> None:
     around = packed(*numbered(count)).surround([LAYER], [LAYER, LAYER])
     wanted = [LAYER, *numbered(count), LAYER, LAYER]
     assert (len(around), list(around)) == (len(wanted), wanted)
@@ -106,7 +108,7 @@ EVERYTHING: list[Card | RequestEntry] = [
 
 @pytest.mark.parametrize("process", ["react", "sequential"])
 @pytest.mark.parametrize("format", format_names())
-def test_a_request_to_be_sent_is_the_same_without_holding_cards(format: str, process: Any) -> None:
+def test_a_streamed_request_equals_one_with_all_cards_in_memory(format: str, process: Any) -> None:
     entries = places(*EVERYTHING, *[user(str(number)) for number in range(PACK_SIZE)], *EVERYTHING[4:])
     options = ComposeOptions(model="claude-opus-4-8", process=process, query="Go on.")
     held = request_of(entries, options, encode=encoder_of(format))
@@ -122,7 +124,7 @@ def test_a_request_to_be_sent_is_the_same_without_holding_cards(format: str, pro
     assert len(made.places) < len(held.places) / 10
 
 
-def test_a_query_that_the_history_ends_with_is_refused_as_ever() -> None:
+def test_a_packed_history_still_refuses_a_duplicate_query() -> None:
     entries = places(*[user(str(number)) for number in range(PACK_SIZE + 1)])
     with pytest.raises(DuplicateQuery):
         request_to_send(

@@ -52,7 +52,7 @@ def told(request: dict[str, Any], **table: Any) -> list[tuple[str, str, str]]:
         {"messages": [], "labels": {"a": "b"}, "choice": {"one": "a"}, "name": "abc", "limit": 5.0},
     ],
 )
-def test_what_the_table_says_is_no_misfit(request_body: dict[str, Any]) -> None:
+def test_a_request_that_matches_the_schema_has_no_misfits(request_body: dict[str, Any]) -> None:
     assert told(request_body) == []
 
 
@@ -79,13 +79,13 @@ def test_what_the_table_says_is_no_misfit(request_body: dict[str, Any]) -> None:
         ({"messages": ["Hi"]}, ("messages[0]", "value-invalid", "'Hi', and not an object")),
     ],
 )  # fmt: skip
-def test_what_it_does_not_say_is_told_with_its_place(
+def test_a_misfit_is_reported_with_its_path(
     request_body: dict[str, Any], misfit: tuple[str, str, str]
 ) -> None:
     assert told(request_body) == [misfit]
 
 
-def test_where_json_is_of_protocol_buffers_keys_and_values_have_several_spellings() -> None:
+def test_proto_json_accepts_several_forms_of_keys_and_values() -> None:
     types = {"Request": {"topK?": "integer", "safetyMode": {"in": ["LOW", "HIGH"]}}}
     for request in ({"top_k": 5, "safety_mode": "low"}, {"topK": 5, "safetyMode": 2}):
         assert told(request, types=types, proto_json=True) == []
@@ -94,7 +94,7 @@ def test_where_json_is_of_protocol_buffers_keys_and_values_have_several_spelling
     assert wrong == [("safetyMode", "value-unknown", "'MEDIUM', none of 'LOW', 'HIGH'")]
 
 
-def test_the_tables_are_those_of_the_packages(tmp_path: Path) -> None:
+def test_the_committed_schemas_match_the_sdk_packages(tmp_path: Path) -> None:
     """Else `make schemas` writes them anew."""
     script = ROOT / "scripts" / "request-schemas"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True, timeout=120)
@@ -106,7 +106,7 @@ def test_the_tables_are_those_of_the_packages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("provider", list(providers()), ids=lambda each: each.name)
-def test_a_table_names_its_package_and_nothing_that_it_lacks(provider: Any) -> None:
+def test_a_schema_names_its_package_and_defines_every_used_type(provider: Any) -> None:
     schema = provider.schema
     assert schema.sdk.partition(" ")[2]
     assert provider.message_keys[-1] in schema.keys

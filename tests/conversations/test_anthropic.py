@@ -66,33 +66,33 @@ def cards_of(import_text: ImportText, boxes: BoxStore) -> Any:
 
 class TestRoundTrip:
     @pytest.mark.parametrize("name", MESSAGES)
-    def test_every_kind_of_message_survives(self, there_and_back: Any, name: str) -> None:
+    def test_every_message_type_survives_a_round_trip(self, there_and_back: Any, name: str) -> None:
         assert there_and_back([MESSAGES[name]]) == {"messages": [MESSAGES[name]]}
 
-    def test_all_of_them_together_survive(self, there_and_back: Any) -> None:
+    def test_all_message_types_survive_in_one_conversation(self, there_and_back: Any) -> None:
         every = list(MESSAGES.values())
         assert there_and_back({"messages": every + every}) == {"messages": every + every}
 
     @pytest.mark.parametrize("name", PROMPTS)
-    def test_every_system_prompt_survives(self, there_and_back: Any, name: str) -> None:
+    def test_every_system_prompt_survives_a_round_trip(self, there_and_back: Any, name: str) -> None:
         document = {"system": PROMPTS[name], "messages": [MESSAGES["a system message"], MESSAGES["text"]]}
         request = {**document, "model": "m", "max_tokens": 9}
         assert there_and_back(document) == document
         assert there_and_back(request) == request
 
-    def test_many_conversations_in_one_file(self, import_text: ImportText, export: Export) -> None:
+    def test_each_conversation_of_a_file_is_imported(self, import_text: ImportText, export: Export) -> None:
         documents = [{"system": f"Be {n}.", "messages": [MESSAGES["text"], MESSAGES["a call"]]} for n in "ab"]
         for text in (json.dumps(documents), "\n".join(map(json.dumps, documents))):
             imported = import_text("anthropic", text)
             assert [json.loads(export(box.box_id, "anthropic")) for box in imported] == documents
 
-    def test_the_system_prompt_stands_beside_nested_messages(self, there_and_back: Any) -> None:
+    def test_the_system_prompt_is_read_next_to_nested_messages(self, there_and_back: Any) -> None:
         body = {"system": "Be kind.", "messages": [MESSAGES["text"]]}
         assert there_and_back({"request": {"body": body}, "system": "not this one"}) == body
 
     @PROPERTY
     @given(document=conversations)
-    def test_any_conversation_survives(
+    def test_any_conversation_survives_a_round_trip(
         self, import_text: ImportText, export: Export, document: dict[str, Any]
     ) -> None:
         text = exact_json.encode(document).decode()
@@ -137,7 +137,7 @@ class TestRoundTrip:
 
 
 class TestCards:
-    def test_types_roles_and_fields(self, cards_of: Any) -> None:
+    def test_cards_get_types_roles_and_fields_of_their_blocks(self, cards_of: Any) -> None:
         cards = cards_of(
             {
                 "system": "Be kind.",
@@ -166,7 +166,7 @@ class TestCards:
         assert len({*groups[2:5]}) == len({*groups[5:]}) == 1
         assert groups[2] != groups[5]
 
-    def test_what_cards_can_spell_is_not_kept_twice(self, cards_of: Any) -> None:
+    def test_source_blocks_are_stored_only_if_cards_cannot_express_them(self, cards_of: Any) -> None:
         cards = cards_of(
             [MESSAGES[name] for name in ("text", "an answer", "text and calls", "a result", "thinking")]
         )
@@ -174,13 +174,13 @@ class TestCards:
         assert kept == {"source_group"}
         assert cards[-2].metadata["signature"] == "c2ln"
 
-    def test_the_pieces_of_a_cited_sentence_are_one_line(self, cards_of: Any) -> None:
+    def test_the_blocks_of_a_cited_sentence_form_one_line(self, cards_of: Any) -> None:
         cited = MESSAGES["cited text"]["content"]
         [card] = cards_of([assistant(*cited, {"type": "text", "text": "."}, TEXT)])
         assert card.content.text == "Grass is green.\nLet me look."
 
     @pytest.mark.parametrize("word", ["Monday", "snippet", "Meadows", "colour", "times", "shine"])
-    def test_every_text_is_found(self, cards_of: Any, cards: CardStore, word: str) -> None:
+    def test_text_of_every_block_is_searchable(self, cards_of: Any, cards: CardStore, word: str) -> None:
         names = ("a text document", "a search result", "thinking", "a server's tool", "an unknown block")
         cards_of([MESSAGES[name] for name in names])
         assert list(cards.newest(CardFilter(text=word))) != []
@@ -190,7 +190,7 @@ class TestCards:
         for word in ("Zm9v", "b3BhcXVl", "c2ln", "AA"):
             assert list(cards.newest(CardFilter(text=word))) == []
 
-    def test_one_file_taken_as_two_formats_makes_two_boxes(self, import_text: ImportText) -> None:
+    def test_one_file_imported_in_two_formats_makes_two_boxes(self, import_text: ImportText) -> None:
         text = json.dumps([MESSAGES["a text block"]])
         (ours,), (theirs,) = (import_text(name, text) for name in ("anthropic", "openai"))
         assert (ours.new_cards, theirs.new_cards) == (1, 1)
@@ -204,8 +204,10 @@ class TestCards:
         assert boxes.view(here.box_id).digest == BoxStore(database, "q").view(there.box_id).digest
 
 
-class TestAgain:
-    def test_a_conversation_that_grew_appends_its_tail(self, import_text: ImportText, export: Export) -> None:
+class TestRepeatedImport:
+    def test_a_longer_copy_appends_only_the_new_messages(
+        self, import_text: ImportText, export: Export
+    ) -> None:
         document = {"id": "c", "system": "Be kind.", "messages": [MESSAGES["thinking"]]}
         [box] = import_text("anthropic", json.dumps(document))
         document["messages"] += [MESSAGES["results and text"]]
@@ -215,7 +217,7 @@ class TestAgain:
 
 
 class TestToolIds:
-    def test_they_are_remapped_and_exported_as_they_were(
+    def test_repeated_ids_are_remapped_and_exported_unchanged(
         self, import_text: ImportText, export: Export, boxes: BoxStore, database: Any
     ) -> None:
         make_results_unique(database)
@@ -235,7 +237,7 @@ class TestToolIds:
 
 
 class TestOtherFormats:
-    def test_to_openai(self, import_text: ImportText, export: Export) -> None:
+    def test_a_conversation_is_exported_to_openai(self, import_text: ImportText, export: Export) -> None:
         document = {
             "system": "Be kind.",
             "messages": [
@@ -266,7 +268,9 @@ class TestOtherFormats:
             {"role": "assistant", "content": "Done."},
         ]
 
-    def test_from_openai(self, import_text: ImportText, export: Export) -> None:
+    def test_an_openai_conversation_is_exported_to_anthropic(
+        self, import_text: ImportText, export: Export
+    ) -> None:
         call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
         messages = [
             {"role": "system", "content": "Be kind."},
@@ -295,7 +299,7 @@ class TestOtherFormats:
         assert lines[2] == {"type": "assistant", "message": assistant(use)}
 
 
-class TestIdsOfOtherCharacters:
+class TestInvalidIdCharacters:
     @pytest.fixture
     def pair(self, import_text: ImportText, boxes: BoxStore) -> Any:
         """Two calls of a message whose ids differ in one character, and their results in the other order."""
@@ -312,7 +316,7 @@ class TestIdsOfOtherCharacters:
         return boxes.view(box.box_id).cards
 
     @pytest.mark.parametrize("source_format", ["anthropic", "claude-code"])
-    def test_they_are_exported_in_characters_that_anthropic_allows(
+    def test_invalid_ids_are_exported_with_allowed_characters(
         self, pair: list[Card], source_format: str
     ) -> None:
         text = "".join(find_format(source_format).export(pair))
@@ -327,7 +331,7 @@ class TestIdsOfOtherCharacters:
             ("F", "c_1_2"),
         ]
 
-    def test_those_of_kept_blocks_go_out_as_they_came_and_so_do_their_results(
+    def test_ids_of_stored_blocks_and_their_results_are_unchanged(
         self, pair: list[Card], cards_of: Any
     ) -> None:
         [kept] = cards_of([assistant({**USE, "id": "c.1"})])
@@ -338,7 +342,7 @@ class TestIdsOfOtherCharacters:
         ]
 
 
-class TestSomeOfTheCards:
+class TestPartialMessages:
     """A box may hold only some cards of a message."""
 
     @pytest.fixture
@@ -347,7 +351,7 @@ class TestSomeOfTheCards:
             [assistant(THINKING, {**TEXT, **CACHED}, USE, SEARCH, id="msg_1"), user(RESULT, TEXT)]
         )
 
-    def test_the_tail_of_a_message_is_a_message(self, parts: list[Card]) -> None:
+    def test_the_last_cards_of_a_message_form_a_message(self, parts: list[Card]) -> None:
         exported = json.loads("".join(find_format("anthropic").export(parts[1:])))
         assert exported["messages"] == [assistant({**TEXT, **CACHED}, USE, SEARCH), user(RESULT, TEXT)]
 
@@ -398,7 +402,7 @@ class TestSomeOfTheCards:
             "f: system[0].text: holds a lone surrogate at offset 0",
             "pass --on-bad-text replace, which writes U+FFFD instead",
         ),
-        ({"system": "x"}, InvalidConversation, "f: no messages found", "pass their key: --at KEY; its keys are 'system'"),
+        ({"system": "x"}, InvalidConversation, "f: no messages found", "pass the messages' key: --at KEY; its keys are 'system'"),
     ],
 )  # fmt: skip
 def test_a_bad_message_stops_the_whole_import(

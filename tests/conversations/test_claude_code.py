@@ -99,7 +99,7 @@ def take(import_text: ImportText) -> Any:
 
 
 class TestRoundTrip:
-    def test_a_session_is_a_box_and_each_sidechain_another(
+    def test_a_session_and_each_sidechain_get_their_own_boxes(
         self, take: Any, export: Export, boxes: BoxStore
     ) -> None:
         main, code, tests = take(LINES)
@@ -120,7 +120,7 @@ class TestRoundTrip:
             "Look into the tests",
         ]
 
-    def test_a_file_that_holds_its_lines_as_one_list(self, import_text: ImportText, export: Export) -> None:
+    def test_a_json_list_of_lines_is_imported(self, import_text: ImportText, export: Export) -> None:
         main, *_ = import_text("claude-code", json.dumps(LINES))
         assert len(lines_in(export(main.box_id, "claude-code"))) == 16
 
@@ -152,7 +152,9 @@ class TestRoundTrip:
 
     @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(lines=st.lists(any_line, min_size=1, max_size=6))
-    def test_any_lines_of_a_conversation_survive(self, take: Any, export: Export, lines: list[Any]) -> None:
+    def test_any_session_lines_survive_a_round_trip(
+        self, take: Any, export: Export, lines: list[Any]
+    ) -> None:
         session = uuid.uuid4().hex
         for each in lines:
             if isinstance(each.get("sessionId"), str):
@@ -169,7 +171,7 @@ class TestRoundTrip:
             for name in ("openai", "anthropic"):
                 assert json.loads(export(box.box_id, name))
 
-    def test_lines_without_any_message_make_no_box(
+    def test_a_session_without_messages_makes_no_box(
         self, database: Database, cards: CardStore, export: Export
     ) -> None:
         def take(lines: list[Any]) -> ConversationImport:
@@ -208,7 +210,7 @@ class TestRoundTrip:
 
 
 class TestCards:
-    def test_types_and_groups(self, take: Any, boxes: BoxStore) -> None:
+    def test_cards_get_types_and_groups_of_their_lines(self, take: Any, boxes: BoxStore) -> None:
         main, *_ = take(LINES)
         rows = [(card.type, card.role) for card in boxes.view(main.box_id).cards]
         thought, event = ("agent.thought", "assistant"), ("session.event", "system")
@@ -221,7 +223,7 @@ class TestCards:
         assert {cards[n].metadata["source_group"] for n in (4, 5, 6, 8)} == {"msg_1"}
         assert pair_calls(cards).unanswered == []
 
-    def test_lines_that_are_no_messages_are_found_and_never_sent(
+    def test_session_events_are_searchable_but_never_sent(
         self, take: Any, boxes: BoxStore, cards: CardStore
     ) -> None:
         main, *_ = take(LINES)
@@ -235,7 +237,7 @@ class TestCards:
             "thinking, sent only in formats that support it": 1,
         }
 
-    def test_the_parts_of_an_answer_are_one_message_for_openai(self, take: Any, export: Export) -> None:
+    def test_the_lines_of_an_answer_form_one_openai_message(self, take: Any, export: Export) -> None:
         main, *_ = take(LINES)
         messages = json.loads(export(main.box_id, "openai"))["messages"]
         assert [message["role"] for message in messages] == [
@@ -259,15 +261,17 @@ class TestCards:
         ]
 
 
-class TestAgain:
-    def test_the_same_file_adds_nothing(self, take: Any) -> None:
+class TestRepeatedImport:
+    def test_a_repeated_import_adds_no_cards(self, take: Any) -> None:
         first = take(LINES)
         again = take(LINES)
         assert [box.new_cards for box in again] == [0, 0, 0]
         assert [box.box_id for box in again] == [box.box_id for box in first]
 
     @pytest.mark.parametrize("length", range(3, len(LINES)))
-    def test_a_session_that_grew_appends_its_tails(self, take: Any, export: Export, length: int) -> None:
+    def test_a_longer_session_appends_only_the_new_lines(
+        self, take: Any, export: Export, length: int
+    ) -> None:
         before = take(LINES[:length])
         after = take(LINES)
         assert {box.box_id for box in before} <= {box.box_id for box in after}
@@ -275,7 +279,9 @@ class TestAgain:
         back = [each for box in after for each in lines_in(export(box.box_id, "claude-code"))]
         assert Counter(map(canonical, back)) == Counter(map(canonical, LINES))
 
-    def test_a_sidechain_in_a_file_of_its_own_finds_its_session(self, take: Any, boxes: BoxStore) -> None:
+    def test_a_sidechain_in_a_separate_file_gets_its_session_as_parent(
+        self, take: Any, boxes: BoxStore
+    ) -> None:
         main, *_ = take(LINES)
         [agent] = take(
             [side("a1", "user", "Go", agentId="f00d"), side("a2", "assistant", "Done", "a1", agentId="f00d")]
@@ -289,14 +295,14 @@ class TestAgain:
         [changed] = take([side("s1", "user", "Look into the docs")])
         assert boxes.get(changed.box_id).parent_ids == [code.box_id, main.box_id]
 
-    def test_two_sessions_in_one_file(self, take: Any, export: Export) -> None:
+    def test_two_sessions_in_one_file_make_two_boxes(self, take: Any, export: Export) -> None:
         other = {**line("o1", "user", "Elsewhere"), "sessionId": "other"}
         one, two = take([LINES[2], other, {"type": "summary", "summary": "x", "leafUuid": "o1"}, LINES[3]])
         assert lines_in(export(one.box_id, "claude-code")) == [LINES[2], LINES[3]]
         assert len(lines_in(export(two.box_id, "claude-code"))) == 2
 
 
-class TestSomeOfTheCards:
+class TestRemappedIds:
     def test_a_line_without_its_first_card_contains_only_the_other_cards(
         self, take: Any, boxes: BoxStore, export: Export
     ) -> None:
@@ -307,7 +313,7 @@ class TestSomeOfTheCards:
             {"type": "user", "message": {"role": "user", "content": "Let me look."}}
         ]
 
-    def test_remapped_ids_are_exported_as_they_were(self, take: Any, export: Export) -> None:
+    def test_remapped_ids_are_exported_unchanged(self, take: Any, export: Export) -> None:
         imported = take(LINES, remap_tool_ids=True)
         back = [each for box in imported for each in lines_in(export(box.box_id, "claude-code"))]
         assert Counter(map(canonical, back)) == Counter(map(canonical, LINES))
@@ -342,7 +348,7 @@ class TestSomeOfTheCards:
         ),
     ],
 )
-def test_a_malformed_line_is_named_and_stops_the_import(
+def test_a_malformed_line_is_reported_and_stops_the_import(
     import_text: ImportText,
     cards: CardStore,
     text: str,
@@ -360,12 +366,12 @@ def entries_of(boxes: BoxStore, box_id: str) -> list[RequestEntry]:
     return [RequestEntry(slot=slot, box_id=box_id) for slot in boxes.view(box_id).slots]
 
 
-class TestTheRealSession:
+class TestRealSession:
     @pytest.fixture
     def file(self, real_data: Path) -> Path:
         return real_data / "claude-code_session_5c0375b4.jsonl"
 
-    def test_every_line_comes_back_in_its_order(
+    def test_every_line_is_exported_in_its_order(
         self, file: Path, import_text: ImportText, export: Export
     ) -> None:
         text = file.read_text(encoding="utf-8")
@@ -379,7 +385,7 @@ class TestTheRealSession:
         again = import_text("claude-code", text)
         assert [box.new_cards for box in again] == [0, 0, 0]
 
-    def test_it_is_sound_and_anthropic_would_take_it(
+    def test_a_real_session_is_a_valid_anthropic_request(
         self, file: Path, import_text: ImportText, boxes: BoxStore
     ) -> None:
         for box in import_text("claude-code", file.read_text(encoding="utf-8")):

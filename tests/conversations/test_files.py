@@ -48,7 +48,7 @@ def lines(*documents: Any) -> str:
         (json.dumps(A), [[A]]),
     ],
 )
-def test_found_by_itself(document: Any, expected: list[list[Any]]) -> None:
+def test_conversations_are_found_automatically(document: Any, expected: list[list[Any]]) -> None:
     assert found(document) == expected
 
 
@@ -70,7 +70,7 @@ def test_found_by_itself(document: Any, expected: list[list[Any]]) -> None:
         ({"log": [{"samples": [{"t": [A]}]}, {"samples": None}, {}]}, "log.samples.t", [[A], [], []]),
     ],
 )  # fmt: skip
-def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> None:
+def test_conversations_are_found_at_the_given_key(document: Any, at: str, expected: list[list[Any]]) -> None:
     assert found(document, at) == expected
 
 
@@ -80,9 +80,9 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
         ("", None, "f is empty", "give a JSON or JSONL file of messages"),
         ("{", None, "f:1:2: not JSON: Expecting property name enclosed in double quotes", "give a JSON or JSONL file of messages"),
         ('{"messages": []}\n{oops}\n', None, "f:2:2: not JSON: Expecting property name enclosed in double quotes", "give a JSON or JSONL file of messages"),
-        ("3", None, "f: no messages found", "pass their key: --at KEY; the conversation is not an object"),
-        ({"a": 1, "b": []}, None, "f: no messages found", "pass their key: --at KEY; its keys are 'a', 'b'"),
-        ({"log": {"samples": [{"messages": [A]}]}}, None, "f: no messages found", "pass their key: --at log.samples.messages"),
+        ("3", None, "f: no messages found", "pass the messages' key: --at KEY; the conversation is not an object"),
+        ({"a": 1, "b": []}, None, "f: no messages found", "pass the messages' key: --at KEY; its keys are 'a', 'b'"),
+        ({"log": {"samples": [{"messages": [A]}]}}, None, "f: no messages found", "pass the messages' key: --at log.samples.messages"),
         ({"a": [{}, {"u": 5}]}, "a.t", "f: a[0]: no list of messages at 'a.t'", "the object is empty"),
             ([{"t": [A]}, {"u": [B]}], "t", "f[1]: no list of messages at 't'", "its keys are 'u'"),
             ([{"a": [{"t": [A]}]}, {"b": [{"t": [B]}]}], "a.t", "f[1]: no list of messages at 'a.t'", "its keys are 'b'"),
@@ -95,7 +95,7 @@ def test_named_by_its_key(document: Any, at: str, expected: list[list[Any]]) -> 
         ("1e99999999999999999999", None, "f:1:1: the number 1e99999999999999999999 is too large for JSONB", None),
     ],
 )  # fmt: skip
-def test_what_is_not_found_is_explained(
+def test_a_file_without_messages_is_refused_with_a_hint(
     document: Any, at: str | None, message: str, hint: str | None
 ) -> None:
     with pytest.raises(InvalidConversation) as raised:
@@ -103,7 +103,7 @@ def test_what_is_not_found_is_explained(
     assert (raised.value.message, raised.value.hint) == (message, hint)
 
 
-def test_an_own_id_and_title_are_kept() -> None:
+def test_the_id_and_title_of_a_conversation_are_read() -> None:
     text = json.dumps(
         [{"id": 7, "title": "T", "messages": [A]}, {"session_id": "s", "id": "x", "messages": [A]}, [A]]
     )

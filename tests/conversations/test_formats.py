@@ -60,18 +60,18 @@ def jsonl(*documents: Any) -> str:
         ({"contents": [{"role": "user", "parts": "x"}]}, "gemini"),
     ],
 )  # fmt: skip
-def test_a_file_tells_its_format(document: Any, name: str) -> None:
+def test_the_format_of_a_file_is_detected(document: Any, name: str) -> None:
     text = document if isinstance(document, str) else json.dumps(document)
     assert name == choose_format(None, documents_in(text)).format.name
 
 
 @pytest.mark.parametrize("name", format_names())
-def test_a_name_is_taken_at_its_word(name: str) -> None:
+def test_a_given_format_name_overrides_detection(name: str) -> None:
     assert name == choose_format(name, documents_in("[]")).format.name
 
 
-def test_a_session_has_no_key_of_messages() -> None:
+def test_a_claude_code_session_refuses_a_message_key() -> None:
     with pytest.raises(UsageError) as raised:
         list(find_format("claude-code").read(documents_in(json.dumps(LINE)), at="messages"))
-    assert str(raised.value) == "--at messages: a Claude Code session has no key of messages"
+    assert str(raised.value) == "--at messages: a Claude Code session has no key for messages"
     assert raised.value.hint == "omit --at"

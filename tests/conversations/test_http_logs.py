@@ -47,12 +47,12 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_request_comes_back_in_its_providers_format(cbx: Cbx, tmp_path: Path, form: str) -> None:
+def test_each_logged_request_is_exported_in_its_provider_format(cbx: Cbx, tmp_path: Path, form: str) -> None:
     path = tmp_path / "log.har"
     path.write_text(FORMS[form]([(url, json.dumps(body)) for url, body in BODIES.values()]))
     result = cbx("card", "import", str(path), "-o", "id")
     boxes = lines_of(result)
-    assert result.err.startswith("taken as http: ")
+    assert result.err.startswith("recognized as http: ")
     assert len(boxes) == len(BODIES)
     for box, (name, (_, body)) in zip(boxes, BODIES.items(), strict=True):
         assert cbx("card", "export", "--box", box, "--to", name).json() == body
@@ -60,7 +60,7 @@ def test_each_request_comes_back_in_its_providers_format(cbx: Cbx, tmp_path: Pat
     assert "secret" not in cbx("card", "list", "-o", "json", "--limit", "0").out
 
 
-def test_they_are_linted_for_whom_they_were_sent_to(cbx: Cbx, tmp_path: Path) -> None:
+def test_logged_requests_are_linted_for_their_provider(cbx: Cbx, tmp_path: Path) -> None:
     path = tmp_path / "log.har"
     bodies = [(url, json.dumps({**body, "nonsense": 1})) for url, body in BODIES.values()]
     path.write_text(FORMS["HAR"](bodies))
@@ -80,7 +80,7 @@ def test_they_are_linted_for_whom_they_were_sent_to(cbx: Cbx, tmp_path: Path) ->
     ],
     ids=["others alone", "nothing", "a key twice", "a role of nobody"],
 )  # fmt: skip
-def test_logs_without_any_and_broken_bodies_are_refused(
+def test_a_log_without_messages_or_with_a_broken_body_is_refused(
     cbx: Cbx, tmp_path: Path, text: str, message: str
 ) -> None:
     path = tmp_path / "log.har"
@@ -90,7 +90,7 @@ def test_logs_without_any_and_broken_bodies_are_refused(
     assert message in result.err
 
 
-def test_a_message_whose_field_holds_json_is_no_log(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_json_body_field_in_a_chat_is_not_an_http_log(cbx: Cbx, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     path.write_text(json.dumps({"messages": HI, "body": json.dumps({"messages": HI})}))
-    assert not cbx("card", "import", str(path)).err.startswith("taken as http")
+    assert not cbx("card", "import", str(path)).err.startswith("recognized as http")

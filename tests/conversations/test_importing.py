@@ -16,7 +16,7 @@ def said(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-def test_the_same_conversation_again_is_the_same_box_and_nothing_new(import_text: ImportText) -> None:
+def test_a_repeated_conversation_returns_the_same_box(import_text: ImportText) -> None:
     one, other, again, last = import_text(
         "openai", json.dumps([said("a"), said("b"), said("a"), said("a", "b")])
     )
@@ -31,7 +31,7 @@ def test_the_same_conversation_again_is_the_same_box_and_nothing_new(import_text
     assert len({one.box_id, other.box_id, last.box_id}) == 3
 
 
-def test_equal_messages_of_other_requests_are_boxes_of_their_own(
+def test_equal_messages_with_other_parameters_get_their_own_box(
     import_text: ImportText, boxes: BoxStore
 ) -> None:
     requests = [{"model": model, "messages": said("a")} for model in ("gpt-4o", "gpt-5", "gpt-4o")]
@@ -40,7 +40,7 @@ def test_equal_messages_of_other_requests_are_boxes_of_their_own(
     assert boxes.get(one.box_id).card_ids[1:] == boxes.get(other.box_id).card_ids[1:]
 
 
-def test_versions_of_one_conversation_are_boxes_in_their_order(
+def test_each_version_of_a_conversation_is_a_child_of_the_previous_one(
     import_text: ImportText, boxes: BoxStore
 ) -> None:
     versions = [said("a"), said("b"), said("c"), said("b"), said("a", "x"), said("c", "y")]
@@ -51,7 +51,7 @@ def test_versions_of_one_conversation_are_boxes_in_their_order(
     assert [len(boxes.get(each).card_ids) for each in (a, b, c)] == [2, 1, 2]
 
 
-def test_bad_characters_are_counted_wherever_they_stand(database: Database) -> None:
+def test_replaced_characters_are_counted_in_repeated_conversations(database: Database) -> None:
     text = json.dumps([said("a\x00"), said("a\x00"), said("b")])
     found = import_conversations(
         database, "p", find_format("openai").read(documents_in(text)), replace_bad_text=True
@@ -59,9 +59,7 @@ def test_bad_characters_are_counted_wherever_they_stand(database: Database) -> N
     assert found.replaced_characters == 2
 
 
-def test_the_same_conversation_many_times_asks_the_database_no_more(
-    import_text: ImportText, database: Database
-) -> None:
+def test_repeated_conversations_add_no_round_trips(import_text: ImportText, database: Database) -> None:
     database.connection.prepare_threshold = None
 
     def trips(number: int, text: str) -> int:
@@ -72,7 +70,7 @@ def test_the_same_conversation_many_times_asks_the_database_no_more(
     assert trips(2, "a") == trips(200, "b")
 
 
-def test_a_large_import_is_known_to_the_planner(import_text: ImportText, database: Database) -> None:
+def test_a_large_import_updates_the_planner_statistics(import_text: ImportText, database: Database) -> None:
     """Or it would take the project for one card, and read all of its cards for each place of the box."""
     import_text("openai", json.dumps(said("the first")))
     database.connection.execute("ANALYZE public.cards, public.card_boxes")

@@ -43,7 +43,9 @@ def read(documents: JsonDocuments) -> list[Any]:
 
 @settings(deadline=None)
 @given(value=values, window=windows, indent=st.sampled_from([None, 1]), escaped=st.booleans())
-def test_one_document(value: Any, window: int, indent: int | None, escaped: bool) -> None:
+def test_one_document_is_read_through_any_window(
+    value: Any, window: int, indent: int | None, escaped: bool
+) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=escaped)
     documents = documents_in(f" {text}\n\n", window=window)
     assert read(documents) == [exact_json.read(text)]
@@ -54,7 +56,7 @@ def test_one_document(value: Any, window: int, indent: int | None, escaped: bool
 @given(
     lines=st.lists(values, min_size=2, max_size=6), window=windows, blank=st.sampled_from(["", "\n", " \r\n"])
 )
-def test_json_lines(lines: list[Any], window: int, blank: str) -> None:
+def test_json_lines_are_read_through_any_window(lines: list[Any], window: int, blank: str) -> None:
     text = "".join(f"{json.dumps(value)}\n{blank}" for value in lines)
     documents = documents_in(text, window=window)
     assert documents.is_json_lines
@@ -79,7 +81,7 @@ def outcome(text: str, window: int) -> Any:
         return exc.message.rpartition(": ")[0] if ": not JSON: " in exc.message else exc.message
 
 
-def test_only_what_exceeds_the_window_is_lazy() -> None:
+def test_only_a_list_larger_than_the_window_is_lazy() -> None:
     document = {"title": "t", "messages": [{"role": "user", "content": "x" * 40}] * 3, "tools": [1, 2]}
     [(_, value)] = documents_in(json.dumps(document), window=64)
     assert isinstance(value["messages"], LazyList)
@@ -87,7 +89,7 @@ def test_only_what_exceeds_the_window_is_lazy() -> None:
     assert load_lazy_lists(value) == document
 
 
-def test_a_conversation_within_a_large_list_is_found() -> None:
+def test_a_conversation_in_a_large_list_is_found() -> None:
     message = {"role": "user", "content": "x" * 40}
     document = [{"id": "a", "messages": [message] * 3}, {"id": "b", "messages": [message]}]
     found = list(find_messages(documents_in(json.dumps(document), window=64)))
@@ -95,7 +97,7 @@ def test_a_conversation_within_a_large_list_is_found() -> None:
     assert [each.top["id"] for each in found] == ["a", "b"]
 
 
-def test_a_message_is_whole_however_large_it_is() -> None:
+def test_a_message_larger_than_the_window_is_read_whole() -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "x" * 100}] * 3}
     for text in (json.dumps({"messages": [message] * 2}), f"{json.dumps(message)}\n" * 2):
         [found] = find_messages(documents_in(text, window=64))
@@ -112,19 +114,19 @@ def test_a_message_is_whole_however_large_it_is() -> None:
         ("[[1], " + json.dumps(["x" * 300]) + "]", "f:1:8"),
     ],
 )
-def test_a_value_that_is_too_large_to_be_held_is_refused(text: str, place: str) -> None:
+def test_a_value_larger_than_the_limit_is_refused(text: str, place: str) -> None:
     with pytest.raises(InvalidConversation) as raised:
         read(documents_in(text, window=64, most=200))
     assert raised.value.message == f"{place}: the value is larger than 200 characters"
 
 
-def test_lists_may_be_of_any_length() -> None:
+def test_lists_can_exceed_the_value_limit() -> None:
     message = {"role": "user", "content": "x" * 40}
     for text in (json.dumps({"messages": [message] * 50}), f"{json.dumps([message] * 50)}\n1\n"):
         assert read(documents_in(text, window=64, most=200))
 
 
-def test_a_line_that_is_read_again_is_no_larger_either() -> None:
+def test_a_line_that_is_read_again_has_the_same_limit() -> None:
     text = "1\n" + json.dumps({"a": ["x" * 40] * 50}) + "\n"
     documents = documents_in(text, window=64, most=200)
     assert len(list(documents.numbered())) == 2
@@ -132,7 +134,7 @@ def test_a_line_that_is_read_again_is_no_larger_either() -> None:
         documents.line(2)
 
 
-def test_what_is_appended_later_is_not_read(tmp_path: Any) -> None:
+def test_lines_appended_after_opening_are_not_read(tmp_path: Any) -> None:
     from cardbox_cli.conversations.json_documents import JsonSource
 
     path = tmp_path / "log.jsonl"
@@ -157,13 +159,13 @@ def test_what_is_appended_later_is_not_read(tmp_path: Any) -> None:
         (b" \n\n ", "f is empty"),
     ],
 )
-def test_the_place_is_named(text: bytes, message: str) -> None:
+def test_errors_name_the_position_in_the_file(text: bytes, message: str) -> None:
     for window in (1 << 20, 8) if len(text) < 1000 else (1 << 20,):
         with pytest.raises(InvalidConversation) as raised:
             read(documents_in(text, window=window))
         assert raised.value.message == message
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert read(documents_in(b"\xef\xbb\xbf[1]")) == [[1]]
     assert read(documents_in(b"\xef\xbb\xbf1\n2\n", window=2)) == [1, 2]

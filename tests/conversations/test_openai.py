@@ -86,12 +86,12 @@ def exported(boxes: BoxStore, box_id: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_every_kind_of_message_survives(take: Any, boxes: BoxStore, name: str) -> None:
+def test_every_message_type_survives_a_round_trip(take: Any, boxes: BoxStore, name: str) -> None:
     (box,) = take(of([MESSAGES[name]]))
     assert exported(boxes, box.box_id) == [MESSAGES[name]]
 
 
-def test_a_conversation_of_all_of_them_survives(take: Any, boxes: BoxStore) -> None:
+def test_all_message_types_survive_in_one_conversation(take: Any, boxes: BoxStore) -> None:
     (box,) = take(of(list(MESSAGES.values())))
     assert exported(boxes, box.box_id) == list(MESSAGES.values())
     assert (box.cards, box.new_cards) == (len(MESSAGES), len(MESSAGES))
@@ -113,7 +113,9 @@ messages = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(conversation=st.lists(messages, min_size=1, max_size=5))
-def test_any_messages_survive(take: Any, boxes: BoxStore, conversation: list[dict[str, Any]]) -> None:
+def test_any_messages_survive_a_round_trip(
+    take: Any, boxes: BoxStore, conversation: list[dict[str, Any]]
+) -> None:
     (box,) = take(of(conversation))
     back = exact_json.read("".join(FORMAT.export(boxes.view(box.box_id).cards)))["messages"]
     assert exact_json.are_equal(back, conversation)
@@ -121,7 +123,7 @@ def test_any_messages_survive(take: Any, boxes: BoxStore, conversation: list[dic
     assert (again.box_id, again.new_cards) == (box.box_id, 0)
 
 
-def test_what_cards_can_spell_is_not_kept_twice(take: Any, cards: CardStore) -> None:
+def test_source_messages_are_stored_only_if_cards_cannot_express_them(take: Any, cards: CardStore) -> None:
     take(
         of([MESSAGES[name] for name in ("system", "user", "assistant", "calls", "calls and text", "result")])
     )
@@ -129,7 +131,7 @@ def test_what_cards_can_spell_is_not_kept_twice(take: Any, cards: CardStore) -> 
     assert [card.card_id for card in cards.newest() if "source_message" in card.metadata] == []
 
 
-def test_the_types_and_fields_of_imported_cards(take: Any, boxes: BoxStore) -> None:
+def test_imported_cards_get_types_and_fields_of_their_messages(take: Any, boxes: BoxStore) -> None:
     (box,) = take(
         of([MESSAGES[name] for name in ("developer", "user", "calls and text", "result with a name")])
     )
@@ -145,21 +147,21 @@ def test_the_types_and_fields_of_imported_cards(take: Any, boxes: BoxStore) -> N
     ]
 
 
-class TestAgain:
-    def test_a_conversation_that_grew_appends_its_tail(self, take: Any, boxes: BoxStore) -> None:
+class TestRepeatedImport:
+    def test_a_longer_copy_appends_only_the_new_messages(self, take: Any, boxes: BoxStore) -> None:
         first, second = MESSAGES["user"], MESSAGES["assistant"]
         (box,) = take(of([first], "chat-1"))
         (grown,) = take(of([first, second], "chat-1"))
         assert (grown.box_id, grown.cards, grown.new_cards) == (box.box_id, 2, 1)
         assert exported(boxes, box.box_id) == [first, second]
 
-    def test_an_older_copy_of_it_changes_nothing(self, take: Any, boxes: BoxStore) -> None:
+    def test_a_shorter_copy_changes_nothing(self, take: Any, boxes: BoxStore) -> None:
         (box,) = take(of([MESSAGES["user"], MESSAGES["assistant"]], "chat-1"))
         (older,) = take(of([MESSAGES["user"]], "chat-1"))
         assert (older.box_id, older.new_cards) == (box.box_id, 0)
         assert len(boxes.get(box.box_id).card_ids) == 2
 
-    def test_one_whose_past_changed_becomes_a_new_box(self, take: Any, boxes: BoxStore) -> None:
+    def test_a_conversation_with_a_changed_history_gets_a_new_box(self, take: Any, boxes: BoxStore) -> None:
         first, changed = MESSAGES["user"], {"role": "user", "content": "Hello"}
         (box,) = take(of([first, MESSAGES["assistant"]], "chat-1"))
         (new,) = take(of([changed, MESSAGES["assistant"]], "chat-1"))
@@ -169,14 +171,14 @@ class TestAgain:
         (again,) = take(of([changed, MESSAGES["assistant"], first], "chat-1"))
         assert (again.box_id, again.new_cards) == (new.box_id, 1)
 
-    def test_a_box_that_someone_appended_to_is_left_alone(self, take: Any, boxes: BoxStore) -> None:
+    def test_a_box_with_foreign_cards_is_not_extended(self, take: Any, boxes: BoxStore) -> None:
         (box,) = take(of([MESSAGES["user"]], "chat-1"))
         boxes.append(box.box_id, ["note"], allow_dangling=True)
         (grown,) = take(of([MESSAGES["user"], MESSAGES["assistant"]], "chat-1"))
         assert grown.box_id != box.box_id
         assert boxes.get(box.box_id).card_ids[-1] == "note"
 
-    def test_equal_conversations_in_one_file_are_one(self, take: Any) -> None:
+    def test_equal_conversations_in_one_file_share_a_box(self, take: Any) -> None:
         one, two = take(of([MESSAGES["user"]]), of([MESSAGES["user"]]))
         assert one.box_id == two.box_id
         assert (one.new_cards, two.new_cards) == (1, 0)
@@ -196,13 +198,11 @@ class TestToolIds:
         {"role": "tool", "tool_call_id": "orphan", "content": "?"},
     )
 
-    def test_a_repeated_id_is_fine_on_our_own_tables(self, take: Any, boxes: BoxStore) -> None:
+    def test_repeated_ids_are_accepted_without_a_unique_index(self, take: Any, boxes: BoxStore) -> None:
         (box,) = take(of(list(self.CONVERSATION)))
         assert exported(boxes, box.box_id) == list(self.CONVERSATION)
 
-    def test_a_database_with_unique_results_refuses_and_names_both(
-        self, take: Any, database: Database
-    ) -> None:
+    def test_a_unique_index_on_results_refuses_repeated_ids(self, take: Any, database: Database) -> None:
         make_results_unique(database)
         with pytest.raises(CardConflict) as raised:
             take(of(list(self.CONVERSATION)))
@@ -213,7 +213,7 @@ class TestToolIds:
         assert "--remap-tool-ids" in raised.value.hint
         assert list(CardStore(database, "p").newest()) == []
 
-    def test_remapping_makes_them_unique_and_keeps_the_originals(
+    def test_remapping_makes_ids_unique_and_exports_the_originals(
         self, take: Any, boxes: BoxStore, database: Database
     ) -> None:
         make_results_unique(database)
@@ -265,7 +265,7 @@ def test_a_bad_message_stops_the_whole_import(
     assert list(cards.newest()) == []
 
 
-def test_a_long_import_takes_several_batches(take: Any, boxes: BoxStore) -> None:
+def test_a_long_import_is_written_in_batches(take: Any, boxes: BoxStore) -> None:
     conversations = [
         of([{"role": "user", "content": f"{n}-{i}"} for i in range(700)], f"c{n}") for n in range(20)
     ]
@@ -275,7 +275,7 @@ def test_a_long_import_takes_several_batches(take: Any, boxes: BoxStore) -> None
     assert exported(boxes, imported[19].box_id) == original
 
 
-def test_the_real_conversations_survive(take: Any, boxes: BoxStore, real_data: Path) -> None:
+def test_real_conversations_survive_a_round_trip(take: Any, boxes: BoxStore, real_data: Path) -> None:
     file = real_data / "tau-bench_gpt-4o-airline_first40.json"
     text = file.read_text()
     original = [run["traj"] for run in json.loads(text)]

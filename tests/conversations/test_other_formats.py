@@ -72,7 +72,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_langchains_messages_come_back(import_text: ImportText, export: Export, form: str) -> None:
+def test_langchain_messages_survive_a_round_trip(import_text: ImportText, export: Export, form: str) -> None:
     given = json.loads(json.dumps(FORMS[form]))
     for document in (given, {"values": {"messages": given}}):
         text = json.dumps(document)
@@ -83,7 +83,7 @@ def test_langchains_messages_come_back(import_text: ImportText, export: Export, 
 
 
 @pytest.mark.parametrize("form", ["messages_to_dict", "dumpd", "fields"])
-def test_a_tool_of_langchains_that_failed_did_so_for_every_provider(form: str) -> None:
+def test_a_failed_langchain_tool_is_marked_or_reported_lost(form: str) -> None:
     [entries] = read(FORMS[form], "langchain")
     marks = {
         "anthropic": '"is_error": true',
@@ -99,7 +99,7 @@ def test_a_tool_of_langchains_that_failed_did_so_for_every_provider(form: str) -
         assert lost == (name not in marks)
 
 
-def test_only_a_failure_changes_the_ids_of_cards() -> None:
+def test_only_a_failed_result_changes_its_card_id() -> None:
     """What was imported before cbx knew of failures keeps the ids that it had, and is no conflict."""
     call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
     ids = {}
@@ -124,7 +124,7 @@ def test_only_a_failure_changes_the_ids_of_cards() -> None:
         ("bedrock-converse", {"messages": [{"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": [{"text": "no"}], "status": "error"}}]}]}),
     ],
 )  # fmt: skip
-def test_a_tool_that_failed_elsewhere_is_a_failure_of_langchains(name: str, request_: dict[str, Any]) -> None:
+def test_a_failed_tool_has_the_langchain_status_error(name: str, request_: dict[str, Any]) -> None:
     [conversation] = find_format(name).read(documents_in(json.dumps(request_)))
     cards = [entry.slot.card for entry in entries_of(conversation) if entry.slot.card is not None]
     [message] = messages_from_dict(json.loads("".join(find_exporter("langchain")(cards))))
@@ -134,7 +134,7 @@ def test_a_tool_that_failed_elsewhere_is_a_failure_of_langchains(name: str, requ
 
 
 @pytest.mark.parametrize("form", ["messages_to_dict", "dumpd", "fields"])
-def test_what_langchain_says_is_sent(form: str) -> None:
+def test_langchain_messages_are_sent_to_openai(form: str) -> None:
     [entries] = read(FORMS[form], "langchain")
     messages = chat(entries)["messages"]
     assert [message["role"] for message in messages] == [
@@ -149,7 +149,7 @@ def test_what_langchain_says_is_sent(form: str) -> None:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_langchain_reads_what_any_format_is_exported_as(name: str) -> None:
+def test_langchain_reads_exports_of_any_format(name: str) -> None:
     [conversation] = find_format(name).read(documents_in(json.dumps(REQUESTS[name])))
     cards = [entry.slot.card for entry in entries_of(conversation) if entry.slot.card is not None]
     exported = json.loads("".join(find_exporter("langchain")(cards)))
@@ -158,7 +158,7 @@ def test_langchain_reads_what_any_format_is_exported_as(name: str) -> None:
     assert "Rain." in [message.content for message in messages]
 
 
-def test_calls_without_json_are_langchains_invalid_ones() -> None:
+def test_calls_with_invalid_json_become_langchain_invalid_tool_calls() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{"}}
     document = {"messages": [{"role": "assistant", "content": None, "tool_calls": [call]}]}
     [conversation] = find_format("openai").read(documents_in(json.dumps(document)))
@@ -183,7 +183,7 @@ SHAREGPT = {
 }  # fmt: skip
 
 
-def test_sharegpts_turns_are_messages() -> None:
+def test_sharegpt_turns_become_messages() -> None:
     [entries] = read(SHAREGPT, "sharegpt")
     call = {"name": "weather", "arguments": '{"city":"Oslo"}'}
     body = chat(entries)
@@ -202,7 +202,7 @@ def test_sharegpts_turns_are_messages() -> None:
         CHECK_BODY[provider]({"model": "m", **made} if needs_model else made)
 
 
-def test_many_of_sharegpts_conversations_in_lists_and_lines() -> None:
+def test_several_sharegpt_conversations_are_read_from_lists_and_lines() -> None:
     other = {"conversations": [{"from": "user", "value": "Hi"}, {"from": "assistant", "value": "Ho"}]}
     for text in (json.dumps([SHAREGPT, other]), f"{json.dumps(SHAREGPT)}\n{json.dumps(other)}\n"):
         found = read(text, "sharegpt")
@@ -274,7 +274,7 @@ def exported(attributes: dict[str, Any]) -> dict[str, Any]:
         json.dumps({"name": "db", "attributes": {}}) + "\n" + json.dumps({"attributes": IN_TEXTS}),
     ],
 )
-def test_a_span_is_a_conversation(document: Any) -> None:
+def test_an_opentelemetry_span_becomes_a_conversation(document: Any) -> None:
     [entries] = read(document, "otel")
     body = chat(entries)
     assert (body["model"], body["temperature"], len(body["tools"])) == ("gpt-4o", 0.5, 1)
@@ -290,7 +290,7 @@ def test_a_span_is_a_conversation(document: Any) -> None:
     assert body["messages"][4]["content"] == "In Oslo."
 
 
-def test_a_span_has_no_key_of_messages() -> None:
+def test_an_opentelemetry_span_refuses_a_message_key() -> None:
     with pytest.raises(UsageError):
         list(find_format("otel").read(documents_in(json.dumps(ATTRIBUTES)), at="messages"))
 
@@ -317,7 +317,7 @@ _documents = st.recursive(
 
 @settings(max_examples=120, deadline=None)
 @given(documents=st.lists(_documents, min_size=1, max_size=3))
-def test_readers_read_or_refuse(documents: list[Any]) -> None:
+def test_readers_accept_any_file_or_refuse_it_with_its_position(documents: list[Any]) -> None:
     """Whatever a file holds: conversations, or one error that names the place."""
     text = b"\n".join(map(exact_json.encode, documents))
     for name in (None, *format_names()):
@@ -336,5 +336,5 @@ def refusal_of(text: bytes, name: str | None) -> str | None:
     return None
 
 
-def test_a_request_of_openais_is_of_no_other_format() -> None:
+def test_an_openai_request_is_detected_as_openai() -> None:
     assert choose_format(None, documents_in(json.dumps(OPENAI))).format.name == "openai"

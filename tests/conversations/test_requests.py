@@ -58,7 +58,7 @@ def read_one(request: Any, name: str) -> list[RequestEntry]:
 
 
 @pytest.mark.parametrize("key", ["system", "instructions", "systemInstruction"])
-def test_a_system_prompt_as_others_spell_it_comes_back(
+def test_a_system_prompt_under_a_foreign_key_survives_a_round_trip(
     key: str, import_text: ImportText, export: Export
 ) -> None:
     request = {key: "Be brief.", "messages": [{"role": "tool", "tool_call_id": "c", "content": "y"}]}
@@ -79,7 +79,7 @@ def test_a_system_prompt_as_others_spell_it_comes_back(
     ],
 )
 @pytest.mark.parametrize("given", ["x", [{"role": "user", "content": "x"}]])
-def test_a_request_to_the_responses_needs_no_model(
+def test_a_responses_request_is_recognized_without_a_model(
     import_text: ImportText, export: Export, beside: dict[str, Any], given: Any
 ) -> None:
     text = json.dumps({**beside, "input": given})
@@ -101,7 +101,7 @@ _ONE_PART = {"text": "Hi"}
         {"contents": {"parts": {"functionCall": {"name": "f", "args": {}}}, "x": 1}},
     ],
 )
-def test_what_google_writes_as_one_object_is_read_and_comes_back(
+def test_gemini_objects_in_place_of_lists_survive_a_round_trip(
     import_text: ImportText, export: Export, request_body: dict[str, Any]
 ) -> None:
     text = json.dumps(request_body)
@@ -120,7 +120,7 @@ def test_what_google_writes_as_one_object_is_read_and_comes_back(
     assert same(back(entries_of(conversation), "gemini"), request_body)
 
 
-def test_a_call_that_stands_among_the_tool_calls_too_is_seen_there(
+def test_a_call_in_both_content_and_tool_calls_survives_a_round_trip(
     import_text: ImportText, export: Export
 ) -> None:
     block = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
@@ -131,7 +131,9 @@ def test_a_call_that_stands_among_the_tool_calls_too_is_seen_there(
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_is_known_and_comes_back_whole(import_text: ImportText, export: Export, name: str) -> None:
+def test_a_request_is_recognized_and_survives_a_round_trip(
+    import_text: ImportText, export: Export, name: str
+) -> None:
     text = json.dumps(REQUESTS[name])
     assert choose_format(None, documents_in(text)).format.name == name
     [box] = import_text(name, text)
@@ -142,7 +144,7 @@ def test_a_request_is_known_and_comes_back_whole(import_text: ImportText, export
 
 @pytest.mark.parametrize("target", PROVIDERS)
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_is_sent_to_every_provider_as_its_types_want_it(name: str, target: str) -> None:
+def test_a_request_matches_the_types_of_every_provider(name: str, target: str) -> None:
     body = sent(read_one(REQUESTS[name], name), target)
     CHECK_BODY[target](body)
     assert "Oslo" in json.dumps(body)
@@ -152,7 +154,7 @@ def test_a_request_is_sent_to_every_provider_as_its_types_want_it(name: str, tar
 
 
 @pytest.mark.parametrize("name", ["openai-responses", "gemini", "bedrock-converse"])
-def test_in_its_own_format_a_request_loses_no_message(name: str) -> None:
+def test_a_request_loses_no_message_in_its_own_format(name: str) -> None:
     request = request_of(read_one(REQUESTS[name], name), encode=provider_named(name).encode)
     assert losses(request, provider_named(name)) == []
     body = json.loads(exact_json.encode(provider_named(name).body(request)))
@@ -194,7 +196,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_what_openai_has_no_place_for_is_named(name: str) -> None:
+def test_content_that_openai_cannot_express_is_reported_lost(name: str) -> None:
     request = request_of(read_one(REQUESTS[name], name), encode=provider_named("openai").encode)
     assert {loss.what for loss in losses(request, provider_named("openai"))} == LOST[name]
 
@@ -278,7 +280,7 @@ _documents = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(document=_documents)
-def test_any_request_comes_back_and_is_sent_anywhere(document: tuple[str, dict[str, Any]]) -> None:
+def test_any_request_survives_a_round_trip_and_has_every_format(document: tuple[str, dict[str, Any]]) -> None:
     name, request = document
     [conversation] = find_format(name).read(documents_in(exact_json.encode(request)))
     entries = entries_of(conversation)
@@ -303,7 +305,7 @@ def accepted(real_data: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(APIS[line["api"]], line["request"]) for line in lines if line["status"] == 200]
 
 
-def test_each_accepted_request_comes_back_whole(
+def test_each_accepted_request_survives_a_round_trip(
     database: Database, boxes: BoxStore, accepted: list[tuple[str, dict[str, Any]]]
 ) -> None:
     assert len(accepted) == 398
@@ -320,7 +322,7 @@ def test_each_accepted_request_comes_back_whole(
         assert json.loads(exported) == request
 
 
-def test_each_accepted_request_is_sent_to_every_provider_as_its_types_want_it(
+def test_each_accepted_request_matches_the_types_of_every_provider(
     accepted: list[tuple[str, dict[str, Any]]],
 ) -> None:
     beyond = {
@@ -346,7 +348,7 @@ def _is_typed(body: dict[str, Any], name: str) -> bool:
     return True
 
 
-def test_each_text_of_an_accepted_request_is_sent_or_something_is_named(
+def test_each_text_of_an_accepted_request_is_sent_or_reported_lost(
     accepted: list[tuple[str, dict[str, Any]]],
 ) -> None:
     for name, request in accepted:

@@ -57,7 +57,7 @@ def test_an_import_on_a_full_disk_writes_nothing_and_can_be_repeated(
         result = scene.run("card", "import", "big.json")
         assert (result.code, result.out) == (7, "")
         assert re.fullmatch(
-            r"(taken as openai: [^\n]*\n)?"
+            r"(recognized as openai: [^\n]*\n)?"
             r"error: the disk of the database is full: could not extend file .*: No space left on device\n"
             r"hint: free disk space there, then run the command again; nothing was written\n",
             result.err,

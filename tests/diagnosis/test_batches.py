@@ -108,4 +108,4 @@ def test_a_batch_of_another_system_is_shown_but_cannot_be_canceled(world: World)
     shown = world.cbx("batch", "show", "batch_theirs", "-o", "json")
     assert f'"agent_turn_id": "{child}"' in shown.out
     refused = world.cbx("batch", "cancel", "batch_theirs")
-    assert (refused.code, "another system's" in refused.err) == (5, True)
+    assert (refused.code, "another system manages batch" in refused.err) == (5, True)

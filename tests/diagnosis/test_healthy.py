@@ -512,7 +512,7 @@ def test_an_invalid_history_of_a_running_turn_is_an_additional_finding(world: Wo
 
 def test_a_failed_turn_shows_its_possible_cause_for_one_day(world: World) -> None:
     turn = world.ask(context_box_id=world.box(ASKED, CALLED))
-    world.drain("exit 1")
+    world.drain("cat >/dev/null; exit 1")
     found = world.why(turn)
     assert (found["verdict"], found["rule"]) == ("ended", "ended")
     assert refused_beside(found)["fix"] is None

@@ -151,7 +151,7 @@ def test_a_reader_that_blocks_an_alter_table_is_named(world: World) -> None:
                 [evidence] = found["evidence"]
                 assert evidence["table"] == "state.agent_inbox"
                 assert f"process {waits} (migration, active, ALTER TABLE" in evidence["shows"]
-            assert "nothing was examined: a table is not readable" in answer.err
+            assert "no turn was examined: a table is not readable" in answer.err
     assert world.why(turn)["rule"] != "database-lock"
 
 

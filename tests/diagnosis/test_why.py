@@ -183,7 +183,7 @@ def test_why_all_prints_one_line_per_cause_and_counts_queued_turns(world: World)
     ]
     assert answer.err == (
         "1 active agent, 3 turns queued, 1 examined\n"
-        f"error: 1 turn not well\nhint: to explain the first: `cbx why {first}`\n"
+        f"error: 1 turn with problems\nhint: explain the first turn: `cbx why {first}`\n"
     )
 
 
@@ -343,7 +343,7 @@ ROW = re.compile(r"^\| `([a-z-]+)` \| (\w+) \| (.*?) \| (.*?) \|$", re.MULTILINE
 
 
 def test_the_documentation_lists_every_rule() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "why.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "why.md").read_text(encoding="utf-8")
     shown = [tuple(cell.replace("\\|", "|") for cell in row) for row in ROW.findall(page)]
     known = [
         (

@@ -251,7 +251,7 @@ class TestCards:
         monkeypatch.setenv("CBX_TURN_ID", turn)
         for command in (delete, (*delete, "--force"), repair, (*repair, "--force")):
             told = cbx(*command)
-            assert (told.code, f"the command of a turn (CBX_TURN_ID={turn}) may not" in told.err) == (5, True)
+            assert (told.code, f"a command of a turn (CBX_TURN_ID={turn}) may not" in told.err) == (5, True)
         monkeypatch.delenv("CBX_TURN_ID")
         assert runtime.audit.list_by_turn(turn) == []
         assert cbx(*repair[:-1], "--force").code == 2

@@ -174,7 +174,7 @@ class TestAnAgentThatExists:
         first = make(database)
         with pytest.raises(Conflict) as refused:
             make(database, **given)
-        assert (refused.value.message, refused.value.hint) == (said, "add --update to change it")
+        assert (refused.value.message, refused.value.hint) == (said, "add --update to change the agent")
         assert AgentStore(database, PROJECT).get("a") == first.agent
         assert make(database, **given, update=True).action == "update"
         assert make(database, **given).action == "unchanged"

@@ -367,7 +367,7 @@ class TestInbox:
             (
                 ("list", "--dead", "--status", "queued"),
                 2,
-                "--dead and --status queued cannot be combined\nhint: --dead is --status error",
+                "--dead and --status queued cannot be combined\nhint: remove one of them",
             ),
             (("list", "--status", "done"), 2, "--status: unknown state 'done'"),
         ):

@@ -120,7 +120,7 @@ class TestRecordedRequest:
         turn = scenes.running(deployment)
         result = cbx("render", "--turn", turn.agent_turn_id, "--at", "1")
         assert (result.code, result.err.startswith("error: step 'step_")) == (3, True)
-        assert "has no snapshot of a request\nhint: compose the next one with --at next\n" in result.err
+        assert "has no snapshot of a request\nhint: compose the next request with --at next\n" in result.err
 
 
 class TestTurnHistory:

@@ -60,4 +60,4 @@ def test_a_profile_cannot_be_combined_with_a_turn(api: TestClient, cbx: Cbx, tur
     assert answer.status_code == 400
     assert "profile requires a box" in answer.json()["detail"]["error_message"]
     refused = cbx("render", "--turn", turns[0], "--profile", "clerk").err
-    assert "--profile requires --box: a turn has its own profile" in refused
+    assert "--profile requires --box, not a turn, agent or chat" in refused

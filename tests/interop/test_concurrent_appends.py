@@ -19,7 +19,7 @@ def shared(request: pytest.FixtureRequest) -> Shared:
     return found
 
 
-def test_two_appends_that_wait_for_the_same_row_both_arrive(shared: Shared) -> None:
+def test_two_appends_that_wait_for_the_same_row_both_succeed(shared: Shared) -> None:
     [card, ours, theirs] = shared.ask("add_cards", cards=[text_card(text) for text in "abc"])
     box = shared.ask("save_box", card_ids=[card])
     with psycopg.connect(shared.url) as holder:
@@ -35,7 +35,7 @@ def test_two_appends_that_wait_for_the_same_row_both_arrive(shared: Shared) -> N
     print("both waited for the row, both arrived")
 
 
-def test_many_appends_of_both_at_once(shared: Shared) -> None:
+def test_concurrent_appends_of_both_programs_all_succeed(shared: Shared) -> None:
     ids = shared.ask("add_cards", cards=[text_card(str(number)) for number in range(2 * EACH)])
     ours, theirs = ids[:EACH], ids[EACH:]
     box = shared.ask("save_box", card_ids=[])

@@ -18,7 +18,7 @@ def text_card(text: str, **fields: Any) -> dict[str, Any]:
     return {"content": {"__type__": "TextContent", "text": text}, "metadata": metadata, **fields}
 
 
-class TestWhatTheLibraryWrites:
+class TestLibraryWrites:
     def test_cards_of_each_class_are_shown_by_cbx(self, made_by_cbx: Shared) -> None:
         cards = [{"content": make(name)} for name in CONTENTS for make in (full, sparse)]
         ids = made_by_cbx.ask("add_cards", cards=cards)
@@ -80,7 +80,7 @@ def packed(cbx: Cbx, box: str) -> str:
     return cbx("pack", "--handover", "delegate", *asked, "-o", "id").text()
 
 
-class TestWhatCbxWrites:
+class TestCbxWrites:
     def test_cards_of_each_class_are_read_by_the_library(self, made_by_cbx: Shared) -> None:
         contents = [make(name) for name in CONTENTS for make in (full, sparse)]
         metadata = {"type": "note", "role": "user", "author_id": "me", "extra": {"deep": [1]}}
@@ -126,15 +126,13 @@ def assert_the_library_agrees(shared: Shared, box: str, shown: list[dict[str, An
             assert theirs[field] == ours[field], field
 
 
-class TestWhereTheyDiffer:
-    def test_an_expired_card_is_hidden_by_cbx_alone(self, made_by_cbx: Shared) -> None:
+class TestDifferences:
+    def test_only_cbx_hides_an_expired_card(self, made_by_cbx: Shared) -> None:
         [card] = made_by_cbx.ask("add_cards", cards=[text_card("mortal", ttl_seconds=0)])
         assert made_by_cbx.cbx("card", "show", card).code == 3
         assert made_by_cbx.ask("get_cards", card_ids=[card])[0]["content"]["text"] == "mortal"
 
-    def test_a_deleted_card_is_hidden_by_both_until_the_library_writes_it_again(
-        self, made_by_cbx: Shared
-    ) -> None:
+    def test_both_hide_a_deleted_card_until_the_library_rewrites_it(self, made_by_cbx: Shared) -> None:
         [card] = made_by_cbx.ask("add_cards", cards=[text_card("once")])
         made_by_cbx.cbx("card", "delete", card, "--yes").text()
         assert made_by_cbx.ask("get_cards", card_ids=[card]) == [None]
@@ -143,14 +141,14 @@ class TestWhereTheyDiffer:
         made_by_cbx.ask("add_cards", cards=[text_card("twice", card_id=card)])
         assert "twice" in made_by_cbx.cbx("card", "show", card).text()
 
-    def test_another_projects_card_is_overwritten_by_the_library_alone(self, made_by_cbx: Shared) -> None:
+    def test_only_the_library_overwrites_a_card_of_another_project(self, made_by_cbx: Shared) -> None:
         [card] = made_by_cbx.ask("add_cards", cards=[text_card("mine")])
         add = ("card", "add", "--type", "x", "--text", "theirs", "--id", card, "--repair")
         assert made_by_cbx.cbx("-p", "other", *add).code == 5
         made_by_cbx.peer.ask("add_cards", project="other", cards=[text_card("theirs", card_id=card)])
         assert "theirs" in made_by_cbx.cbx("card", "show", card).text()
 
-    def test_a_class_that_neither_knows_is_shown_raw_by_cbx_alone(self, made_by_cbx: Shared) -> None:
+    def test_only_cbx_shows_a_card_of_an_unknown_class(self, made_by_cbx: Shared) -> None:
         with psycopg.connect(made_by_cbx.url, autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO cards (tenant_id, card_id, content, metadata)"
@@ -160,7 +158,7 @@ class TestWhereTheyDiffer:
         with pytest.raises(LibraryError, match="TypeError: Unknown content type 'Sound'"):
             made_by_cbx.ask("list_cards", metadata={"type": "x"})
 
-    def test_saving_a_whole_box_undoes_what_was_appended_since_it_was_read(self, made_by_cbx: Shared) -> None:
+    def test_saving_a_whole_box_overwrites_concurrent_appends(self, made_by_cbx: Shared) -> None:
         [one, two, three] = made_by_cbx.ask("add_cards", cards=[text_card(text) for text in "abc"])
         box = made_by_cbx.ask("save_box", card_ids=[one])
         read = made_by_cbx.ask("load_box", box_id=box)["card_ids"]
@@ -168,14 +166,14 @@ class TestWhereTheyDiffer:
         made_by_cbx.ask("save_box", card_ids=[*read, three], box_id=box)
         assert made_by_cbx.card_ids(box) == [one, three]
 
-    def test_the_librarys_index_then_binds_cbx_too(self, made_by_cbx: Shared) -> None:
+    def test_the_unique_index_of_the_library_applies_to_cbx(self, made_by_cbx: Shared) -> None:
         assert made_by_cbx.cbx("db", "status", "-o", "json").json()["one_result_per_tool_call"] is True
         answer = ("card", "add", "--type", "tool.result", "--text", "x", "--tool-call-id", "call_0")
         made_by_cbx.cbx(*answer).text()
         assert made_by_cbx.cbx(*answer).code == 5
 
 
-def test_a_database_with_two_results_of_a_call_is_opened_only_without_bootstrap(url: str, cbx: Cbx) -> None:
+def test_the_library_opens_duplicate_results_only_without_bootstrap(url: str, cbx: Cbx) -> None:
     cbx("db", "init", "--yes").text()
     for _ in range(2):
         cbx("card", "add", "--type", "tool.result", "--text", "x", "--tool-call-id", "call_0").text()

@@ -4,7 +4,7 @@ from tests.interop.conftest import PROFILE, Shared
 from tests.interop.test_database_of_cbx import assert_the_library_agrees, packed, text_card
 
 
-def test_before_init_it_is_shown_and_rendered_and_pack_is_refused(made_by_library: Shared) -> None:
+def test_cbx_before_init_shows_and_renders_but_refuses_to_pack(made_by_library: Shared) -> None:
     ids = made_by_library.ask("add_cards", cards=[text_card("Refund"), text_card("order 118")])
     box = made_by_library.ask("save_box", card_ids=ids)
     assert "Refund" in made_by_library.cbx("card", "show", ids[0]).text()
@@ -18,7 +18,7 @@ def test_before_init_it_is_shown_and_rendered_and_pack_is_refused(made_by_librar
     print(refused.err.strip())
 
 
-def test_before_init_each_reads_what_the_other_writes(made_by_library: Shared) -> None:
+def test_each_program_reads_the_other_before_init(made_by_library: Shared) -> None:
     cbx = made_by_library.cbx
     card = cbx("card", "add", "--type", "task.instruction", "--text", "Go", "-o", "id").text()
     box = cbx("box", "create", card, "-o", "id").text()
@@ -34,7 +34,7 @@ def test_before_init_each_reads_what_the_other_writes(made_by_library: Shared) -
         print(f"box of {len(read)} cards agrees")
 
 
-def test_after_init_pack_works_and_the_library_goes_on(made_by_library: Shared) -> None:
+def test_packing_and_the_library_both_work_after_init(made_by_library: Shared) -> None:
     cbx = made_by_library.cbx
     ids = made_by_library.ask("add_cards", cards=[text_card("Refund"), text_card("order 118")])
     box = made_by_library.ask("save_box", card_ids=ids)
@@ -54,7 +54,7 @@ def test_after_init_pack_works_and_the_library_goes_on(made_by_library: Shared) 
     assert [message["content"] for message in messages[:4]] == ["again", "order 118", "and 119", "Go on"]
 
 
-def test_what_cbx_purges_is_gone_for_the_library_too(made_by_library: Shared) -> None:
+def test_cards_purged_by_cbx_are_missing_for_the_library(made_by_library: Shared) -> None:
     cards = [text_card("stays"), text_card("expires", ttl_seconds=0), text_card("is deleted")]
     [stays, expires, deleted] = ids = made_by_library.ask("add_cards", cards=cards)
     box = made_by_library.ask("save_box", card_ids=ids)

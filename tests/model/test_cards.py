@@ -57,7 +57,7 @@ def card(**fields: Any) -> Card:
     ],
     ids=lambda columns: " ".join(f"{key} {str(value)[:30]!r}" for key, value in columns.items()),
 )
-def test_a_column_reads_as_it_is_stored(columns: dict[str, Any]) -> None:
+def test_a_column_is_decoded_unchanged(columns: dict[str, Any]) -> None:
     assert decode_card(row(**columns)) == card(**columns)
 
 
@@ -84,13 +84,13 @@ def test_a_column_reads_as_it_is_stored(columns: dict[str, Any]) -> None:
     ids=lambda value: str(value)[:60],
 )
 @pytest.mark.parametrize("card_type", ["agent.thought", "note"])
-def test_a_content_reads_as_it_is_stored(card_type: str, stored: Any, content: Any) -> None:
+def test_a_content_is_decoded_unchanged(card_type: str, stored: Any, content: Any) -> None:
     decoded = decode_card(row(type=card_type, content=stored))
     assert decoded == card(type=card_type, content=content)
     assert type(decoded.content) is type(content)
 
 
-def test_known_types_and_roles_are_one_string_each() -> None:
+def test_known_types_and_roles_share_one_string() -> None:
     one, other = decode_card(row(card_id="1")), decode_card(row(card_id="2"))
     assert one.type is other.type
     assert one.role is other.role

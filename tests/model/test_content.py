@@ -43,7 +43,7 @@ VALID = [
 
 
 @pytest.mark.parametrize("stored", VALID, ids=lambda stored: stored["__type__"])
-def test_content_comes_out_as_it_went_in(stored: dict[str, object]) -> None:
+def test_content_survives_a_round_trip(stored: dict[str, object]) -> None:
     assert exact_json.decode(exact_json.encode(parse_content(stored))) == stored
 
 
@@ -103,6 +103,6 @@ def test_invalid_content_is_refused_with_its_place(stored: object, message: str)
     assert raised.value.message == message
 
 
-def test_fields_keep_name_and_description_alone() -> None:
+def test_fields_keep_only_name_and_description() -> None:
     schema = fields_schema([{"name": "a", "description": "b", "required": True}])
     assert msgspec.to_builtins(schema.fields) == [{"name": "a", "description": "b"}]

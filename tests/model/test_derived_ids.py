@@ -7,5 +7,5 @@ PARTS = st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"])), min
 
 
 @given(PARTS, PARTS)
-def test_ids_of_parts_that_begin_alike_are_those_of_all_parts(begin: list[str], parts: list[str]) -> None:
+def test_ids_with_a_shared_prefix_equal_the_ids_of_all_parts(begin: list[str], parts: list[str]) -> None:
     assert DerivedIds(*begin).hex(*parts) == derived_id(*begin, *parts).hex

@@ -32,7 +32,7 @@ def tool(**given: Any) -> Tool:
 
 
 @given(st.text(max_size=20))
-def test_a_subject_token_is_one_word_that_stands_for_itself_in_a_subject(text: str) -> None:
+def test_a_subject_token_is_one_word_without_wildcards(text: str) -> None:
     if is_subject_token(text):
         assert text.split() == [text]
         assert text.isprintable()
@@ -41,7 +41,7 @@ def test_a_subject_token_is_one_word_that_stands_for_itself_in_a_subject(text: s
 
 
 @pytest.mark.parametrize("text", ["researcher-1", "Агент", "svc1_x", "a:b", "018f2b64_abc", "x" * 255])
-def test_words_are_subject_tokens(text: str) -> None:
+def test_single_words_are_subject_tokens(text: str) -> None:
     assert is_subject_token(text)
 
 
@@ -53,14 +53,14 @@ def test_other_texts_are_not_subject_tokens(text: str) -> None:
 
 
 @pytest.mark.parametrize("check", [check_agent_id, check_worker_target])
-def test_new_names_are_visible_and_do_not_look_like_options(check: Callable[[str], None]) -> None:
+def test_names_that_look_like_options_or_are_invisible_are_refused(check: Callable[[str], None]) -> None:
     for text, fault in (("-x", "begins with -"), ("@a", "begins with @"), ("a\u3164", "invisible character")):
         with pytest.raises(InvalidInput, match=fault):
             check(text)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\nb", "x" * 256, "\x00"])
-def test_a_label_is_a_line_that_can_be_read(text: str) -> None:
+def test_a_blank_long_or_multiline_label_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"must have 1 to 255 printable characters on one line"):
         check_label(text, "title")
 

@@ -33,13 +33,13 @@ def result(call_id: str) -> Card:
     return card("tool.result", answers=call_id)
 
 
-def test_a_repeated_id_belongs_to_the_nearest_unanswered_call() -> None:
+def test_a_repeated_id_is_paired_with_the_nearest_unanswered_call() -> None:
     pairing = pair_calls([thought("a"), result("a"), thought("a"), result("a")])
     assert pairing.results == {1: 0, 3: 2}
     assert pairing.unanswered == []
 
 
-def test_two_open_calls_with_one_id_are_answered_from_the_nearest() -> None:
+def test_a_result_answers_the_nearest_of_two_open_calls() -> None:
     pairing = pair_calls([thought("a"), thought("a"), result("a")])
     assert pairing.results == {2: 1}
     assert pairing.unanswered == [(0, "a")]
@@ -49,7 +49,7 @@ def test_a_result_without_a_call_is_an_orphan() -> None:
     assert pair_calls([result("a"), thought("a")]).orphans == [0]
 
 
-def test_cards_that_cannot_be_read_pair_with_nothing() -> None:
+def test_unreadable_cards_are_not_paired() -> None:
     assert pair_calls([None, result("a")]).orphans == [1]
 
 

@@ -59,7 +59,7 @@ FOLDS = {
 
 
 @pytest.mark.parametrize("name", FOLDS)
-def test_a_list_is_a_fold_over_cards(name: str) -> None:
+def test_a_todo_list_is_built_from_its_cards_in_order(name: str) -> None:
     slots, expected = FOLDS[name]
     assert said(*slots) == expected
     assert [item.number for item in todo_items(slots)] == list(range(1, len(expected) + 1))
@@ -105,13 +105,13 @@ def test_a_replacement_keeps_the_metadata_of_the_item_only() -> None:
     assert "agent_turn_id" not in replacement_card(old, done=True, author_id="t").metadata
 
 
-def test_a_new_item_says_something() -> None:
+def test_a_blank_item_is_refused() -> None:
     assert new_item(" Call ", author_id="t").content == JsonContent({"text": "Call", "done": False})
     with pytest.raises(InvalidInput, match=r"the todo item ' \\n' is blank"):
         new_item(" \n", author_id="t")
 
 
-class TestFinding:
+class TestItemSearch:
     ITEMS = todo_items([slot("00001234"), slot("00005678"), slot("99991111", "00001234"), slot("2")])
 
     @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ class TestFinding:
         unique_by=lambda each: each[0],
     )
 )
-def test_any_cards_make_a_list_in_which_each_item_has_a_card_of_its_own(
+def test_each_item_of_any_list_has_its_own_card(
     cards: list[tuple[str, str | None, bool, CardState]],
 ) -> None:
     slots = [slot(card_id, older, done=done, state=state) for card_id, older, done, state in cards]

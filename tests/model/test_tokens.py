@@ -30,7 +30,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("text", "o200k", "cl100k"), KNOWN)
-def test_it_counts_as_the_provider_does(text: str, o200k: int, cl100k: int) -> None:
+def test_exact_counts_match_the_provider(text: str, o200k: int, cl100k: int) -> None:
     assert [tokenizer.count(text) for tokenizer in EXACT] == [o200k, cl100k]
     assert [tokenizer.count(text) for tokenizer in EXACT] == [o200k, cl100k], "the second time"
 
@@ -48,7 +48,7 @@ def test_a_lone_surrogate_counts_as_the_question_mark_that_is_sent() -> None:
         ("estimate-2", "claude-opus-4-5 anthropic/claude-sonnet-4 gpt-4.7 gpt-6 o10 gpt-40 llama-3 openai/ gpt-2"),
     ],
 )  # fmt: skip
-def test_the_tokenizer_goes_by_the_name_of_the_model(name: str, models: str) -> None:
+def test_the_tokenizer_depends_on_the_model_name(name: str, models: str) -> None:
     assert {model: tokenizer_for(model).name for model in models.split()} == dict.fromkeys(
         models.split(), name
     )
@@ -56,11 +56,11 @@ def test_the_tokenizer_goes_by_the_name_of_the_model(name: str, models: str) -> 
 
 
 @pytest.mark.parametrize("model", [None, ""])
-def test_without_a_model_it_is_the_estimate(model: str | None) -> None:
+def test_the_tokenizer_without_a_model_estimates(model: str | None) -> None:
     assert tokenizer_for(model) is ESTIMATING_TOKENIZER
 
 
-def test_the_package_is_loaded_when_it_is_needed_and_not_missed_when_it_is_not_there() -> None:
+def test_the_tokenizer_package_is_loaded_lazily_and_optional() -> None:
     code = (
         "import sys; from cardbox_cli.providers.models import tokenizer_for\n"
         "print(tokenizer_for('claude-opus-4-5').name, 'splintr' in sys.modules)\n"
@@ -86,22 +86,22 @@ def test_the_package_is_loaded_when_it_is_needed_and_not_missed_when_it_is_not_t
         ("a\ud800", 1),
     ],
 )
-def test_the_estimate_goes_by_kinds_of_characters(text: str, about: int) -> None:
+def test_the_estimate_depends_on_the_types_of_characters(text: str, about: int) -> None:
     assert estimate_tokens(text) == about
 
 
 @given(st.text(), st.text())
-def test_two_texts_are_estimated_at_what_each_of_them_is(one: str, other: str) -> None:
+def test_the_estimate_of_two_texts_is_the_sum_of_both(one: str, other: str) -> None:
     assert abs(estimate_tokens(one + other) - estimate_tokens(one) - estimate_tokens(other)) <= 1
 
 
 @given(st.text())
-def test_a_text_has_a_token_and_no_more_than_its_bytes(text: str) -> None:
+def test_a_text_has_at_least_one_token_and_at_most_one_per_byte(text: str) -> None:
     for tokenizer in (ESTIMATING_TOKENIZER, *EXACT):
         assert bool(text) <= tokenizer.count(text) <= len(text.encode())
 
 
-def test_it_remembers_counts_and_forgets_them_before_they_are_too_many(
+def test_counts_are_cached_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tokens, "_MAX_CACHED", 2)

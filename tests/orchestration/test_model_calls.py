@@ -115,7 +115,7 @@ def test_an_expert_that_fails_answers_with_an_error(runtime: Runtime, lead: str,
     turn_id = turn_of(ask(lead))
     command = says({"ask_expert": {"expert_profile": "clerk", "question": "?", "await": True}}, "Pity.")
     run(command)
-    run("exit 3")
+    run("cat >/dev/null; exit 3")
     assert run(command).message == "success"
     assert calls(runtime, turn_id)["ask_expert"]["code"] == "turn_failed"
 

@@ -78,7 +78,7 @@ def test_a_different_text_or_end_is_reported(done: str, cbx: Cbx) -> None:
     other = cbx("turn", "replay", done, "--exec", "echo It was a worn-out valve.")
     assert other.code == 0, other.err
     assert "[-leak-]{+worn-out valve+}" in other.out
-    failed = cbx("turn", "replay", done, "--exec", "exit 3", "-o", "json")
+    failed = cbx("turn", "replay", done, "--exec", "cat >/dev/null; exit 3", "-o", "json")
     assert failed.code == 8
     [compared] = failed.json()["replays"]
     assert (compared["same_end"], compared["outcome"]["end_status"]) == (False, "failed")

@@ -176,7 +176,7 @@ def stored_content(database: Database, card: Card) -> str:
         pytest.param({"profile_name": "Writer"}, "writer", id="in any case"),
     ],
 )
-def test_a_context_is_packed_for_the_profile_box(
+def test_a_pack_returns_the_box_of_the_target_profile(
     database: Database, profiles: ProfileStore, arguments: dict[str, Any], name: str
 ) -> None:
     packed = packed_by(database, recipe(), arguments)
@@ -221,7 +221,7 @@ def data(spelled: str) -> str:
         pytest.param([-(10**30)], data(f"[-1{'0' * 30}]"), id="integer beyond 64 bits in a list"),
     ],
 )
-def test_the_content_that_an_argument_becomes(database: Database, value: object, content: str) -> None:
+def test_an_argument_becomes_text_or_json_content(database: Database, value: object, content: str) -> None:
     card = only_new_card(database, packed_by(database, packing("a"), {"a": value}))
     assert stored_content(database, card) == content
 
@@ -248,17 +248,17 @@ def test_result_fields_become_a_fields_schema(database: Database, value: object,
     assert stored_content(database, card) == f'{{"fields": {fields}, "__type__": "FieldsSchemaContent"}}'
 
 
-def test_the_type_and_role_that_need_no_word(database: Database) -> None:
+def test_a_packed_argument_is_a_user_instruction_by_default(database: Database) -> None:
     card = only_new_card(database, packed_by(database, packing("a"), {"a": "x"}))
     assert (card.type, card.role) == ("task.instruction", "user")
 
 
-def test_the_role_is_user_also_for_a_type_of_another_role(database: Database) -> None:
+def test_the_default_role_is_user_for_every_card_type(database: Database) -> None:
     card = only_new_card(database, packed_by(database, packing("a", as_card_type="todo.item"), {"a": "x"}))
     assert (card.type, card.role) == ("todo.item", "user")
 
 
-def test_the_metadata_is_the_rules_with_author_and_type(database: Database) -> None:
+def test_the_metadata_of_the_rule_cannot_override_author_and_project(database: Database) -> None:
     metadata = {"role": "system", "tags": ["a", {"b": None}], "author_id": "forged", "project_id": "forged"}
     card = only_new_card(database, packed_by(database, packing("a", card_metadata=metadata), {"a": "x"}))
     created_at = card.metadata["created_at"]
@@ -273,12 +273,12 @@ def test_the_metadata_is_the_rules_with_author_and_type(database: Database) -> N
     assert created_at == card.created_at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def test_a_new_card_is_named_by_a_uuid7_in_hex(database: Database) -> None:
+def test_a_new_card_id_is_a_uuid7_in_hex(database: Database) -> None:
     card = only_new_card(database, packed_by(database, packing("a"), {"a": "x"}))
     assert (uuid.UUID(card.card_id).version, uuid.UUID(card.card_id).hex) == (7, card.card_id)
 
 
-def test_an_absent_argument_makes_no_card(database: Database, row_counts: RowCounts) -> None:
+def test_a_missing_argument_adds_no_card(database: Database, row_counts: RowCounts) -> None:
     before = row_counts()["public.cards"]
     packed = packed_by(database, packing("a", "b"), {"unused": "x"})
     assert packed.plan.cards == []
@@ -291,7 +291,7 @@ def test_arguments_are_packed_in_the_order_of_the_rules(database: Database) -> N
     assert contents == [TextContent("second"), TextContent("first")]
 
 
-def test_the_callers_recipe_and_arguments_stay_as_they_were(database: Database) -> None:
+def test_the_recipe_and_arguments_of_the_caller_are_unchanged(database: Database) -> None:
     written = recipe(
         pack_arguments=[{"arg_key": "a", "card_metadata": {"tags": ["x"]}}],
         inherit_context={"include_boxes_from_args": ["boxes"]},
@@ -347,7 +347,7 @@ def test_declared_defaults_are_packed(database: Database) -> None:
         pytest.param({"a": [int(DIGITS.replace("-", ""))]}, ["d1"], [DIGITS], id="a list of an integer"),
     ],
 )
-def test_what_is_inherited(
+def test_cards_and_parents_are_inherited_from_the_named_boxes(
     database: Database,
     boxes: BoxStore,
     arguments: dict[str, Any],
@@ -358,7 +358,7 @@ def test_what_is_inherited(
     assert (box.card_ids, box.parent_ids) == (card_ids, parent_ids)
 
 
-def test_an_id_that_stands_twice_in_a_box_is_inherited_once(database: Database, boxes: BoxStore) -> None:
+def test_a_repeated_card_in_a_box_is_inherited_once(database: Database, boxes: BoxStore) -> None:
     twice = boxes.create(["h2", "h1", "h2", "h3", "h1"])
     packed = packed_by(database, inheriting("a"), {"a": twice.box_id})
     assert packed.plan.card_ids == ["h2", "h1", "h3"]
@@ -370,7 +370,7 @@ def test_an_empty_box_is_a_parent(database: Database, boxes: BoxStore) -> None:
     assert (packed.plan.card_ids, packed.plan.parent_ids) == ([], [empty.box_id])
 
 
-def test_references_that_lead_nowhere_are_inherited_and_reported(
+def test_references_to_missing_cards_are_inherited_and_reported(
     database: Database, cards: CardStore, boxes: BoxStore
 ) -> None:
     with passing(database):
@@ -405,21 +405,21 @@ def test_inherited_ids_are_deduplicated_in_order(
 @pytest.mark.parametrize(
     "allowed", [HISTORY, HISTORY.upper(), HISTORY.replace("-", "")], ids=["same", "upper case", "no dashes"]
 )
-def test_an_authorized_box_is_inherited_however_it_is_spelled(
+def test_an_authorized_box_id_matches_in_any_uuid_format(
     database: Database, allowed: str, asked: str
 ) -> None:
     packed = packed_by(database, inheriting("a", allowed=[NOTES, allowed]), {"a": asked})
     assert packed.plan.parent_ids == [HISTORY]
 
 
-def test_an_empty_list_of_authorized_boxes_lets_a_context_without_boxes_pass(database: Database) -> None:
+def test_an_empty_allow_list_accepts_a_context_without_boxes(database: Database) -> None:
     assert packed_by(database, inheriting("a", allowed=[]), {}).plan.parent_ids == []
 
 
 # Rule 4 and the order of the whole.
 
 
-def test_the_parent_pointer_tells_who_asked(database: Database) -> None:
+def test_the_parent_pointer_names_the_calling_agent(database: Database) -> None:
     card = only_new_card(database, packed_by(database, recipe(inherit_context={"include_parent": True}), {}))
     assert (card.type, card.role) == ("meta.parent_pointer", "system")
     assert stored_content(database, card) == data(f'{{"parent_agent_id": "{AGENT}"}}')
@@ -433,7 +433,7 @@ def steps_of(database: Database, packed: PackResult) -> list[str]:
 INHERITED = ["h1", "h2", "h3", "n1", "n2"]
 
 
-def test_arguments_then_boxes_then_the_parent(database: Database) -> None:
+def test_arguments_come_first_and_the_parent_pointer_last_by_default(database: Database) -> None:
     packed = packed_by(database, EVERYTHING, EVERY_ARGUMENT)
     assert steps_of(database, packed) == ["task.instruction", *INHERITED, "meta.parent_pointer"]
 
@@ -441,7 +441,7 @@ def test_arguments_then_boxes_then_the_parent(database: Database) -> None:
 @pytest.mark.parametrize(
     "order", list(permutations(["pack_arguments", "inherit_context", "include_parent"])), ids="-".join
 )
-def test_a_recipe_can_order_them_otherwise(database: Database, order: Sequence[str]) -> None:
+def test_a_recipe_can_change_the_order_of_the_steps(database: Database, order: Sequence[str]) -> None:
     brought = {
         "pack_arguments": ["task.instruction"],
         "inherit_context": INHERITED,
@@ -456,7 +456,7 @@ def test_a_recipe_can_order_them_otherwise(database: Database, order: Sequence[s
 # Rule 5: the box.
 
 
-def test_the_answer_is_the_context_box_the_profile_box_and_all_card_ids(
+def test_a_pack_returns_the_context_box_profile_box_and_card_ids(
     database: Database, boxes: BoxStore, profiles: ProfileStore
 ) -> None:
     context_box_id, profile_box_id, card_ids = pack_context(
@@ -469,9 +469,7 @@ def test_the_answer_is_the_context_box_the_profile_box_and_all_card_ids(
     assert profile_box_id == profiles.get("researcher").profile_box_id
 
 
-def test_packing_makes_its_cards_and_one_box_and_nothing_else(
-    database: Database, row_counts: RowCounts
-) -> None:
+def test_a_pack_writes_only_its_cards_and_one_box(database: Database, row_counts: RowCounts) -> None:
     before = row_counts()
     packed_by(database, EVERYTHING, EVERY_ARGUMENT)
     made = {table: rows - before[table] for table, rows in row_counts().items()}
@@ -482,13 +480,13 @@ def test_packing_makes_its_cards_and_one_box_and_nothing_else(
     }
 
 
-def test_inherited_boxes_stay_as_they_were(database: Database, boxes: BoxStore) -> None:
+def test_inherited_boxes_are_unchanged(database: Database, boxes: BoxStore) -> None:
     before = [boxes.get(box_id) for box_id in CARDS_OF]
     packed_by(database, EVERYTHING, EVERY_ARGUMENT)
     assert [boxes.get(box_id) for box_id in CARDS_OF] == before
 
 
-def test_the_box_remembers_how_it_was_packed(database: Database, boxes: BoxStore) -> None:
+def test_the_box_stores_the_provenance_of_each_card(database: Database, boxes: BoxStore) -> None:
     packed = packed_by(database, EVERYTHING, EVERY_ARGUMENT)
     assert boxes.get(box_of(packed)).title == "the recipe for researcher"
     assert boxes.provenance(box_of(packed)) == Provenance(
@@ -504,7 +502,7 @@ def test_the_box_remembers_how_it_was_packed(database: Database, boxes: BoxStore
     )
 
 
-def test_a_database_of_another_program_is_packed_in_without_provenance(database: Database) -> None:
+def test_a_database_without_the_cbx_schema_gets_no_provenance(database: Database) -> None:
     with passing(database):
         database.connection.execute("DROP SCHEMA cbx CASCADE")
         context_box_id, _, card_ids = pack_context(
@@ -588,7 +586,7 @@ EXCHANGE = ["call", "result1", "result2"]
         ),
     ],
 )  # fmt: skip
-def test_limits_of_what_is_inherited(
+def test_limits_leave_out_inherited_cards_with_a_reason(
     database: Database,
     boxes: BoxStore,
     talk: str,
@@ -607,14 +605,14 @@ def test_limits_of_what_is_inherited(
     ]
 
 
-def test_limits_do_not_count_what_arguments_and_parent_bring(database: Database) -> None:
+def test_limits_count_only_inherited_cards(database: Database) -> None:
     written = copy.deepcopy(EVERYTHING)
     written["context_packing_config"]["inherit_context"]["max_cards"] = 1
     packed = packed_by(database, written, EVERY_ARGUMENT)
     assert steps_of(database, packed) == ["task.instruction", "n2", "meta.parent_pointer"]
 
 
-def test_limits_leave_out_what_cannot_be_read(database: Database, cards: CardStore, boxes: BoxStore) -> None:
+def test_limits_leave_out_missing_cards(database: Database, cards: CardStore, boxes: BoxStore) -> None:
     box = boxes.create(["h1", "no-such-card", "h2"], allow_dangling=True)
     with passing(database):
         cards.delete(["h1"])
@@ -645,7 +643,7 @@ def refusal(database: Database, row_counts: RowCounts) -> Callable[[Recipe, Mapp
 Refusal: TypeAlias = Callable[[Recipe, Mapping[str, Any]], CbxError]
 
 
-def test_the_count_of_rows_looks_at_every_table(row_counts: RowCounts) -> None:
+def test_the_row_count_covers_every_table(row_counts: RowCounts) -> None:
     assert list(row_counts()) == sorted(TABLES)
 
 
@@ -682,7 +680,7 @@ FOR_UNKNOWN: Recipe = {**FOR_NOBODY, "target_profile_config": {"profile_name": "
                      "argument 'profile_name': holds a lone surrogate at offset 0", id="lone surrogate"),
     ],
 )  # fmt: skip
-def test_profiles_that_are_refused(
+def test_an_invalid_or_unknown_profile_is_refused(
     refusal: Refusal, written: Recipe, arguments: dict[str, Any], kind: type[CbxError], message: str
 ) -> None:
     error = refusal(written, arguments)
@@ -709,7 +707,7 @@ def test_profiles_that_are_refused(
         ([{"name": "n", "description": "d"}, {"name": "m"}], "[1] needs 'description' as a string"),
     ],
 )  # fmt: skip
-def test_result_fields_that_are_refused(refusal: Refusal, value: object, what: str) -> None:
+def test_invalid_result_fields_are_refused(refusal: Refusal, value: object, what: str) -> None:
     error = refusal(RESULT_FIELDS, {"result_fields": value})
     assert (type(error), error.message) == (BadRequest, f"argument 'result_fields': {what}")
 
@@ -733,23 +731,23 @@ def test_result_fields_that_are_refused(refusal: Refusal, value: object, what: s
         pytest.param([{1}], "[0]: is a set, which is not a JSON value", id="a set"),
     ],
 )  # fmt: skip
-def test_values_that_no_card_can_hold(refusal: Refusal, value: object, what: str) -> None:
+def test_a_value_that_cannot_be_stored_is_refused(refusal: Refusal, value: object, what: str) -> None:
     error = refusal(packing("first", "a"), {"first": "x", "a": value})
     assert (type(error), error.message) == (BadRequest, f"argument 'a'{what}")
 
 
-def test_numbers_of_all_arguments_may_not_grow_beyond_a_bound(refusal: Refusal) -> None:
+def test_the_size_of_expanded_numbers_is_limited_over_all_arguments(refusal: Refusal) -> None:
     half = [Decimal("1e999")] * 600
     error = refusal(packing("first", "a"), {"first": half, "a": half})
     assert type(error) is BadRequest
     assert error.message.startswith("arguments.a[406]: makes the numbers of the value grow by more than")
 
 
-def test_an_argument_that_no_rule_uses_is_not_looked_at(database: Database) -> None:
+def test_an_unused_argument_is_not_validated(database: Database) -> None:
     assert packed_by(database, packing("a"), {"unused": float("nan")}).plan.cards == []
 
 
-def test_a_profile_whose_box_is_gone_is_refused(database: Database, profiles: ProfileStore) -> None:
+def test_a_profile_with_a_missing_box_is_refused(database: Database, profiles: ProfileStore) -> None:
     lost = profiles.get("researcher").profile_box_id
     with database.connection.transaction(force_rollback=True):
         database.connection.execute("DELETE FROM public.card_boxes WHERE box_id = %s", [lost])
@@ -758,7 +756,7 @@ def test_a_profile_whose_box_is_gone_is_refused(database: Database, profiles: Pr
     assert caught.value.message == f"the box {lost!r} of profile 'researcher' is gone"
 
 
-def test_result_fields_with_text_that_no_card_can_hold_are_refused(refusal: Refusal) -> None:
+def test_result_fields_with_a_nul_character_are_refused(refusal: Refusal) -> None:
     error = refusal(RESULT_FIELDS, {"result_fields": [{"name": "n\0", "description": "d"}]})
     assert (type(error), error.message) == (
         BadRequest,
@@ -794,7 +792,7 @@ RULES = "handover: context_packing_config.pack_arguments"
                      f"{RULES}[1]: the key 'arg_key' is missing", id="all at once"),
     ],
 )  # fmt: skip
-def test_recipes_that_are_refused(refusal: Refusal, written: Recipe, message: str) -> None:
+def test_an_invalid_recipe_is_refused(refusal: Refusal, written: Recipe, message: str) -> None:
     error = refusal(written, {"a": "x", "instruction": "x"})
     assert (type(error), error.message) == (InvalidRecipe, message)
 
@@ -824,7 +822,7 @@ DECLARED: Recipe = {
                      id="all at once"),
     ],
 )  # fmt: skip
-def test_arguments_that_a_declaration_refuses(
+def test_an_argument_that_violates_its_declaration_is_refused(
     refusal: Refusal, arguments: dict[str, Any], message: str
 ) -> None:
     error = refusal(DECLARED, arguments)
@@ -854,7 +852,7 @@ def test_arguments_that_a_declaration_refuses(
         pytest.param([UNKNOWN, []], "item 1 of argument 'b' is a list", id="an empty list in a list"),
     ],
 )
-def test_box_arguments_of_the_wrong_shape(refusal: Refusal, value: object, place: str) -> None:
+def test_a_malformed_box_argument_is_refused(refusal: Refusal, value: object, place: str) -> None:
     error = refusal(inheriting("a", "b"), {"a": HISTORY, "b": value})
     assert (type(error), error.message) == (
         BadRequest,
@@ -879,7 +877,7 @@ def test_box_arguments_of_the_wrong_shape(refusal: Refusal, value: object, place
         pytest.param(-7, "-7", id="a negative integer"),
     ],
 )
-def test_boxes_that_are_not_found(refusal: Refusal, value: object, box_id: str) -> None:
+def test_an_unknown_box_is_refused(refusal: Refusal, value: object, box_id: str) -> None:
     error = refusal(inheriting("a", "b"), {"a": NOTES, "b": value})
     assert (type(error), error.message) == (NotFound, f"no box '{box_id}' in project 'p' (argument 'b')")
 
@@ -897,7 +895,7 @@ def test_boxes_that_are_not_found(refusal: Refusal, value: object, box_id: str) 
         pytest.param(["history"], HISTORY, HISTORY, id="a list of what is no uuid"),
     ],
 )
-def test_boxes_that_are_not_authorized(
+def test_an_unauthorized_box_is_refused(
     refusal: Refusal, allowed: list[str], value: object, box_id: str
 ) -> None:
     error = refusal(inheriting("b", allowed=allowed), {"b": value})
@@ -907,7 +905,7 @@ def test_boxes_that_are_not_authorized(
     )
 
 
-def test_permission_is_judged_before_any_box_is_read(database: Database) -> None:
+def test_permissions_are_checked_before_any_box_is_read(database: Database) -> None:
     written = inheriting("a", allowed=[HISTORY])
     with passing(database):
         database.connection.execute("ALTER TABLE public.card_boxes RENAME TO out_of_reach")
@@ -938,7 +936,7 @@ MISTAKES: dict[str, tuple[Recipe, dict[str, Any], type[CbxError], str]] = {
 
 
 @pytest.mark.parametrize("first", range(len(MISTAKES)), ids=list(MISTAKES))
-def test_of_several_mistakes_that_of_the_first_rule_is_told(refusal: Refusal, first: int) -> None:
+def test_the_first_of_several_mistakes_is_reported(refusal: Refusal, first: int) -> None:
     config: dict[str, Any] = {
         "pack_arguments": [{"arg_key": "result_fields", "as_card_type": "task.result_fields"}],
         "inherit_context": {"include_boxes_from_args": ["gone", "denied", "shape"]},
@@ -976,7 +974,7 @@ def failing_at_the_end(database: Database) -> Iterator[None]:
         database.connection.execute("DROP FUNCTION public.refuse CASCADE")
 
 
-def test_a_failure_at_the_very_end_leaves_no_card_and_no_box(database: Database, refusal: Refusal) -> None:
+def test_a_failure_at_the_end_leaves_no_card_and_no_box(database: Database, refusal: Refusal) -> None:
     with failing_at_the_end(database):
         error = refusal(EVERYTHING, EVERY_ARGUMENT)
     assert (type(error), error.message) == (CbxError, "the database reported P0001: the disk is full")
@@ -1023,7 +1021,7 @@ def caller(target: Target, request: pytest.FixtureRequest) -> Iterator[Caller]:
         yield Caller(connection, request.param)
 
 
-def test_a_pack_is_visible_after_the_callers_commit_and_not_before(caller: Caller, boxes: BoxStore) -> None:
+def test_a_pack_is_visible_only_after_the_caller_commits(caller: Caller, boxes: BoxStore) -> None:
     with caller.transaction(commit=True):
         box_id, _, card_ids = caller.pack(EVERY_ARGUMENT, EVERYTHING)
         assert boxes.get_many([box_id]).missing_box_ids == [box_id]
@@ -1037,7 +1035,7 @@ def test_a_pack_is_rolled_back_with_the_caller(caller: Caller, row_counts: RowCo
     assert row_counts() == before
 
 
-def test_a_pack_sees_what_the_caller_wrote_before_it(caller: Caller, boxes: BoxStore) -> None:
+def test_a_pack_sees_uncommitted_writes_of_the_caller(caller: Caller, boxes: BoxStore) -> None:
     with caller.transaction(commit=True):
         theirs = BoxStore(Database.adopt(caller.connection), PROJECT).create(["h3", "h1"])
         box_id, _, _ = caller.pack({"a": theirs.box_id}, inheriting("a"))
@@ -1045,7 +1043,7 @@ def test_a_pack_sees_what_the_caller_wrote_before_it(caller: Caller, boxes: BoxS
 
 
 @pytest.mark.parametrize("when", ["at the beginning", "at the end"])
-def test_a_pack_that_fails_takes_nothing_of_the_callers_transaction_with_it(
+def test_a_failed_pack_keeps_other_writes_of_the_caller(
     caller: Caller, database: Database, row_counts: RowCounts, when: str
 ) -> None:
     before = row_counts()
@@ -1058,7 +1056,7 @@ def test_a_pack_that_fails_takes_nothing_of_the_callers_transaction_with_it(
     assert row_counts() == {**before, "public.projects": before["public.projects"] + 2}
 
 
-def test_the_callers_connection_stays_as_it_was(caller: Caller) -> None:
+def test_the_connection_of_the_caller_is_unchanged(caller: Caller) -> None:
     before = (caller.connection.autocommit, caller.connection.isolation_level, caller.connection.read_only)
     with caller.transaction(commit=True):
         caller.pack(EVERY_ARGUMENT, EVERYTHING)
@@ -1068,7 +1066,7 @@ def test_the_callers_connection_stays_as_it_was(caller: Caller) -> None:
     assert (after, caller.connection.closed) == (before, False)
 
 
-def test_on_an_autocommit_connection_without_a_transaction_the_pack_is_its_own(
+def test_a_pack_on_an_autocommit_connection_commits_its_own_transaction(
     target: Target, boxes: BoxStore
 ) -> None:
     with psycopg.connect(target.conninfo or "", autocommit=True, row_factory=dict_row) as connection:
@@ -1077,7 +1075,7 @@ def test_on_an_autocommit_connection_without_a_transaction_the_pack_is_its_own(
         assert connection.info.transaction_status is TransactionStatus.IDLE
 
 
-def test_without_a_connection_the_environment_names_the_database(
+def test_a_pack_without_a_connection_uses_cbx_database_url(
     target: Target, boxes: BoxStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CBX_DATABASE_URL", target.conninfo or "")
@@ -1085,7 +1083,7 @@ def test_without_a_connection_the_environment_names_the_database(
     assert boxes.get(box_id).card_ids == card_ids
 
 
-def test_a_recipe_can_be_passed_as_it_was_read(database: Database, boxes: BoxStore) -> None:
+def test_a_loaded_recipe_can_be_passed(database: Database, boxes: BoxStore) -> None:
     loaded = recipe_from_mapping(EVERYTHING)
     box_id, _, card_ids = pack_context(PROJECT, TOOL, AGENT, EVERY_ARGUMENT, loaded, conn=database.connection)
     assert boxes.get(box_id).card_ids == card_ids
@@ -1101,7 +1099,7 @@ def test_a_dry_run_writes_nothing(database: Database, row_counts: RowCounts) -> 
     assert row_counts() == before
 
 
-def test_a_dry_run_plans_what_is_then_packed(database: Database) -> None:
+def test_a_dry_run_plans_the_same_pack(database: Database) -> None:
     seen: list[list[str | None]] = [[], []]
     looks = [lambda place, card, into=into: into.append(card and preview(card, 60)) for into in seen]
     planned = packed_by(database, EVERYTHING, EVERY_ARGUMENT, dry_run=True, look=looks[0])
@@ -1114,7 +1112,7 @@ def test_a_dry_run_plans_what_is_then_packed(database: Database) -> None:
     assert planned.profile_box_id == packed.profile_box_id
 
 
-def test_a_dry_run_reports_what_is_left_out(database: Database) -> None:
+def test_a_dry_run_reports_left_out_cards(database: Database) -> None:
     planned = packed_by(database, inheriting("a", max_cards=1), {"a": HISTORY}, dry_run=True)
     assert [(each.card_id, each.reason) for each in planned.plan.left_out] == [
         ("h1", "beyond max_cards 1"),
@@ -1126,7 +1124,7 @@ def test_a_dry_run_reports_what_is_left_out(database: Database) -> None:
     ("arguments", "kind"),
     [({"boxes": UNKNOWN}, NotFound), ({"boxes": None}, BadRequest), ({"profile_name": "nobody"}, NotFound)],
 )
-def test_a_dry_run_refuses_as_a_pack_does(
+def test_a_dry_run_refuses_the_same_errors_as_a_pack(
     database: Database, arguments: dict[str, Any], kind: type[CbxError]
 ) -> None:
     with pytest.raises(kind) as dry:
@@ -1144,7 +1142,7 @@ def line_of(card_type: str, role: str, author_id: str, content: Any, **metadata:
     return json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
-def test_the_digest_is_the_hash_that_the_spec_says(database: Database, boxes: BoxStore) -> None:
+def test_the_digest_is_the_hash_that_the_spec_defines(database: Database, boxes: BoxStore) -> None:
     box = boxes.create(["h1", "no-such-card"], allow_dangling=True)
     written = recipe(
         pack_arguments=[{"arg_key": "instruction", "card_metadata": {"role": "system", "tags": ["ä"]}}],
@@ -1167,14 +1165,14 @@ def test_the_digest_is_the_hash_that_the_spec_says(database: Database, boxes: Bo
     assert packed.digest == hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def test_the_digest_is_that_of_the_box_as_it_is_read(database: Database, boxes: BoxStore) -> None:
+def test_the_packed_digest_equals_the_digest_of_the_stored_box(database: Database, boxes: BoxStore) -> None:
     packed = packed_by(database, EVERYTHING, EVERY_ARGUMENT)
     view = boxes.view(box_of(packed))
     assert packed.digest == view.digest
     assert verify(view, boxes.provenance(view.box.box_id)) == []
 
 
-def test_a_box_that_changed_after_packing_does_not_verify(database: Database, boxes: BoxStore) -> None:
+def test_a_box_changed_after_packing_fails_verification(database: Database, boxes: BoxStore) -> None:
     packed = packed_by(database, EVERYTHING, EVERY_ARGUMENT)
     boxes.append(box_of(packed), ["d1"])
     view = boxes.view(box_of(packed))
@@ -1207,7 +1205,7 @@ def test_the_digest_is_the_same_on_every_server(database: Database) -> None:
     assert packed_by(database, EVERYTHING, RICH).digest == expected
 
 
-def test_the_digest_depends_on_no_id_and_no_time(
+def test_the_digest_is_independent_of_ids_and_times(
     database: Database, cards: CardStore, boxes: BoxStore
 ) -> None:
     before = packed_by(database, EVERYTHING, {"instruction": "Find it", "boxes": HISTORY})
@@ -1236,7 +1234,7 @@ def test_the_digest_depends_on_no_id_and_no_time(
         pytest.param({}, {"tool_suffix": "tool.other"}, id="tool suffix"),
     ],
 )
-def test_the_digest_depends_on(
+def test_the_digest_depends_on_arguments_and_options(
     database: Database, arguments: dict[str, Any], options: dict[str, Any]
 ) -> None:
     before = packed_by(database, EVERYTHING, EVERY_ARGUMENT)
@@ -1244,7 +1242,7 @@ def test_the_digest_depends_on(
     assert after.digest != before.digest
 
 
-def test_a_card_of_another_project_counts_as_one_that_does_not_exist(
+def test_a_card_of_another_project_has_the_digest_of_a_missing_card(
     database: Database, boxes: BoxStore
 ) -> None:
     digests = [
@@ -1259,7 +1257,7 @@ def test_a_card_of_another_project_counts_as_one_that_does_not_exist(
 # Two at once.
 
 
-def test_a_pack_does_not_wait_for_another_of_the_same(
+def test_a_pack_does_not_wait_for_an_identical_open_pack(
     database: Database, target: Target, boxes: BoxStore
 ) -> None:
     with psycopg.connect(target.conninfo or "") as slow:
@@ -1271,7 +1269,7 @@ def test_a_pack_does_not_wait_for_another_of_the_same(
     assert boxes.view(first).digest == boxes.view(second).digest
 
 
-def test_packs_at_once_all_succeed(target: Target, boxes: BoxStore) -> None:
+def test_concurrent_packs_all_succeed(target: Target, boxes: BoxStore) -> None:
     together = threading.Barrier(2, timeout=120)
 
     def pack_some(_: int) -> list[PackResult]:
@@ -1323,7 +1321,7 @@ def exact(value: Any) -> Any:
 @example(value=float("nan"))
 @example(value={"\ud800": [float("inf")]})
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_json_value_is_packed_as_it_is_or_refused(
+def test_any_json_value_is_packed_unchanged_or_refused(
     database: Database, boxes: BoxStore, value: Any
 ) -> None:
     if not storable(value):

@@ -101,13 +101,15 @@ def ids(planned: Sequence[PlannedCard | ExcludedCard]) -> list[str]:
         pytest.param(None, {"profile_name": "two words"}, "two words", id="space inside is kept"),
     ],
 )
-def test_the_profile_that_is_packed_for(configured: str | None, arguments: dict[str, Any], name: str) -> None:
+def test_the_profile_argument_overrides_the_recipe(
+    configured: str | None, arguments: dict[str, Any], name: str
+) -> None:
     target = {} if configured is None else {"target_profile_config": {"profile_name": configured}}
     loaded = recipe_from_mapping({"context_packing_config": {}, **target})
     assert target_profile_name(loaded, arguments) == name
 
 
-def test_a_profile_in_the_arguments_that_is_no_name_does_not_fall_back_to_the_recipes() -> None:
+def test_an_empty_profile_argument_does_not_fall_back_to_the_recipe() -> None:
     loaded = recipe_from_mapping(
         {"target_profile_config": {"profile_name": "writer"}, "context_packing_config": {}}
     )
@@ -119,7 +121,7 @@ def test_a_profile_in_the_arguments_that_is_no_name_does_not_fall_back_to_the_re
 # Rule 2: cards of arguments.
 
 
-def test_each_rule_whose_argument_is_there_makes_one_card_in_the_order_of_the_rules() -> None:
+def test_each_given_argument_becomes_a_card_in_rule_order() -> None:
     loaded = recipe(pack_arguments=[{"arg_key": "b"}, {"arg_key": "absent"}, {"arg_key": "a"}])
     planned = argument_cards(loaded, {"a": "first", "b": "second", "unused": 1}, tool_suffix="t")
     assert [(place.rule, place.draft and place.draft.content) for place in planned] == [
@@ -135,7 +137,7 @@ def test_an_argument_can_be_packed_by_two_rules() -> None:
     assert len(set(ids(planned))) == 2
 
 
-def test_a_null_argument_is_there() -> None:
+def test_a_null_argument_is_packed_as_text() -> None:
     planned = argument_cards(recipe(pack_arguments=[{"arg_key": "a"}]), {"a": None}, tool_suffix="t")
     assert [place.draft and place.draft.content for place in planned] == [TextContent("null")]
 
@@ -156,7 +158,7 @@ def test_only_result_fields_become_a_fields_schema(card_type: str, value: object
     assert type(planned.draft.content) is content
 
 
-def test_a_cards_metadata_is_a_copy_of_the_rules() -> None:
+def test_card_metadata_is_a_copy_of_the_rule_metadata() -> None:
     loaded = recipe(pack_arguments=[{"arg_key": "a", "card_metadata": {"tags": ["x"]}}])
     for _ in range(2):
         (planned,) = argument_cards(loaded, {"a": "x"}, tool_suffix="t")
@@ -170,7 +172,7 @@ def test_a_cards_metadata_is_a_copy_of_the_rules() -> None:
         planned.draft.metadata["tags"].append("y")
 
 
-def test_a_rules_metadata_cannot_name_another_author_or_type() -> None:
+def test_rule_metadata_cannot_override_author_or_type() -> None:
     forged = {"author_id": "somebody", "type": "sys.profile"}
     loaded = recipe(pack_arguments=[{"arg_key": "a", "card_metadata": forged}])
     (planned,) = argument_cards(loaded, {"a": "x"}, tool_suffix="t")
@@ -197,7 +199,9 @@ def test_a_rules_metadata_cannot_name_another_author_or_type() -> None:
         pytest.param({"unused": BOX_A}, [], id="not inherited from"),
     ],
 )
-def test_the_boxes_that_arguments_name(arguments: dict[str, Any], boxes: list[tuple[str, str]]) -> None:
+def test_boxes_are_read_from_the_named_arguments(
+    arguments: dict[str, Any], boxes: list[tuple[str, str]]
+) -> None:
     named = inherited_boxes(inheriting("a", "b"), arguments)
     assert [(box.box_id, box.arg_key) for box in named] == boxes
 
@@ -205,20 +209,20 @@ def test_the_boxes_that_arguments_name(arguments: dict[str, Any], boxes: list[tu
 @pytest.mark.parametrize(
     "spelling", [BOX_A, BOX_A.upper(), BOX_A.replace("-", "")], ids=["same", "upper case", "no dashes"]
 )
-def test_the_allow_list_compares_boxes_not_spellings(spelling: str) -> None:
+def test_the_allow_list_ignores_the_format_of_box_ids(spelling: str) -> None:
     for allowed, asked in [(spelling, BOX_A), (BOX_A, spelling)]:
         (box,) = inherited_boxes(inheriting("a", allowed=[allowed]), {"a": asked})
         assert box.box_id == BOX_A
 
 
-def test_a_box_outside_the_allow_list_is_refused_wherever_it_stands() -> None:
+def test_a_box_outside_the_allow_list_is_refused_in_any_position() -> None:
     loaded = inheriting("a", "b", allowed=[BOX_A])
     with pytest.raises(BadRequest) as caught:
         inherited_boxes(loaded, {"a": BOX_A, "b": [BOX_A, BOX_B]})
     assert caught.value.message == f"inherit_context: unauthorized box_id: '{BOX_B}' (argument 'b')"
 
 
-def test_shapes_are_refused_before_permissions() -> None:
+def test_shapes_are_checked_before_permissions() -> None:
     with pytest.raises(BadRequest) as caught:
         inherited_boxes(inheriting("a", "b", allowed=[]), {"a": BOX_A, "b": None})
     assert caught.value.message == (
@@ -233,7 +237,7 @@ def inherited(*arg_keys_and_boxes: tuple[str, str]) -> list[InheritedBox]:
     return [InheritedBox(box_id=box_id, arg_key=arg_key) for arg_key, box_id in arg_keys_and_boxes]
 
 
-def test_the_first_place_of_a_card_wins_and_so_does_its_rule() -> None:
+def test_a_repeated_card_keeps_its_first_place_and_rule() -> None:
     boxes = inherited(("a", BOX_A), ("b", BOX_B))
     planned = inherited_cards(boxes, {BOX_A: ["1", "2", "1"], BOX_B: ["3", "2", "4"]})
     assert [(place.card_id, place.rule) for place in planned] == [
@@ -267,7 +271,7 @@ def test_cards_are_deduplicated_in_order(id_lists: list[list[str]]) -> None:
         ({"answered_calls_only": False}, False),
     ],
 )
-def test_which_limits_need_the_cards_themselves(limits: dict[str, Any], expected: bool) -> None:
+def test_only_some_limits_need_the_cards(limits: dict[str, Any], expected: bool) -> None:
     assert has_limits(InheritContext(**limits)) is expected
 
 
@@ -324,7 +328,7 @@ CALL = ["think", "call1", "res1", "res2"]
         }, id="a call alone is never included"),
     ],
 )  # fmt: skip
-def test_what_limits_leave_out_and_why(limits: dict[str, Any], left_out: dict[str, str]) -> None:
+def test_limits_leave_out_cards_with_a_reason(limits: dict[str, Any], left_out: dict[str, str]) -> None:
     kept, out = narrow_all(CONVERSATION, **limits)
     assert {each.card_id: each.reason for each in out} == left_out
     assert ids(out) == [each.card_id for each in CONVERSATION if each.card_id in left_out]
@@ -343,14 +347,14 @@ def test_what_limits_leave_out_and_why(limits: dict[str, Any], left_out: dict[st
         pytest.param([result("r", "c"), card("a")], [], id="a result alone is no call"),
     ],
 )
-def test_calls_without_a_result_go_with_all_of_their_exchange(cards: list[Card], left_out: list[str]) -> None:
+def test_an_unanswered_call_is_left_out_with_its_exchange(cards: list[Card], left_out: list[str]) -> None:
     kept, out = narrow_all(cards, answered_calls_only=True)
     assert ids(out) == left_out
     assert {each.reason for each in out} <= {"its tool call has no result"}
     assert ids(kept) == [each.card_id for each in cards if each.card_id not in left_out]
 
 
-def test_what_is_gone_stays_in_its_place_unless_types_or_numbers_limit() -> None:
+def test_a_missing_card_keeps_its_place_without_type_or_count_limits() -> None:
     planned, cards = places(["a", "gone"]), {"a": card("a")}
     assert ids(narrow_cards(planned, cards, InheritContext(answered_calls_only=True))[0]) == ["a", "gone"]
     assert ids(narrow_cards(planned, cards, InheritContext(answered_calls_only=True, max_cards=5))[0]) == [
@@ -370,31 +374,31 @@ def narrow_all(cards: Sequence[Card], **limits: Any) -> tuple[list[PlannedCard],
     return narrow_cards(places(list(by_id)), by_id, InheritContext(**limits))
 
 
-def test_an_exchange_beyond_the_limit_shuts_the_door_for_what_is_older() -> None:
+def test_cards_older_than_an_excluded_exchange_are_left_out() -> None:
     cards = [card("old"), thought("think", "c"), result("res", "c"), card("new")]
     kept, out = narrow_all(cards, max_cards=2)
     assert ids(kept) == ["new"]
     assert ids(out) == ["old", "think", "res"]
 
 
-def test_equal_call_ids_are_paired_by_nearness() -> None:
+def test_equal_call_ids_are_paired_by_distance() -> None:
     cards = [thought("t1", "c"), result("r1", "c"), thought("t2", "c"), result("r2", "c")]
     kept, _ = narrow_all(cards, max_cards=2)
     assert ids(kept) == ["t2", "r2"]
 
 
-def test_a_result_whose_call_is_nowhere_stands_alone() -> None:
+def test_a_result_without_a_call_is_its_own_exchange() -> None:
     kept, _ = narrow_all([card("old"), result("orphan", "c")], max_cards=1)
     assert ids(kept) == ["orphan"]
 
 
-def test_what_is_left_out_keeps_the_rule_that_would_have_brought_it() -> None:
+def test_a_left_out_card_keeps_the_rule_that_selected_it() -> None:
     planned = [*places(["a"], rule="first"), *places(["b"], rule="second")]
     _, out = narrow_cards(planned, {"a": card("a"), "b": card("b")}, InheritContext(max_cards=1))
     assert out == [ExcludedCard(card_id="a", rule="first", reason="beyond max_cards 1")]
 
 
-def test_an_id_without_a_card_is_left_out_and_counts_for_nothing() -> None:
+def test_a_missing_card_is_left_out_and_not_counted() -> None:
     kept, out = narrow_cards(
         places(["a", "gone", "b"]), {"a": card("a"), "b": card("b")}, InheritContext(max_cards=2)
     )
@@ -414,7 +418,7 @@ def test_tokens_are_counted_from_the_newest(max_tokens: int, kept: list[str]) ->
     assert {each.reason for each in out} <= {f"beyond max_tokens {max_tokens}"}
 
 
-def test_a_newest_card_beyond_the_tokens_leaves_nothing() -> None:
+def test_a_newest_card_above_the_token_limit_leaves_no_cards() -> None:
     kept, out = narrow_all([card("a"), card("b", content=TextContent("x" * 40))], max_tokens=7)
     assert (ids(kept), ids(out)) == ([], ["a", "b"])
 
@@ -431,7 +435,7 @@ def test_a_newest_card_beyond_the_tokens_leaves_nothing() -> None:
         pytest.param(None, None, 0, id="no content"),
     ],
 )
-def test_what_a_card_costs(content: StoredContent, tool_calls: Any, tokens: int) -> None:
+def test_a_card_has_estimated_tokens(content: StoredContent, tool_calls: Any, tokens: int) -> None:
     assert card_tokens(card("a", content=content, tool_calls=tool_calls)) == tokens
 
 
@@ -501,7 +505,7 @@ def narrowed(conversation: tuple[list[Card], dict[str, int]], wanted: InheritCon
 
 
 @given(conversations(), limits())
-def test_narrowing_loses_no_card_and_keeps_the_order(
+def test_narrowing_reports_every_card_and_keeps_the_order(
     conversation: tuple[list[Card], dict[str, int]], wanted: InheritContext
 ) -> None:
     cards, _, kept, out = narrowed(conversation, wanted)
@@ -513,7 +517,7 @@ def test_narrowing_loses_no_card_and_keeps_the_order(
 
 
 @given(conversations(), limits())
-def test_narrowing_never_tears_a_call_from_its_results(
+def test_narrowing_never_separates_a_call_from_its_results(
     conversation: tuple[list[Card], dict[str, int]], wanted: InheritContext
 ) -> None:
     _, exchange_of, kept, out = narrowed(conversation, wanted)
@@ -521,7 +525,7 @@ def test_narrowing_never_tears_a_call_from_its_results(
 
 
 @given(conversations(), limits())
-def test_narrowing_keeps_to_types_and_budgets(
+def test_narrowing_respects_types_and_budgets(
     conversation: tuple[list[Card], dict[str, int]], wanted: InheritContext
 ) -> None:
     cards, _, kept, _ = narrowed(conversation, wanted)
@@ -531,7 +535,7 @@ def test_narrowing_keeps_to_types_and_budgets(
 
 
 @given(conversations(), limits())
-def test_narrowing_keeps_the_newest_exchanges_and_as_many_as_fit(
+def test_narrowing_keeps_as_many_of_the_newest_exchanges_as_fit(
     conversation: tuple[list[Card], dict[str, int]], wanted: InheritContext
 ) -> None:
     cards, exchange_of, kept, _ = narrowed(conversation, wanted)
@@ -563,7 +567,7 @@ def test_the_parent_pointer_names_the_source_agent() -> None:
 
 
 @pytest.mark.parametrize("inherit", [{}, {"include_parent": False}], ids=["absent", "false"])
-def test_no_parent_pointer_unless_asked_for(inherit: dict[str, Any]) -> None:
+def test_the_parent_pointer_is_added_only_on_request(inherit: dict[str, Any]) -> None:
     assert parent_card(recipe(inherit_context=inherit), source_agent_id="agent-7") == []
 
 
@@ -571,16 +575,16 @@ STEPS = {"pack_arguments": ["arg"], "inherit_context": ["box1", "box2"], "includ
 
 
 @pytest.mark.parametrize("order", list(permutations(STEPS)), ids="-".join)
-def test_the_order_of_the_three_kinds(order: Sequence[str]) -> None:
+def test_the_recipe_defines_the_order_of_the_three_steps(order: Sequence[str]) -> None:
     arranged = arranged_by(recipe(order=list(order)))
     assert arranged.card_ids == [card_id for step in order for card_id in STEPS[step]]
 
 
-def test_the_order_that_needs_no_word() -> None:
+def test_the_default_order_is_arguments_boxes_parent() -> None:
     assert arranged_by(recipe()).card_ids == ["arg", "box1", "box2", "parent"]
 
 
-def test_what_the_order_leaves_out_follows_as_it_stands_without_one() -> None:
+def test_steps_missing_from_the_order_follow_in_default_order() -> None:
     for order, cards in {
         (): ["arg", "box1", "box2", "parent"],
         ("include_parent",): ["parent", "arg", "box1", "box2"],
@@ -598,7 +602,7 @@ def arranged_by(loaded: Recipe, parents: Sequence[InheritedBox] = ()) -> PackPla
     return build_plan(loaded, sections, parents=parents, left_out=[])
 
 
-def test_each_inherited_box_is_a_parent_once() -> None:
+def test_a_repeated_inherited_box_is_a_parent_once() -> None:
     boxes = inherited(("a", BOX_B), ("a", BOX_A), ("b", BOX_B))
     assert arranged_by(recipe(), boxes).parent_ids == [BOX_B, BOX_A]
 
@@ -611,7 +615,7 @@ def plan_of(rules: Sequence[str]) -> PackPlan:
     return PackPlan(cards=cards, parent_ids=[], left_out=[])
 
 
-def test_neighbours_of_one_rule_are_one_run() -> None:
+def test_adjacent_cards_of_one_rule_form_one_run() -> None:
     assert plan_of(["a", "a", "b", "a"]).rules() == [
         ProvenanceRule("a", 2),
         ProvenanceRule("b", 1),
@@ -620,13 +624,13 @@ def test_neighbours_of_one_rule_are_one_run() -> None:
 
 
 @given(st.lists(st.sampled_from("ab")))
-def test_the_runs_tell_the_rule_of_every_place(rules: list[str]) -> None:
+def test_the_runs_give_the_rule_of_every_position(rules: list[str]) -> None:
     kept = Provenance(recipe="r", recipe_digest="", digest="", rules=plan_of(rules).rules())
     assert [kept.rule_of(position) for position in range(len(rules))] == rules
     assert kept.rule_of(len(rules)) is None
 
 
-def test_drafts_are_the_new_cards_alone() -> None:
+def test_drafts_contain_only_the_new_cards() -> None:
     new = argument_cards(recipe(pack_arguments=[{"arg_key": "a"}]), {"a": "x"}, tool_suffix="t")
     plan = PackPlan(cards=[*places(["old"]), *new], parent_ids=[], left_out=[])
     assert ids(plan.cards) == ["old", plan.drafts[0].card_id]

@@ -76,7 +76,7 @@ STEP_ORDER = "name each of pack_arguments, inherit_context, include_parent at mo
          "@.a.default: cannot be combined with required: true; remove one of the two"),
     ],
 )  # fmt: skip
-def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> None:
+def test_an_invalid_top_level_value_is_refused(where: str, value: str, message: str) -> None:
     text = f"{where}: {value}\n{SMALL}" if where else value
     assert refused(text).message == in_full(where, message)
 
@@ -123,7 +123,7 @@ def test_what_is_refused_at_the_top(where: str, value: str, message: str) -> Non
          "did you mean 'include_parent'?"),
     ],
 )  # fmt: skip
-def test_what_is_refused_in_the_config(where: str, value: str, message: str) -> None:
+def test_an_invalid_packing_config_is_refused(where: str, value: str, message: str) -> None:
     text = f"context_packing_config: {{{where}: {value}}}"
     assert refused(text).message == in_full(f"context_packing_config.{where}", message)
 
@@ -135,7 +135,7 @@ def in_full(where: str, message: str) -> str:
     return f"r.yaml:1: {where}: {message}" if where else f"r.yaml:1: {message}"
 
 
-def test_all_problems_of_a_file_are_told_at_once_with_their_places() -> None:
+def test_all_problems_of_a_file_are_reported_with_their_positions() -> None:
     error = refused(
         "arguments:\n"
         "  limit: {type: integr}\n"
@@ -169,7 +169,7 @@ def test_all_problems_of_a_file_are_told_at_once_with_their_places() -> None:
     }
 
 
-class TestMappings:
+class TestRecipeMappings:
     def test_problems_are_located_by_path(self) -> None:
         with pytest.raises(InvalidRecipe) as caught:
             recipe_from_mapping({"context_packing_config": {"pack_arguments": [{"arg_kye": 1}]}})
@@ -179,7 +179,7 @@ class TestMappings:
         [problem] = caught.value.details["problems"]
         assert (problem["line"], problem["column"]) == (None, None)
 
-    def test_several_problems(self) -> None:
+    def test_several_problems_are_reported_together(self) -> None:
         with pytest.raises(InvalidRecipe) as caught:
             recipe_from_mapping({"context_packing_config": {"order": {1}}, 5: 6})  # type: ignore[dict-item]
         assert caught.value.message.splitlines() == [
@@ -188,15 +188,13 @@ class TestMappings:
             "handover: context_packing_config.order: is a set, which is not a JSON value",
         ]
 
-    def test_a_mapping_means_what_a_file_means(self) -> None:
+    def test_a_mapping_and_a_file_give_the_same_recipe(self) -> None:
         text = Path(read_recipe("review", folders=[]).source or "").read_text()
         assert recipe_from_mapping(yaml.safe_load(text)) == parse_recipe(text, "r.yaml")
 
 
-class TestFinding:
-    def test_a_name_is_looked_up_in_the_folders_in_their_order_and_then_in_what_ships(
-        self, tmp_path: Path
-    ) -> None:
+class TestRecipeSearch:
+    def test_folders_are_searched_in_order_before_the_built_in_recipes(self, tmp_path: Path) -> None:
         near, far = tmp_path / "near", tmp_path / "far"
         for folder, names in {near: ["a.yaml"], far: ["a.yml", "b.yml", "delegate.yaml"]}.items():
             folder.mkdir()
@@ -211,13 +209,13 @@ class TestFinding:
         assert list(listed) == sorted(["a", "b", *SHIPPED])
         assert (listed["delegate"].shipped, listed["expert"].shipped) == (False, True)
 
-    def test_a_path_is_read_as_it_is(self, tmp_path: Path) -> None:
+    def test_a_path_is_read_without_a_search(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.yaml"
         path.write_text(f"# mine\n{SMALL}")
         loaded = read_recipe(str(path), folders=[])
         assert (loaded.name, loaded.source, loaded.text) == ("mine", path, f"# mine\n{SMALL}")
 
-    def test_an_unknown_name(self) -> None:
+    def test_an_unknown_name_is_refused_with_a_suggestion(self) -> None:
         with pytest.raises(NotFound) as caught:
             read_recipe("delgate", folders=[])
         assert caught.value.message == "unknown recipe 'delgate'; did you mean 'delegate'?"
@@ -227,17 +225,17 @@ class TestFinding:
         assert caught.value.details == {"name": "delgate", "known": SHIPPED}
 
     @pytest.mark.parametrize("path", ["missing.yaml", "./missing", "missing/x.yml"])
-    def test_a_path_that_does_not_exist(self, path: str) -> None:
+    def test_a_missing_recipe_file_is_refused(self, path: str) -> None:
         with pytest.raises(NotFound) as caught:
             read_recipe(path, folders=[])
         assert caught.value.message == f"no recipe file {str(Path(path))!r}"
 
-    def test_a_folder_is_no_recipe(self, tmp_path: Path) -> None:
+    def test_a_folder_is_refused_as_a_recipe(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidRecipe) as caught:
             read_recipe(str(tmp_path), folders=[])
         assert caught.value.message == f"{tmp_path}: cannot be read: Is a directory"
 
-    def test_bytes_that_are_no_text(self, tmp_path: Path) -> None:
+    def test_bytes_that_are_not_utf8_are_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "r.yaml"
         path.write_bytes(b"\xff\xfe")
         with pytest.raises(InvalidRecipe) as caught:
@@ -251,9 +249,9 @@ class TestFinding:
         assert [each.problem for each in list_recipes([])] == [None] * len(SHIPPED)
 
 
-class TestWhatShips:
+class TestBuiltInRecipes:
     @pytest.mark.parametrize("name", SHIPPED)
-    def test_each_says_when_to_use_it_and_takes_anyones_profile(self, name: str) -> None:
+    def test_each_recipe_is_documented_and_works_for_any_profile(self, name: str) -> None:
         loaded = read_recipe(name, folders=[])
         header = [line for line in loaded.text.splitlines() if line.startswith("#")]
         assert any(f"cbx pack --handover {name} " in line for line in header)
@@ -264,7 +262,7 @@ class TestWhatShips:
         assert all(declaration.description for declaration in declared.values())
         assert loaded.recipe.bind({name: SAMPLE[name] for name in SAMPLE if name in declared})
 
-    def test_the_recipe_of_delegation(self) -> None:
+    def test_the_delegate_recipe_packs_instruction_boxes_and_parent(self) -> None:
         config = read_recipe("delegate", folders=[]).recipe.context_packing_config
         [rule] = config.pack_arguments
         assert (rule.arg_key, rule.as_card_type) == ("instruction", "task.instruction")
@@ -297,7 +295,7 @@ DOCUMENTS = st.recursive(
 
 @settings(deadline=None)
 @given(DOCUMENTS)
-def test_any_document_is_a_recipe_or_refused(document: Any) -> None:
+def test_any_document_is_either_a_valid_recipe_or_refused(document: Any) -> None:
     attempts: list[Callable[[], Recipe]] = [
         lambda: parse_recipe(json.dumps(document), "r.json"),
         lambda: parse_recipe(yaml.safe_dump(document, allow_unicode=True), "r.yaml"),
@@ -310,7 +308,7 @@ def test_any_document_is_a_recipe_or_refused(document: Any) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["arg_key", "as_card_type", "typo"]), min_size=1))
-def test_problems_point_at_their_lines(keys: list[str]) -> None:
+def test_problems_have_the_line_numbers_of_their_rules(keys: list[str]) -> None:
     rules = "".join(f"    - {key}: a\n" for key in keys)
     text = f"context_packing_config:\n  pack_arguments:\n{rules}"
     wrong = {3 + number for number, key in enumerate(keys) if key != "arg_key"}
@@ -327,7 +325,7 @@ def test_pydantic_is_loaded_only_when_a_recipe_is_read() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_what_no_model_sees_of_a_packed_card_is_a_warning() -> None:
+def test_metadata_without_effect_on_the_request_is_a_warning() -> None:
     """Roles and metadata that count for nothing, or for something else than one may think."""
 
     def doubts(kind: str, metadata: str) -> list[str]:

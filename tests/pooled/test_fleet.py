@@ -50,7 +50,7 @@ def test_two_connections_serve_sixteen_slots(narrow: PooledDatabases, seed: str,
     run(narrow, _SIXTEEN_SLOTS, seed, tmp_path)
 
 
-def test_the_pooler_is_restarted_in_the_middle(narrow: PooledDatabases, seed: str, tmp_path: Path) -> None:
+def test_a_fleet_survives_a_restart_of_the_pooler(narrow: PooledDatabases, seed: str, tmp_path: Path) -> None:
     pooler = narrow.pooler
 
     def restart(fleet: Fleet) -> None:

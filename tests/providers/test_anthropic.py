@@ -100,9 +100,9 @@ STRANGE = {
 }
 
 
-class TestWhatCameFromAnthropic:
+class TestAnthropicMessages:
     @pytest.mark.parametrize("name", [name for name in MESSAGES if name not in STRANGE])
-    def test_anthropic_would_take_it(self, name: str) -> None:
+    def test_every_message_type_is_valid_for_anthropic(self, name: str) -> None:
         body(
             *imported("anthropic", MESSAGES[name]), card("task.instruction", TextContent("And?"), card_id="z")
         )
@@ -116,7 +116,7 @@ class TestWhatCameFromAnthropic:
         ]
         assert messages(*imported("anthropic", *exchange)) == exchange
 
-    def test_neighbours_of_one_role_are_merged(self) -> None:
+    def test_adjacent_messages_of_one_role_are_merged(self) -> None:
         came = (user(TEXT), {"role": "user", "content": "Hi"}, assistant(TEXT), assistant(USE), user(RESULT))
         assert messages(*imported("anthropic", *came)) == [
             user(TEXT, {"type": "text", "text": "Hi"}),
@@ -124,7 +124,7 @@ class TestWhatCameFromAnthropic:
             user(RESULT),
         ]
 
-    def test_results_come_first(self) -> None:
+    def test_results_come_before_other_content(self) -> None:
         assert messages(*imported("anthropic", user(TEXT), user(RESULT, IMAGE))) == [
             user(RESULT, TEXT, IMAGE)
         ]
@@ -159,7 +159,7 @@ class TestSystem:
         assert made["system"] == f"Be kind.\n\nBe brief.\n\n{fields}"
         assert made["messages"] == [{"role": "user", "content": "hi"}]
 
-    def test_system_blocks_stay_if_one_is_to_be_cached(self) -> None:
+    def test_system_blocks_stay_separate_if_one_is_cached(self) -> None:
         cached = [TEXT, {**TEXT, **CACHED}]
         made = body(profile(), *imported("anthropic", system=cached), HI)
         assert made["system"] == [{"type": "text", "text": "Be kind."}, *cached]
@@ -238,7 +238,7 @@ def test_openai_messages_are_converted(message: dict[str, Any], sent: dict[str, 
     assert messages(*imported("openai", message)) == [sent]
 
 
-class TestIdsOfOtherCharacters:
+class TestInvalidIdCharacters:
     @staticmethod
     def pairs(called: list[str], answered: list[str]) -> tuple[list[str], list[str], list[str]]:
         """The ids that calls are sent with, those that their results are, and what those results say."""
@@ -262,7 +262,7 @@ class TestIdsOfOtherCharacters:
             (["c.1", "c_1", "c_1_2"], ["c_1_3", "c_1", "c_1_2"]),
         ],
     )
-    def test_each_result_answers_the_call_of_its_own_id(self, called: list[str], sent: list[str]) -> None:
+    def test_each_result_gets_the_new_id_of_its_call(self, called: list[str], sent: list[str]) -> None:
         ids, answers, says = self.pairs(called, called[::-1])
         assert ids == sent
         assert dict(zip(answers, says, strict=True)) == {
@@ -307,7 +307,7 @@ class TestIdsOfOtherCharacters:
         (3, {"_raw": "3"}),
     ],
 )
-def test_arguments_become_an_object(arguments: Any, sent: dict[str, Any]) -> None:
+def test_tool_arguments_become_an_object(arguments: Any, sent: dict[str, Any]) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
     [message] = messages(card("agent.thought", TextContent(""), "assistant", tool_calls=[call]))
     assert message["content"][0]["input"] == sent

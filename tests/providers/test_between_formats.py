@@ -83,7 +83,7 @@ def test_the_result_of_a_call_that_is_sent_as_text_is_sent_as_text(source: str, 
     assert "toolResult" not in words
     assert {
         "a tool call that is not a function's is sent as text",
-        "the result of a call that is no function's is sent as text",
+        "the result of a call that is not a function call is sent as text",
         "the tool 'apply_patch' is not sent",
     } <= made.lost
     assert made.errors <= {"tool-name-invalid"}
@@ -95,7 +95,7 @@ def test_an_exported_file_has_the_result_as_text(target: str) -> None:
     assert "[result of call_2: done]" in "".join(find_exporter(target)(cards))
 
 
-def test_each_of_openais_formats_has_its_own_custom_tools() -> None:
+def test_custom_tools_are_translated_between_openai_formats() -> None:
     made = sent("openai", CHAT, "openai-responses")
     assert made == ({**RESPONSES, "input": [HI, *ITEMS]}, set(), set())
     assert sent("openai-responses", RESPONSES, "openai").body["tools"][0] == CHAT["tools"][0]
@@ -127,7 +127,7 @@ def test_functions_without_ids_are_sent_as_text_and_reported(target: str) -> Non
     }
 
 
-def test_a_kept_result_whose_call_is_sent_as_text_is_an_error() -> None:
+def test_a_stored_result_with_its_call_sent_as_text_is_an_error() -> None:
     block = {"type": "tool_result", "tool_use_id": "call_2", "content": "ok"}
     call = message(CALLED, "agent.thought", "assistant", tool_calls=CALLED["tool_calls"])
     rules = [(each.rule, each.position) for each in found("anthropic", user(), call, kept_answer(block))]
@@ -172,21 +172,21 @@ def test_a_choice_of_a_tool_that_is_not_sent_is_not_sent(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["openai", "openai-responses"])
-def test_one_tool_at_a_time_is_translated_to_openais_key(target: str) -> None:
+def test_disabled_parallel_tool_use_is_translated_to_openai(target: str) -> None:
     made = sent("anthropic", SINGLE, target)
     assert (made.body["tool_choice"], made.body["parallel_tool_calls"]) == ("required", False)
     assert made.lost == set()
 
 
 @pytest.mark.parametrize("target", ["gemini", "bedrock-converse"])
-def test_one_tool_at_a_time_is_reported_if_the_format_lacks_it(target: str) -> None:
+def test_disabled_parallel_tool_use_is_reported_if_the_format_lacks_it(target: str) -> None:
     lost = sent("anthropic", SINGLE, target).lost
     assert lost == {"the 'disable_parallel_tool_use' of the parameter 'tool_choice' is not sent"}
 
 
 @pytest.mark.parametrize("value", [0, False])
 @pytest.mark.parametrize("target", ["anthropic", "gemini", "bedrock-converse", "openai-responses"])
-def test_an_unknown_key_is_reported_whatever_its_value(target: str, value: Any) -> None:
+def test_an_unknown_key_is_reported_even_if_its_value_is_falsy(target: str, value: Any) -> None:
     made = sent("openai", {"model": "m", "messages": [{**HI, "weight": value, "name": None}]}, target)
     assert made.lost == {"the message's 'weight' is not sent"}
 
@@ -211,7 +211,7 @@ REFUSED = {"model": "gpt-5", "input": [HI, {"role": "assistant", "content": [
     {"type": "output_text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]}]}  # fmt: skip
 
 
-def test_a_refusal_stays_a_refusal_between_openais_formats() -> None:
+def test_a_refusal_stays_a_refusal_between_openai_formats() -> None:
     made = sent("openai-responses", REFUSED, "openai")
     said = [{"type": "text", "text": "Hm."}, {"type": "refusal", "refusal": "No."}]
     assert made.body["messages"][1] == {"role": "assistant", "content": said}
@@ -252,7 +252,7 @@ MARKS = {
 
 @pytest.mark.parametrize("target", MARKS)
 @pytest.mark.parametrize("source", FAILED)
-def test_the_failure_of_a_tool_is_translated(source: str, target: str) -> None:
+def test_a_tool_failure_is_translated(source: str, target: str) -> None:
     made = sent(source, FAILED[source], target)
     assert MARKS[target] in json.dumps(made.body)
     assert made.lost == set()
@@ -260,7 +260,7 @@ def test_the_failure_of_a_tool_is_translated(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", ["openai", "openai-responses"])
 @pytest.mark.parametrize("source", FAILED)
-def test_the_failure_of_a_tool_is_reported_if_the_format_lacks_it(source: str, target: str) -> None:
+def test_a_tool_failure_is_reported_lost_if_the_format_lacks_it(source: str, target: str) -> None:
     assert sent(source, FAILED[source], target).lost == {"that the tool failed is not sent"}
 
 
@@ -279,9 +279,7 @@ def test_the_failure_of_a_tool_is_reported_if_the_format_lacks_it(source: str, t
         ("gemini", {"contents": [{"parts": [{"text": "Hi"}]}], "serviceTier": "flex"}, "bedrock-converse", "serviceTier"),
     ],
 )  # fmt: skip
-def test_a_value_of_another_provider_alone_is_not_copied(
-    source: str, body: Body, target: str, name: str
-) -> None:
+def test_a_provider_specific_value_is_not_copied(source: str, body: Body, target: str, name: str) -> None:
     made = sent(source, body, target)
     assert f"the parameter {name!r} is not sent" in made.lost
     assert not {name, "stop"} & made.body.keys()
@@ -289,7 +287,7 @@ def test_a_value_of_another_provider_alone_is_not_copied(
     assert made.errors == set()
 
 
-def test_shared_values_are_copied_and_unknown_ones_are_mistakes() -> None:
+def test_shared_values_are_copied_and_invalid_ones_are_errors() -> None:
     chat = {
         "model": "claude-sonnet-4-5",
         "messages": [HI],
@@ -317,7 +315,7 @@ def test_allowed_callers_are_copied_if_the_format_knows_them() -> None:
     ] == ["direct"]
 
 
-def test_the_rest_of_a_parameter_is_reported_by_its_keys() -> None:
+def test_untranslated_keys_of_a_parameter_are_reported() -> None:
     config = {
         "temperature": 0.5,
         "thinkingConfig": {"thinkingBudget": 5},
@@ -331,7 +329,7 @@ def test_the_rest_of_a_parameter_is_reported_by_its_keys() -> None:
     }
 
 
-def test_geminis_parameters_may_be_in_camel_or_snake_case() -> None:
+def test_gemini_parameters_can_be_in_camel_or_snake_case() -> None:
     snake = {
         "contents": [{"parts": [{"text": "Hi"}]}],
         "generation_config": {"max_output_tokens": 5, "top_p": 0.5},

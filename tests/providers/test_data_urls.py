@@ -16,11 +16,11 @@ def test_millions_of_parameters_are_skipped() -> None:
     assert media_of(f"data:image/png{';a=b' * 1_000_000};base64,AA==") == ("image/png", "AA==")
 
 
-def test_the_first_mark_of_base64_counts() -> None:
+def test_the_first_base64_marker_is_used() -> None:
     assert media_of("data:image/png;base64,;base64,AA==") == ("image/png", ";base64,AA==")
 
 
-def test_a_made_data_url_is_read_back() -> None:
+def test_a_generated_data_url_can_be_parsed() -> None:
     assert media_of(data_url("image/png", "AA==")) == ("image/png", "AA==")
 
 

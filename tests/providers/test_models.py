@@ -61,7 +61,7 @@ def test_every_entry_has_a_source_and_a_date() -> None:
         ("anthropic/claude-3.5-sonnet", 200_000),
     ],
 )
-def test_a_gateway_and_a_snapshot_change_no_fact(model: str, tokens: int) -> None:
+def test_gateway_and_snapshot_names_keep_the_facts_of_the_model(model: str, tokens: int) -> None:
     assert window(model) == tokens
 
 
@@ -71,14 +71,14 @@ def test_an_unknown_model_has_no_facts(model: str | None) -> None:
     assert facts_of(model).counter is ESTIMATING_TOKENIZER
 
 
-class TestOwnFile:
-    def test_adds_models_and_overrides_facts(self, own: Path) -> None:
+class TestUserModelFile:
+    def test_a_user_file_adds_models_and_overrides_facts(self, own: Path) -> None:
         assert (provider_of_model("house-large"), facts_of("house-large").reasoning) == ("gemini", "never")
         assert (window("house-large"), window("gpt-4o"), window("gpt-4o-mini")) == (900, 64_000, 128_000)
         # What it does not say of a model holds as it was.
         assert facts_of("gpt-4o").max_output == 16_384
 
-    def test_its_models_are_checked(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
+    def test_declared_models_are_linted(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
         chat = tmp_path / "chat.json"
         chat.write_text(
             '{"model": "house-large", "messages": [{"role": "user", "content": "%s"}]}' % ("word " * 2000)
@@ -117,7 +117,7 @@ class TestOwnFile:
             ("[[model]", "at line 1"),
         ],
     )
-    def test_a_mistake_is_named_by_file_entry_and_key(
+    def test_an_error_names_the_file_entry_and_key(
         self, text: str, problem: str, cbx: Cbx, own: Path, tmp_path: Path
     ) -> None:
         own.write_text(text)
@@ -128,16 +128,16 @@ class TestOwnFile:
         assert refused.error["message"].startswith(str(own))
         assert problem in refused.error["message"]
 
-    def test_a_file_that_is_missing(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
+    def test_a_missing_file_is_refused(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
         own.unlink()
         chat = tmp_path / "chat.json"
         chat.write_text('{"model": "a", "messages": [{"role": "user", "content": "Hi"}]}')
         refused = cbx("card", "lint", str(chat))
         assert (refused.code, f"cannot read '{own}', which CBX_MODELS names" in refused.err) == (4, True)
 
-    def test_a_provider_that_does_not_exist(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
+    def test_an_unknown_provider_is_refused(self, cbx: Cbx, own: Path, tmp_path: Path) -> None:
         own.write_text('[[provider]]\nname = "barn"\nmodels = ["barn-*"]\n')
         chat = tmp_path / "chat.json"
         chat.write_text('{"model": "barn-1", "messages": [{"role": "user", "content": "Hi"}]}')
         refused = cbx("card", "lint", str(chat))
-        assert (refused.code, "names the provider 'barn' for the model 'barn-1'" in refused.err) == (4, True)
+        assert (refused.code, "unknown provider 'barn' for the model 'barn-1'" in refused.err) == (4, True)

@@ -43,7 +43,7 @@ def given_back(provider: PartsProvider, cards: list[CardDraft]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("role", "provider", "parts"), ALL)
-def test_parts_that_cards_can_hold_are_not_kept_twice(
+def test_source_blocks_are_stored_only_if_cards_cannot_express_them(
     role: str, provider: PartsProvider, parts: list[Any]
 ) -> None:
     [card] = provider.draft_parts(role, parts)
@@ -52,7 +52,7 @@ def test_parts_that_cards_can_hold_are_not_kept_twice(
 
 
 @pytest.mark.parametrize(("role", "provider", "parts"), ALL)
-def test_odd_parts_come_back_unchanged(role: str, provider: PartsProvider, parts: list[Any]) -> None:
+def test_unusual_parts_survive_a_round_trip(role: str, provider: PartsProvider, parts: list[Any]) -> None:
     for odd in [*disturbed(parts), parts[::-1], parts * 2, [*parts, parts[0]]]:
         assert same_json(given_back(provider, provider.draft_parts(role, odd)), odd), odd
 
@@ -80,7 +80,9 @@ def disturbed(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("provider", "key"), [(BEDROCK, "input"), (GEMINI, "args")])
 @given(arguments=jsonb_values.objects)
-def test_arguments_come_back(provider: PartsProvider, key: str, arguments: dict[str, Any]) -> None:
+def test_tool_arguments_survive_a_round_trip(
+    provider: PartsProvider, key: str, arguments: dict[str, Any]
+) -> None:
     [call] = (deepcopy(parts[1]) for each, parts in CALLS if each is provider)
     next(iter(call.values()))[key] = arguments
     [card] = provider.draft_parts("assistant", [call])

@@ -30,11 +30,11 @@ def imported(cbx: Cbx, folder: Path, *messages: object, form: str = "toy") -> st
     return cbx("card", "import", str(file), "--from", form, "-o", "id").out.strip()
 
 
-def test_it_imports_and_exports(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_new_provider_imports_and_exports(cbx: Cbx, tmp_path: Path) -> None:
     box = imported(cbx, tmp_path)
     assert cbx("card", "export", "--box", box, "--to", "toy").json() == {"messages": MESSAGES}
     again = cbx("card", "import", str(tmp_path / "chat.json"))
-    assert again.err == "taken as toy: a message has the role 'toy'\n1 conversation, 2 cards, 0 new\n"
+    assert again.err == "recognized as toy: a message has the role 'toy'\n1 conversation, 2 cards, 0 new\n"
     refused = cbx("card", "import", "-", "--from", "nope")
     assert (
         refused.code,
@@ -42,7 +42,7 @@ def test_it_imports_and_exports(cbx: Cbx, tmp_path: Path) -> None:
     ) == (2, True)
 
 
-def test_it_renders_and_others_render_what_came_from_it(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_new_provider_renders_to_and_from_other_formats(cbx: Cbx, tmp_path: Path) -> None:
     box = imported(cbx, tmp_path)
     rendered = cbx("render", "--box", box, "--format", "toy", "--model", "toy-1")
     assert rendered.json() == {
@@ -65,7 +65,7 @@ def test_it_renders_and_others_render_what_came_from_it(cbx: Cbx, tmp_path: Path
     assert explained["request"]["model"] == "toy-1"
 
 
-def test_content_that_it_cannot_send_is_a_loss(cbx: Cbx, tmp_path: Path) -> None:
+def test_content_that_a_new_provider_cannot_send_is_reported_lost(cbx: Cbx, tmp_path: Path) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     file = tmp_path / "chat.json"
     file.write_text(
@@ -76,11 +76,11 @@ def test_content_that_it_cannot_send_is_a_loss(cbx: Cbx, tmp_path: Path) -> None
     box = cbx("card", "import", str(file), "--from", "openai", "-o", "id").out.strip()
     rendered = cbx("render", "--box", box, "--format", "toy", "--model", "toy-1")
     assert rendered.err == (
-        "warning: toy cannot represent everything (1 place): calls of tools are not sent; --check names each\n"
+        "warning: toy cannot represent everything (1 place): calls of tools are not sent; --check lists every place\n"
     )
 
 
-def test_it_is_linted_by_its_rules(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_new_provider_is_linted_by_its_rules(cbx: Cbx, tmp_path: Path) -> None:
     box = imported(cbx, tmp_path, {"role": "user", "content": "AND AN ANT?"})
     checked = cbx("render", "--box", box, "--model", "toy-1", "--check", "-o", "json")
     assert [(each["rule"], each["provider"], each["position"]) for each in checked.json()] == [
@@ -94,7 +94,7 @@ def test_it_is_linted_by_its_rules(cbx: Cbx, tmp_path: Path) -> None:
     assert [each["rule"] for each in rules] == ["over-limit"]
 
 
-def test_two_requests_to_it_are_compared(cbx: Cbx, tmp_path: Path) -> None:
+def test_two_requests_to_a_new_provider_can_be_compared(cbx: Cbx, tmp_path: Path) -> None:
     one, other = imported(cbx, tmp_path), imported(cbx, tmp_path, {"role": "user", "content": "And an ant?"})
     found = cbx("render", "--diff", one, other, "--format", "toy", "--model", "toy-1", "-o", "json")
     assert (found.code, found.json()["continues"]) == (0, True)
@@ -125,7 +125,7 @@ def _named(path: Path) -> set[str]:
     return found
 
 
-def test_no_provider_is_named_elsewhere() -> None:
+def test_provider_names_appear_only_in_their_packages() -> None:
     strangers = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()

@@ -97,7 +97,7 @@ def conversations(file: Path) -> list[Conversation]:
     return list(choose_format(None, documents).format.read(documents))
 
 
-def test_real_openai_conversations_come_back_from_anthropic(real_data: Path) -> None:
+def test_real_openai_conversations_survive_a_round_trip_to_anthropic(real_data: Path) -> None:
     [file] = real_data.glob("tau-bench*.json")
     for conversation in conversations(file):
         assert said(sent_as("anthropic", conversation)) == said(conversation)
@@ -105,7 +105,7 @@ def test_real_openai_conversations_come_back_from_anthropic(real_data: Path) -> 
         assert lost <= {"the message's 'name' is not sent"}
 
 
-def test_real_anthropic_conversations_come_back_from_openai_without_what_is_reported(real_data: Path) -> None:
+def test_real_anthropic_conversations_lose_only_the_reported_content(real_data: Path) -> None:
     [file] = real_data.glob("claude-code*.jsonl")
     reported: set[str] = set()
     for conversation in conversations(file):
@@ -151,14 +151,16 @@ _turns = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(turns=st.lists(_turns, min_size=1, max_size=6))
-def test_drafted_openai_conversations_come_back_from_anthropic(turns: list[list[dict[str, Any]]]) -> None:
+def test_generated_openai_conversations_survive_a_round_trip_to_anthropic(
+    turns: list[list[dict[str, Any]]],
+) -> None:
     messages = [{"role": "user", "content": "Begin."}, *(message for turn in turns for message in turn)]
     text = exact_json.encode({"messages": messages})
     [conversation] = find_format("openai").read(documents_in(text))
     assert said(sent_as("anthropic", conversation)) == said(conversation)
 
 
-def test_parameters_are_those_of_the_providers_own_types() -> None:
+def test_parameters_match_the_types_of_the_provider() -> None:
     known = get_type_hints(CompletionCreateParamsBase).keys() - {
         "messages",
         "model",

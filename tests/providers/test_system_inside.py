@@ -27,7 +27,7 @@ def asked(model: str | None) -> Request:
 
 
 @pytest.mark.parametrize("model", [NEWER, "claude-sonnet-5", "anthropic/claude-haiku-5-5", "claude-fable-5"])
-def test_system_text_stays_for_a_model_that_takes_it_within_the_history(model: str) -> None:
+def test_system_text_stays_in_the_history_for_models_that_accept_it(model: str) -> None:
     made = anthropic.body(asked(model))
     assert made["messages"] == SAID
     assert "system" not in made
@@ -45,7 +45,7 @@ def test_system_text_moves_up_for_other_models_and_the_loss_is_reported(model: s
     assert told == {MOVED, "a block of type 'tool_addition' in system text is left out"}
 
 
-def test_system_text_before_the_history_is_at_the_top_for_all_models() -> None:
+def test_system_text_before_the_history_comes_first_for_all_models() -> None:
     for model in (NEWER, OLDER):
         made = msgspec.structs.replace(request(system("Be brief."), user("Hi")), model=model)
         body = anthropic.body(made)
@@ -53,12 +53,12 @@ def test_system_text_before_the_history_is_at_the_top_for_all_models() -> None:
         assert losses(made, anthropic) == []
 
 
-def test_parent_pointers_move_without_a_report() -> None:
+def test_moved_parent_pointers_are_not_reported() -> None:
     made = request(user("Hi"), system("{}", "meta.parent_pointer"))
     assert losses(msgspec.structs.replace(made, model=OLDER), anthropic) == []
 
 
-def test_neighbouring_system_messages_are_not_merged() -> None:
+def test_adjacent_system_messages_are_not_merged() -> None:
     cards = (user("Hi"), system("a"), system("b"), thought(text="Hello"), user("Go on."))
     cards = tuple(msgspec.structs.replace(each, card_id=str(place)) for place, each in enumerate(cards))
     made = anthropic.body(msgspec.structs.replace(request(*cards), model=NEWER))

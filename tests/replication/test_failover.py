@@ -14,7 +14,7 @@ from tests.replication.standby import NAME, Standby
 _SCALE = Scale(workers=2, concurrency=2, agents=8, turns=30, dispatchers=2, troubles=0, seconds=600)
 
 
-def test_a_synchronous_standby_loses_and_doubles_nothing(
+def test_a_synchronous_standby_neither_loses_nor_repeats_work(
     primary: Databases, standby: Standby, seed: str, tmp_path: Path
 ) -> None:
     name = primary.make()

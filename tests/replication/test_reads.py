@@ -111,29 +111,33 @@ def verbs(group: LazyGroup, *names: str) -> dict[str, Verb]:
     return found
 
 
-def test_the_verbs_that_only_read() -> None:
+def test_every_read_only_command_is_covered() -> None:
     assert set(READ) == {name for name, verb in verbs(root()).items() if verb.reads}
 
 
-def test_each_of_them_asks_the_replica(away: Callable[..., Result], known: dict[str, str]) -> None:
+def test_each_read_only_command_asks_the_replica(away: Callable[..., Result], known: dict[str, str]) -> None:
     lines = [f"{name} {line}".format(**known).split() for name, line in READ.items() if line is not None]
     asked = {" ".join(line): away(*line) for line in lines}
     assert {line: result.err for line, result in asked.items() if result.code or "error" in result.err} == {}
 
 
-def test_a_verb_that_writes_does_not(away: Callable[..., Result], known: dict[str, str]) -> None:
+def test_a_writing_command_does_not_ask_the_replica(
+    away: Callable[..., Result], known: dict[str, str]
+) -> None:
     assert away("dispatch", "--agent", "clerk", "-c", known["box"]).code == 7
     assert away("pack", *RECIPE).code == 7
 
 
 @pytest.mark.parametrize("command", ["why", "turn show"])
-def test_an_answer_has_its_age(command: str, away: Callable[..., Result], known: dict[str, str]) -> None:
+def test_an_answer_reports_the_age_of_its_data(
+    command: str, away: Callable[..., Result], known: dict[str, str]
+) -> None:
     asked = away(*command.split(), known["turn"], "-o", "json")
     assert "note: read from a replica that has all it received" in asked.err
     assert asked.json()
 
 
-def test_the_last_thing_is_the_same_on_both(
+def test_last_refers_to_the_same_turn_on_both_servers(
     cbx: Cbx, known: dict[str, str], standby: Standby, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CBX_READ_URL", standby.conninfo(_name(target)))
@@ -142,20 +146,22 @@ def test_the_last_thing_is_the_same_on_both(
     assert succeed(shown).strip() == known["turn"]
 
 
-def test_a_missing_row_may_not_have_arrived_yet(away: Callable[..., Result]) -> None:
+def test_an_unknown_id_is_reported_with_the_state_of_the_replica(away: Callable[..., Result]) -> None:
     refused = away("turn", "show", "0000")
     assert refused.code == 3
     assert "; a replica that has all it received was asked" in refused.err
 
 
-class TestDispatchDryRun:
-    def test_of_a_recipe_that_is_checked(self, away: Callable[..., Result]) -> None:
+class TestDryRunDispatch:
+    def test_a_checked_dry_run_of_a_recipe_is_accepted(self, away: Callable[..., Result]) -> None:
         asked = away("dispatch", "--agent", "clerk", *RECIPE, "--dry-run", "--check", "-o", "json").json()
         assert (asked["status"], asked["agent_turn_id"], asked["context_box_id"]) == ("accepted", None, None)
         # It would be the second in the queue, whose first is at work.
         assert (asked["turn_epoch"], asked["queue_position"]) == (None, 1)
 
-    def test_a_refusal_is_the_same(self, away: Callable[..., Result], known: dict[str, str]) -> None:
+    def test_a_dry_run_refuses_the_same_errors(
+        self, away: Callable[..., Result], known: dict[str, str]
+    ) -> None:
         refused = away("dispatch", "--agent", "nobody", "-c", known["box"], "--dry-run")
         assert refused.code == 3
         assert "no agent 'nobody'" in refused.err
@@ -163,13 +169,13 @@ class TestDispatchDryRun:
         assert (busy.code, "agent_busy" in busy.err) == (6, True)
 
 
-class TestWhichReplicaCounts:
-    def test_a_variable_is_not_of_the_database_that_an_option_names(
+class TestReplicaSelection:
+    def test_the_variable_is_ignored_if_an_option_names_another_database(
         self, away: Callable[..., Result], target: Target
     ) -> None:
         assert away("box", "list", "--database-url", "host=127.0.0.1 port=1 dbname=other").code == 7
 
-    def test_one_of_the_embedded_database_is_refused(
+    def test_a_replica_without_a_named_database_is_refused(
         self, cbx: Cbx, standby: Standby, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("CBX_DATABASE_URL")
@@ -181,13 +187,13 @@ class TestWhichReplicaCounts:
             in refused.err
         )
 
-    def test_one_that_does_not_answer_is_an_error(self, cbx: Cbx) -> None:
+    def test_an_unreachable_replica_is_an_error(self, cbx: Cbx) -> None:
         refused = cbx("box", "list", "--read-url", "host=127.0.0.1 port=1 dbname=d user=u password=hunter2")
         assert refused.code == 7
         assert "--read-url" in refused.err
         assert "hunter2" not in refused.err.replace("ps shows", "")
 
-    def test_the_config_file_names_both(
+    def test_the_config_file_can_name_both_databases(
         self, cbx: Cbx, known: dict[str, str], target: Target, standby: Standby, tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip

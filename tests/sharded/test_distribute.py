@@ -12,7 +12,7 @@ WORKER = ("worker", "run", "--exec", "true", "--drain")
 ROW = "INSERT INTO cbx.audit (project_id, audit_id, agent_id, action, actor) VALUES ('p', 'kept', '', 'test', 'me')"
 
 
-def test_a_second_run_finishes(cbx: Cbx, database: Database) -> None:
+def test_a_second_run_finishes_an_interrupted_one(cbx: Cbx, database: Database) -> None:
     assert cbx("db", "distribute", "--yes").out == NOTHING_LEFT
     # As if the first run had been interrupted before this table.
     database.connection.execute("SELECT undistribute_table('cbx.audit')")
@@ -34,7 +34,7 @@ def test_a_second_run_finishes(cbx: Cbx, database: Database) -> None:
     assert cbx(*WORKER).code == 0
 
 
-def test_a_worker_refuses_tables_that_the_nodes_copy(cbx: Cbx, database: Database) -> None:
+def test_a_worker_refuses_reference_tables(cbx: Cbx, database: Database) -> None:
     database.connection.execute("SELECT create_reference_table('cbx.workers')")
     try:
         refused = cbx(*WORKER)
@@ -44,7 +44,7 @@ def test_a_worker_refuses_tables_that_the_nodes_copy(cbx: Cbx, database: Databas
     assert "cbx.workers must stay on the coordinator" in refused.err
 
 
-def test_a_table_that_is_made_later_is_distributed(cbx: Cbx, database: Database) -> None:
+def test_a_table_created_later_is_distributed(cbx: Cbx, database: Database) -> None:
     for again in (("db", "init", "--yes"), ("db", "upgrade")):
         database.connection.execute("DROP TABLE cbx.chat_steps")
         made = cbx(*again)
@@ -74,7 +74,7 @@ def test_an_upgrade_reaches_every_shard(cbx: Cbx, database: Database, next_relea
         database.connection.execute("DELETE FROM cbx.schema_version WHERE version > %s", [BEFORE])
 
 
-def test_the_indexes_of_texts_reach_every_shard(cbx: Cbx, database: Database) -> None:
+def test_text_indexes_are_created_on_every_shard(cbx: Cbx, database: Database) -> None:
     try:
         assert cbx("db", "index-text").out == "idx_cards_text and idx_cards_bigrams are there\n"
         for text in ("支付超时了", "the payment timed out"):
@@ -98,7 +98,7 @@ def indexes(database: Database, table: str) -> tuple[int, set[str]]:
     return here, {result for (result,) in shards}
 
 
-def test_the_status(cbx: Cbx) -> None:
+def test_the_status_reports_nodes_and_distributed_tables(cbx: Cbx) -> None:
     status = cbx("db", "status", "-o", "json").json()
     assert status["engine"].startswith("Citus ")
     assert status["distributed"]["tables"] == len(TABLES) - 2

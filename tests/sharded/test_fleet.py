@@ -20,7 +20,7 @@ _SCALE = Scale(workers=4, concurrency=4, agents=100, turns=2000, dispatchers=4, 
 
 
 @pytest.mark.soak
-def test_every_turn_of_ten_projects_ends_once_though_a_node_crashes(
+def test_every_turn_of_ten_projects_ends_once_despite_a_node_crash(
     target: Target, database: Database, seed: str, tmp_path: Path
 ) -> None:
     command = os.environ.get(CRASH)

@@ -32,13 +32,13 @@ def connection(sharded_databases: object) -> Iterator[psycopg.Connection]:
         yield database.connection
 
 
-def test_shards_take_every_statement(connection: psycopg.Connection) -> None:
+def test_shards_accept_every_statement(connection: psycopg.Connection) -> None:
     found = {name: failure(connection, query(name)) for name in NAMES}
     refused = {name: text for name, text in found.items() if text.partition(" ")[0] not in {"", *_PICKY}}
     assert refused.keys() - REFUSED == set(), refused
 
 
-def test_a_project_is_one_task(connection: psycopg.Connection) -> None:
+def test_a_statement_of_one_project_is_one_task(connection: psycopg.Connection) -> None:
     of_projects = [name for name in NAMES if "-- across-projects: " not in query(name)]
     found = {name: tasks(connection, query(name)) for name in of_projects if name not in REFUSED}
     # Of tables that are not distributed there is none.

@@ -65,7 +65,7 @@ def shrink(request: pytest.FixtureRequest) -> bool:
 
 @pytest.mark.parametrize("area", AREAS)
 @pytest.mark.parametrize("rule", PROSE)
-def test_prose(area: str, rule: str, shrink: bool) -> None:
+def test_prose_follows_the_style_rules(area: str, rule: str, shrink: bool) -> None:
     found = (
         (text.path, f"{text.owner}: {each}") for text in AREAS[area]() for each in PROSE[rule](text.text)
     )
@@ -81,14 +81,14 @@ def test_docstrings_begin_with_a_verb_or_a_noun(shrink: bool) -> None:
     check("docstrings", "openings", found, shrink)
 
 
-def test_functions_are_named_by_what_they_do(shrink: bool) -> None:
+def test_function_names_follow_the_style_rules(shrink: bool) -> None:
     found = (
         (path, finding) for path, node in sources.functions() for finding in rules.function_name(node.name)
     )
     check("names", "functions", found, shrink)
 
 
-def test_constants_are_named_by_what_they_bound(shrink: bool) -> None:
+def test_constant_names_follow_the_style_rules(shrink: bool) -> None:
     found = ((path, finding) for path, name in sources.constants() for finding in rules.constant_name(name))
     check("names", "constants", found, shrink)
 

@@ -111,6 +111,6 @@ class _Exporter:
 
 
 def _keeps_order(files: dict[int, list[TranscriptLine]], number: int) -> bool:
-    """Return whether a line of file `number` may follow the lines so far, as files are read."""
+    """Return whether a line of file `number` may follow the lines in `files`, by the order of files."""
     last = next(reversed(files), None)
     return last is None or number == last or (last != GROWING and (number == GROWING or number > last))

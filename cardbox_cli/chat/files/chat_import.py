@@ -276,7 +276,7 @@ def _check_idle(stores: ChatStores, chat: Chat) -> None:
     if chat.is_busy(now):
         raise NotAccepted(
             f"chat {chat.chat_key!r} is busy: {chat.holder(now)}",
-            hint="import it again after the run has ended",
+            hint="import the chat again after the run has ended",
             details={"error_code": "busy", "run_id": chat.run_id},
         )
 

@@ -98,7 +98,7 @@ def _input_errors(path: Path) -> Iterator[None]:
     except OSError as exc:
         if exc.errno == errno.ELOOP:
             hint = "replace the link with the file itself, or pass the folder that it points to"
-            raise InvalidInput(f"{str(path)!r} is a symbolic link; cbx follows none", hint=hint) from exc
+            raise InvalidInput(f"cbx does not follow the symbolic link {str(path)!r}", hint=hint) from exc
         raise InvalidInput(f"cannot read {str(path)!r}: {exc.strerror}") from exc
 
 
@@ -112,8 +112,8 @@ def _is_folder(path: Path, root: Path) -> bool:
             if each == root:
                 break
             if each.is_symlink():
-                hint = "replace the link with the folder itself, or pass the one that it points to"
-                raise InvalidInput(f"{str(each)!r} is a symbolic link; cbx follows none", hint=hint)
+                hint = "replace the link with the folder itself, or pass the folder that it points to"
+                raise InvalidInput(f"cbx does not follow the symbolic link {str(each)!r}", hint=hint)
         return path.is_dir()
 
 
@@ -134,7 +134,7 @@ def find_changes(folder: Path, root: Path, files: Mapping[str, str], *, replace:
             if loss is not None:
                 raise Conflict(
                     f"{str(path)!r} {loss}; nothing was written",
-                    hint="import it first, choose another folder, or replace it with --replace",
+                    hint="import the file first, choose another folder, or replace the file with --replace",
                 )
         changed[name] = text
     return changed
@@ -145,7 +145,7 @@ def _check_within(files: Iterable[str]) -> None:
     for name in files:
         if name.startswith("/") or not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise InvalidInput(
-                f"invalid file name {short_repr(name)}: it leads out of its folder",
+                f"invalid file name {short_repr(name)}: it points outside its folder",
                 hint="nothing was written",
             )
 

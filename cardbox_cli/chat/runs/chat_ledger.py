@@ -103,7 +103,7 @@ class ChatLedger:
         )
 
     def enter(self, runtime: Runtime, state: ChatState) -> None:
-        """Skip: another process never resumes a chat's run."""
+        """Return at once, because no other process resumes a chat's run."""
 
     # --- steps
 
@@ -323,7 +323,7 @@ def boxes_of(boxes: BoxStore, run: ChatRun | Step) -> TurnBoxes:
 def chat_tools(
     stores: ChatStores, boxes: TurnBoxes, is_answered: Callable[[Tool], bool] = lambda _: True
 ) -> list[Tool]:
-    """Return the chat tools, and the registered tools that the profile allows and that are answered."""
+    """Return the chat tools, and the registered tools that the profile allows and `is_answered` accepts."""
     registered = ToolStore(stores.database, stores.project_id).all()
     others = [tool for tool in registered if tool.tool_name not in CHAT_TOOLS and is_answered(tool)]
     own = [each.tool for each in CHAT_TOOLS.values()]

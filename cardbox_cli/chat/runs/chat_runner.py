@@ -37,7 +37,7 @@ _POLL_SECONDS = 0.2
 class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a message: the run that answered it, its status and its reply.
 
-    `by_other`: the run of another process answered it as a correction.
+    If `by_other`, the run of another process answered the message as a correction.
     """
 
     chat_key: str
@@ -93,7 +93,7 @@ class ChatRunner:
             if not has_message:
                 raise NotFound(
                     f"chat {chat_key!r} has no unanswered message",
-                    hint=f"add one with `cbx chat send {quote_argument(chat_key)} TEXT`",
+                    hint=f"add a message with `cbx chat send {quote_argument(chat_key)} TEXT`",
                 )
             return self._attempt(connection, partial(_read_last_answer, chat_key=chat_key))
 

@@ -34,7 +34,7 @@ _NEXT_RUN_ID = "run_…"
 
 
 class ChatRequests(RecordedRequests):
-    """The requests of one chat. Without an unanswered message, the next one is that of its last step."""
+    """The requests of one chat. If no message is unanswered, the next request is that of the last step."""
 
     noun = "chat"
 
@@ -51,7 +51,7 @@ class ChatRequests(RecordedRequests):
 
     @property
     def context_box_ids(self) -> list[str]:
-        """Return no boxes: a chat's context is not packed."""
+        """Return an empty list, because a chat's context is not packed."""
         return []
 
     def boxes_of(self, step: Step) -> TurnBoxes:

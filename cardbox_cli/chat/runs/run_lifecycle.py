@@ -1,7 +1,8 @@
 """The lifecycle of a run on its chat's head: it claims the chat, reads new messages, and ends.
 
 Each transition locks the head and is a compare-and-set on the run and its epoch. At the end, the user's
-messages and the reply join the active context together or not at all. The next run ends a lost one.
+messages and the reply join the active context together or not at all. The beginning of a run ends a previous
+run whose lease has expired.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ LOST = "its lease expired"
 def begin_run(
     stores: ChatStores, chat_key: str, *, owner: str, profile: Mapping[str, Any] | None = None
 ) -> ChatRun | None:
-    """Begin a run that answers the newest unanswered message of the chat. None if there is no such message.
+    """Begin a run that answers the newest unanswered message. Returns None if all messages are answered.
 
     Ends a run whose lease has expired first. Raises NotFound, and ChatBusy if another run has the chat.
     """
@@ -179,7 +180,7 @@ def _release(chat: Chat) -> Chat:
 def _append_reply(
     stores: ChatStores, chat: Chat, run: ChatRun, answer: str | None, now: datetime
 ) -> tuple[Chat, ChatRun]:
-    """Append the reply of a run to the chat. A failed run without a reply answers nothing."""
+    """Append the reply of a run to the chat. Its messages stay unanswered if it failed without a reply."""
     if run.reply_card_ids:
         card_id = _reply_card(stores, run)
     elif answer is not None:

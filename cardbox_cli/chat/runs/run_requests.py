@@ -94,7 +94,7 @@ def create_box(stores: ChatStores, parts: Sequence[BoxItem], title: str) -> str:
 
 
 def unsaved_source(stores: ChatStores, parts: Sequence[BoxItem]) -> BoxSource:
-    """Return these items as a source, without creating a box."""
+    """Return the items as the source of a box that is not stored."""
     ids = [part for part in parts if isinstance(part, str)]
     cards = stores.boxes.cards_with_states(ids)
 
@@ -107,9 +107,9 @@ def unsaved_source(stores: ChatStores, parts: Sequence[BoxItem]) -> BoxSource:
 
 
 def select_messages(chat: Chat, waiting: Sequence[Entry]) -> list[str]:
-    """Select the unanswered messages that a run answers.
+    """Select the unanswered messages that a run answers: all of them if there is an active context.
 
-    With an active context these are all of them. Without one, only the newest: the window holds the others.
+    Without one, the run answers only the newest message, because the transcript window holds the others.
     """
     return [entry.card_id for entry in (waiting if chat.context_box_id is not None else waiting[-1:])]
 

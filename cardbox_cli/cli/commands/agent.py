@@ -31,13 +31,13 @@ _DONE = {"provision": "provisioned", "update": "updated", "unchanged": "unchange
 )
 def provision_agent(
     agent: Annotated[
-        str, Argument(click_type=AGENT, help="The agent's id: one word without '.', '*' and '>'.")
+        str, Argument(click_type=AGENT, help="The agent's id: one word without '.', '*' or '>'.")
     ],
-    profile: Annotated[str, Option(click_type=PROFILE, help="The name of its profile.")],
+    profile: Annotated[str, Option(click_type=PROFILE, help="The name of the agent's profile.")],
     worker_target: Annotated[
-        str | None, Option(metavar="TARGET", help="Its pool of workers. Default: the profile's.")
+        str | None, Option(metavar="TARGET", help="The agent's pool of workers. Default: the profile's pool.")
     ] = None,
-    display_name: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
+    display_name: Annotated[str | None, Option(metavar="TEXT", help="A display name.")] = None,
     tag: Annotated[
         list[str] | None, Option(metavar="TEXT", help="A tag. Repeatable. Default: the tags of the profile.")
     ] = None,

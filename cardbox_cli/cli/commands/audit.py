@@ -35,7 +35,7 @@ def list_audit_entries(
     limit: shared_options.Limit = 50,
     agent: shared_options.OfAgent = None,
     turn: Annotated[
-        str | None, Option(click_type=TURN, help="Only changes of this turn: an id, or its beginning or end.")
+        str | None, Option(click_type=TURN, help="Only this turn: full id, or unique part at either end.")
     ] = None,
     action: Annotated[
         str | None,

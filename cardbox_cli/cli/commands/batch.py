@@ -45,7 +45,7 @@ def list_batches(
     watch: shared_options.Watch = False,
     interval: shared_options.Interval = 1.0,
 ) -> None:
-    """List batches, newest first, including those of another system's manager, `pmo`."""
+    """List batches, newest first, including batches of another system's manager (`pmo`)."""
     from cardbox_cli.store.execution.batch_store import BatchFilter
 
     first, last = shared_options.parse_span(since, until)
@@ -68,7 +68,7 @@ def list_batches(
     reads=True,
 )
 def show_batch(batch: shared_options.BatchId) -> None:
-    """Show a batch and, in the order of its tasks, what its children delivered."""
+    """Show a batch and the deliverables of its children, in task order."""
     from cardbox_cli.inspect.batches import BatchReader
 
     with open_database() as database, database.snapshot():
@@ -100,7 +100,7 @@ def watch_batch(
 
 @verb("cancel", "cbx batch cancel 5e1f0a27 --reason 'asked for by mistake'")
 def cancel_batch(batch: shared_options.BatchId, reason: shared_options.OptionalReason = None) -> None:
-    """End a batch as failed, and stop its children: what they write from then on is refused."""
+    """End a batch as failed, and stop its children. cbx refuses their later writes."""
     from cardbox_cli.inspect.batches import view_batch
     from cardbox_cli.orchestration.batch_manager import cancel
 

@@ -85,7 +85,7 @@ class _BudgetType(click.ParamType[Budget]):
             return Budget(tokens=int(value))
         raise UsageError(
             f"--fail-over: {invalid_message('budget', value)}",
-            hint="pass tokens, as in 60000, or a share, as in 60%",
+            hint="pass a number of tokens such as 60000, or a percentage such as 60%",
         )
 
 
@@ -115,17 +115,17 @@ def show_costs(
         str | None,
         Argument(
             click_type=BOX_OR_TURN,
-            help="A turn (the requests of its steps) or a box (the requests before its answers). Pass an id, "
-            "4 or more characters of its beginning or end, or @last for the last box.",
+            help="A turn (the requests of its steps) or a box (the requests before its answers). Pass a "
+            "full id, a unique part of 4 or more characters at its start or end, or @last for the last box.",
         ),
     ] = None,
     turn: Annotated[str | None, Option(click_type=TURN, help="A turn, for example --turn @last.")] = None,
     box: Annotated[str | None, Option("--box", "-b", click_type=BOX, help="A box.")] = None,
     agent: Annotated[
-        str | None, Option(click_type=AGENT, help="The turns of this agent since --since, or its last 20.")
+        str | None, Option(click_type=AGENT, help="This agent's turns after --since, or its last 20 turns.")
     ] = None,
     chat: Annotated[
-        str | None, Option(click_type=CHAT, help="The runs of this chat since --since, or its last 20.")
+        str | None, Option(click_type=CHAT, help="This chat's runs after --since, or its last 20 runs.")
     ] = None,
     since: Since = None,
     by: Annotated[
@@ -148,26 +148,26 @@ def show_costs(
         Option(
             "--format",
             click_type=OneOf(lambda: (HTML,), what="format"),
-            help="html writes a page with pictures.",
+            help="html writes a page with charts.",
         ),
     ] = None,
     fail_over: Annotated[
         Budget | None,
         Option(
             click_type=BUDGET,
-            help="Exit 8 if a request has more tokens than N, or than a share of its model's context window, "
+            help="Exit 8 if a request exceeds N tokens, or a percentage of its model's context window, "
             "for example 60%.",
         ),
     ] = None,
 ) -> None:
     """Show how the context grew step by step, what was sent repeatedly, and what a prefix cache reuses.
 
-    Each finding names waste: a stable code, the cards that prove it, and the command that fixes it. The
-    command itself changes nothing.
+    Each finding has a stable code, the cards that prove it, and the command that fixes it. `cbx cost` itself
+    changes nothing.
     """
     if sum(each is not None for each in (source, turn, box, agent, chat)) != 1:
         raise UsageError(
-            "pass exactly one box or turn, --agent or --chat", hint="list turns with `cbx turn list`"
+            "pass exactly one box, turn, --agent or --chat", hint="list turns with `cbx turn list`"
         )
     if since is not None and agent is None and chat is None:
         raise UsageError("--since requires --agent or --chat", hint="remove --since")

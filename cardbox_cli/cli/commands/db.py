@@ -69,7 +69,7 @@ def show_status(
         bool, Option("--exact", help="Count every row. Default: estimates for large tables, shown with ~.")
     ] = False,
 ) -> None:
-    """Show which database commands use, where its files are, and what it contains. Starts no server."""
+    """Show the database in use, where its files are, and what it contains. Does not start a server."""
     from cardbox_cli.store.views.database_status import target_status
 
     answer = target_status(database_target(), session().project_id, exact=exact)
@@ -196,7 +196,7 @@ def init_database(
 
 @verb("upgrade", "cbx db upgrade --dry-run", "cbx db upgrade")
 def upgrade_database(
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the SQL, run nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the SQL without running it.")] = False,
 ) -> None:
     """Upgrade an older database to this schema version. Tables of other programs do not change.
 
@@ -228,7 +228,7 @@ _DISTRIBUTION = (
 
 @verb("distribute", "cbx db distribute --dry-run", "cbx db distribute --yes")
 def distribute_tables(
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the SQL, run nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the SQL without running it.")] = False,
     yes: Yes = False,
 ) -> None:
     """Distribute the tables over the nodes of a Citus cluster, by project.
@@ -267,7 +267,7 @@ def distribute_tables(
 def index_text() -> None:
     """Build the indexes for fast text search. They slow down imports.
 
-    One indexes words, the other pairs of characters in Chinese, Japanese and Korean.
+    One index contains words, the other pairs of Chinese, Japanese and Korean characters.
     """
     from cardbox_cli.store.cards import index_text as build_indexes
 
@@ -291,13 +291,13 @@ def collect_garbage(
         int, Option(metavar="N", min=1, help="Purge N rows per transaction.", show_default=True)
     ] = 1000,
     latest: Latest = MAX_BOXES_SEARCHED.value,
-    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be purged, purge nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be purged.")] = False,
     yes: Yes = False,
 ) -> None:
     """Permanently delete expired cards, and logs of turns that are older than 30 days.
 
-    It works in small transactions that do not block writers. If it is stopped, run it again to finish. Boxes
-    do not change: dangling references are reported, for the most recently changed boxes of each project.
+    The command works in small transactions that do not block writers. If it is stopped, run it
+    again to finish. Boxes do not change; dangling references in recently changed boxes are reported.
     """
     from cardbox_cli.cli.terminal.list_output import searched_boxes_note
     from cardbox_cli.cli.terminal.progress_bar import bar

@@ -31,7 +31,7 @@ CallerName = Annotated[
     Option(
         "--caller",
         click_type=AGENT,
-        help="The agent on whose behalf you ask; it owns the new agents. Default: none.",
+        help="The agent that you act for; it owns the new agents. Default: none.",
     ),
 ]
 NewTurnId = Annotated[
@@ -79,12 +79,12 @@ def delegate_task(
         str,
         Option(
             click_type=OneOf(lambda: STRATEGIES, what=None),
-            help="new: a new agent of a profile. reuse: an existing agent. clone: a new agent that has read "
-            "the output of an existing one.",
+            help="new: a new agent with a profile. reuse: an existing agent. clone: a new agent that "
+            "reads the output of an existing agent.",
         ),
     ],
-    ref: Annotated[str, Option(click_type=TARGET, help="The profile (for new) or the agent.")],
-    instruction: Annotated[str, Option(metavar="TEXT|@FILE", help="What to do.")],
+    ref: Annotated[str, Option(click_type=TARGET, help="For new: the profile. Otherwise: the agent.")],
+    instruction: Annotated[str, Option(metavar="TEXT|@FILE", help="The task for the agent.")],
     context_box: Annotated[
         str | None,
         Option(
@@ -98,7 +98,7 @@ def delegate_task(
 ) -> None:
     """Give a task to an agent: pack its context and dispatch its turn, or change nothing.
 
-    Exit 6 if the turn was not accepted. The caller's delegation_policy binds models; for you, cbx only warns.
+    Exit 6 if the turn was not accepted. The caller's delegation_policy limits models; you only get a warning.
     """
     from cardbox_cli.orchestration.delegation import delegate
 
@@ -118,13 +118,13 @@ def delegate_task(
 )
 def launch_agent(
     profile: Annotated[str, Argument(click_type=PROFILE, help="The name of the profile.")],
-    instruction: Annotated[str, Argument(metavar="TEXT|@FILE", help="What to do.")],
+    instruction: Annotated[str, Argument(metavar="TEXT|@FILE", help="The task for the agent.")],
     caller: CallerName = None,
     turn_id: NewTurnId = None,
     wait: WaitForEnd = False,
     timeout: EndTimeout = None,
 ) -> None:
-    """Start a principal: a new agent of a profile that reads the instruction and the name of the caller."""
+    """Start a principal: a new agent with this profile. It reads the instruction and the caller's name."""
     from cardbox_cli.orchestration.delegation import launch_principal
 
     check_waiting(timeout, wait=wait)
@@ -146,14 +146,14 @@ def ask_agent(
     question: Annotated[str, Argument(metavar="TEXT|@FILE", help="The question.")],
     include_history: Annotated[
         bool,
-        Option("--include-history", help="Let the expert first read the last output box of the --caller."),
+        Option("--include-history", help="Let the expert read the caller's last output box first."),
     ] = False,
     caller: CallerName = None,
     turn_id: NewTurnId = None,
     wait: WaitForEnd = False,
     timeout: EndTimeout = None,
 ) -> None:
-    """Ask an expert one question: a new agent of a profile, with or without the caller's history."""
+    """Ask an expert (a new agent with this profile) one question, with or without the caller's history."""
     from cardbox_cli.orchestration.delegation import ask_expert
 
     check_waiting(timeout, wait=wait)
@@ -187,12 +187,12 @@ def fork_join_tasks(
         str, Argument(click_type=FILE, help="A YAML file, or JSON lines with one task each; - for stdin.")
     ],
     fail_fast: Annotated[
-        bool, Option("--fail-fast", help="End the batch and stop the other children when one fails.")
+        bool, Option("--fail-fast", help="End the batch and stop the other children when one child fails.")
     ] = False,
     deadline: Annotated[
         float | None,
         Option(
-            click_type=Seconds(min=0.1), help="Stop running children after this time. Default: the file's."
+            click_type=Seconds(min=0.1), help="Stop children after this time. Default: the file's deadline."
         ),
     ] = None,
     wait: Annotated[bool, Option("--wait", help="Wait for the end and print the results.")] = False,
@@ -201,19 +201,19 @@ def fork_join_tasks(
     join_box: Annotated[
         bool, Option("--join-box", help="With --wait: create a box of the deliverables, in order.")
     ] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Check everything, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check everything without writing anything.")] = False,
 ) -> None:
     """Give the tasks of a file to agents that run at the same time, and join their results in a batch.
 
     The file has `tasks:`, a list of {target_strategy, target_ref, instruction, context_box_id}. Optional keys
     are `fail_fast`, `deadline_seconds` and `matrix:`, for example {doc: {glob: docs/*.md}}. Each task is then
-    repeated for each value, which ${doc}, ${doc.name} and ${doc.text} insert.
+    repeated for each value. ${doc}, ${doc.name} and ${doc.text} in the task insert the value.
 
-    With --wait: exit 8 if the batch does not succeed, 124 when --timeout elapses. Ctrl-C does not stop it.
+    With --wait: exit 8 if the batch does not succeed, 124 when --timeout elapses. Ctrl-C does not end it.
     """
     check_waiting(timeout, wait=wait, dry_run=dry_run)
     if join_box and not wait:
-        raise UsageError("--join-box requires --wait", hint="add --wait: only ended children can be joined")
+        raise UsageError("--join-box requires --wait", hint="add --wait, or remove --join-box")
     from cardbox_cli.orchestration.batch_creation import create_batch
 
     with runtime() as run:
@@ -224,7 +224,7 @@ def fork_join_tasks(
             remember_made(batch_id=created.batch.batch_id)
         for index, notes in created.notes.items():
             for note in notes:
-                announce(f"note: tasks[{index}]: {note}; cbx would refuse this for a model")
+                announce(f"note: tasks[{index}]: {note}; cbx would refuse this request from a model")
         if dry_run:
             print_plan(spec, created.batch)
         elif wait:

@@ -66,7 +66,7 @@ def dispatch_turn(
         str, Option(metavar="AGENT", help="The sender: an agent, or a name that begins with sys. or tool.")
     ] = OPERATOR,
     parent_turn: Annotated[
-        str | None, Option(click_type=TURN, help="The turn on whose behalf this one runs.")
+        str | None, Option(click_type=TURN, help="The parent turn, which requested this turn.")
     ] = None,
     tool_call_id: Annotated[
         str | None, Option(metavar="ID", help="The tool call of the parent turn that waits for this turn.")
@@ -81,12 +81,12 @@ def dispatch_turn(
     correlation_id: Annotated[
         str | None, Option(metavar="ID", help="Your own id. Repeating the request returns the first turn.")
     ] = None,
-    display_name: Annotated[str | None, Option(metavar="NAME", help="A name for people.")] = None,
+    display_name: Annotated[str | None, Option(metavar="NAME", help="A display name.")] = None,
     runtime_config: Annotated[
         str | None, Option(metavar="JSON|@FILE", help="Settings for the worker, a JSON object.")
     ] = None,
     no_queue: Annotated[
-        bool, Option("--no-queue", help="Do not queue behind another turn: report busy and exit 6.")
+        bool, Option("--no-queue", help="If the agent is busy, exit 6 instead of queueing the turn.")
     ] = False,
     check: Annotated[
         bool, Option("--check", help="Refuse a request that the provider would reject: exit 8 on errors.")
@@ -94,7 +94,7 @@ def dispatch_turn(
     force: Annotated[
         bool, Option("--force", help="With --check: print the findings, but dispatch anyway.")
     ] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Check everything, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check everything without writing anything.")] = False,
     emit_state: Annotated[
         bool, Option("--emit-state", help="Also publish the event that the agent was dispatched.")
     ] = False,
@@ -211,9 +211,7 @@ def _find_parent(run: "Runtime", turn: str | None, tool_call_id: str | None) -> 
 
     if turn is None:
         if tool_call_id is not None:
-            raise UsageError(
-                "--tool-call-id requires --parent-turn", hint="pass the turn whose tool call waits"
-            )
+            raise UsageError("--tool-call-id requires --parent-turn", hint="add --parent-turn TURN")
         return None
     resolved = resolved_or_given(resolving_turns(run.database, run.project_id).resolve, turn)
     return Parent(agent_turn_id=resolved, tool_call_id=tool_call_id)

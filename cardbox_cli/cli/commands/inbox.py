@@ -117,7 +117,7 @@ def list_inbox_rows(
     from cardbox_cli.store.views.inbox_views import InboxFilter
 
     if dead and status not in (None, ERROR):
-        raise UsageError(conflict_message("--dead", f"--status {status}"), hint=f"--dead is --status {ERROR}")
+        raise UsageError(conflict_message("--dead", f"--status {status}"), hint="remove one of them")
     where = InboxFilter(agent_id=agent, status=ERROR if dead else status, message_type=message_type)
     pause = poll_interval(watch, interval)
     shown = choose_columns(INBOX_COLUMNS, columns)
@@ -190,7 +190,7 @@ def claim_rows(
             wakeups.wait(min(left, run.settings.poll))
             claimed = claim(run, target=target, owner=name, limit=limit)
     if not claimed:
-        raise NotFound(f"no row is due in project {session().project_id!r}", hint="--wait waits for one")
+        raise NotFound(f"no row is due in project {session().project_id!r}", hint="pass --wait to wait")
     rows = [each.row for each in claimed]
     output.emit_list(
         rows, columns=Shown(_CLAIMED_COLUMNS), item_id=lambda row: row.inbox_id, empty="no row is due"
@@ -216,7 +216,7 @@ def ack_row(inbox: shared_options.InboxId, owner: Owner = None) -> None:
 @verb("fail", "cbx inbox fail 1d5c8f72 --reason 'the file is gone'", renamed={"--error": "--reason"})
 def fail_row(
     inbox: shared_options.InboxId,
-    reason: Annotated[str, Option(metavar="TEXT", help="The reason why it failed.")],
+    reason: Annotated[str, Option(metavar="TEXT", help="The reason for the failure.")],
     owner: Owner = None,
 ) -> None:
     """Mark a claimed row as dead. If it carries a turn, the turn ends as failed."""

@@ -51,17 +51,17 @@ def pack_context(
             "--handover",
             "-H",
             click_type=RECIPE,
-            help="A recipe file, or the name of one (`cbx handover list`).",
+            help="A recipe file, or the name of a recipe (`cbx handover list`).",
         ),
     ],
     arg: recipe_arguments.Arguments = None,
     args: recipe_arguments.ArgumentFiles = None,
     source_agent: Annotated[
-        str, Option(metavar="AGENT", help="The agent on whose behalf cbx packs.")
+        str, Option(metavar="AGENT", help="The agent that requests the context.")
     ] = OPERATOR,
     max_tokens: compose_options.MaxTokens = None,
     fit: compose_options.FitStrategy = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the plan without writing anything.")] = False,
     explain: Annotated[
         bool, Option("--explain", help="Print each card with the rule that added it.")
     ] = False,
@@ -77,7 +77,7 @@ def pack_context(
 
     passing = gate("packs", check=check, force=force)
     if not source_agent.strip():
-        raise UsageError("--source-agent is empty", hint=f"remove it to use {OPERATOR}")
+        raise UsageError("--source-agent is empty", hint=f"remove the option to use {OPERATOR}")
     budget = compose_options.token_budget(max_tokens, fit)
     cards_read = _PackedCards(are_printed=explain or dry_run)
     loaded = recipe_arguments.load_recipe(handover)

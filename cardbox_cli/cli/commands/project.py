@@ -27,7 +27,7 @@ from cardbox_cli.text.times import format_time
 ProjectId = Annotated[
     str | None, Argument(metavar="ID", help="The project. Default: the value of --project.")
 ]
-Title = Annotated[str | None, Option(metavar="TEXT", help="A title for people.")]
+Title = Annotated[str | None, Option(metavar="TEXT", help="A title.")]
 Owner = Annotated[str | None, Option(metavar="ID", help="The owner.")]
 
 
@@ -103,7 +103,7 @@ def update_project(
         bool | None, Option("--share/--no-share", help="Include shared layers in contexts, or not.")
     ] = None,
     share_default: Annotated[
-        bool, Option("--share-default", help="Include shared layers depending on the type of process.")
+        bool, Option("--share-default", help="Let the process type decide whether to include shared layers.")
     ] = False,
     reproducible_layers: Annotated[
         str | None, Option(metavar="LAYER,…", help="The layers to store with each step; '' for none.")
@@ -112,7 +112,7 @@ def update_project(
         bool | None,
         Option(
             "--allow-incomplete-context/--no-allow-incomplete-context",
-            help="Run turns even if cards of their contexts or profiles are missing, or not.",
+            help="Run or refuse turns whose context or profile lacks cards.",
         ),
     ] = None,
     knowledge_scope: Annotated[

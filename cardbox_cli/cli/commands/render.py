@@ -52,9 +52,9 @@ def _check_sources(
     """Raise UsageError unless one request is named; --diff may name both of its own."""
     sources = _check_exclusive({"box": box, "turn": turn, "agent": agent, "chat": chat})
     if profile is not None and (turn or agent or chat):
-        raise UsageError("--profile requires --box: a turn has its own profile", hint="remove --profile")
+        raise UsageError("--profile requires --box, not a turn, agent or chat", hint="remove --profile")
     if not sources and not is_diff:
-        raise UsageError("no request is named", hint="pass --box, --turn, --agent or --chat")
+        raise UsageError("no request given", hint="pass --box, --turn, --agent or --chat")
 
 
 def _choose_host_format(provider: str, format_: str | None, *, check: bool) -> str:
@@ -110,8 +110,8 @@ def render_request(
             "-b",
             click_type=value_types.BOX,
             rich_help_panel=_WHAT,
-            help="A box: an id, 4 or more characters of its beginning or end, or @last. Repeatable, in "
-            "order.",
+            help="A box: full id, or a unique part of 4 or more characters at its start or end, or "
+            "@last. Repeatable, in order.",
         ),
     ] = None,
     profile: Annotated[
@@ -127,7 +127,7 @@ def render_request(
         Option(
             click_type=value_types.TURN,
             rich_help_panel=_WHAT,
-            help="A turn: its next request, or its last if it ended.",
+            help="A turn: its next request, or its last request if it has ended.",
         ),
     ] = None,
     at: Annotated[
@@ -135,7 +135,7 @@ def render_request(
         Option(
             click_type=value_types.STEP,
             rich_help_panel=_WHAT,
-            help="A step of the turn: its number, its id (or beginning or end), or next.",
+            help="A step of the turn: its number, its full id or a unique part of it, or next.",
         ),
     ] = None,
     agent: Annotated[
@@ -143,7 +143,7 @@ def render_request(
         Option(
             click_type=value_types.AGENT,
             rich_help_panel=_WHAT,
-            help="The active turn of this agent, else its next, else its last.",
+            help="This agent's active turn, else its next turn, else its last turn.",
         ),
     ] = None,
     chat: Annotated[
@@ -151,7 +151,7 @@ def render_request(
         Option(
             click_type=value_types.CHAT,
             rich_help_panel=_WHAT,
-            help="A chat: the request of its next run, or of its last if all is answered.",
+            help="A chat: the request of its next run, or of its last run if all messages are answered.",
         ),
     ] = None,
     format_: Annotated[
@@ -162,8 +162,8 @@ def render_request(
             metavar="FORMAT",
             rich_help_panel=_WHAT,
             help=f"{', '.join(f'{each.name} ({each.sends})' for each in providers())}, text (to read) "
-            "or html (a page with pictures). Default for a turn: the format of this or the last step, else "
-            f"the model's. Default for boxes: {DEFAULT}, with --check the model's.",
+            "or html (a page with charts). Default for a turn: the format of the chosen or last step, else "
+            f"the model's format. Default for boxes: {DEFAULT}, or the model's format with --check.",
         ),
     ] = None,
     model: compose_options.Model = None,
@@ -210,7 +210,7 @@ def render_request(
             autocompletion=value_types.BOX_OR_TURN.matches,
             rich_help_panel=_INSTEAD,
             help="Print the differences of two requests, and what a prefix cache loses. Each is a box, a "
-            "turn or a step by its full id; with --turn, a step of it. Exit 8 unless B only adds messages.",
+            "turn or a step's full id; with --turn, a step of that turn. Exit 8 unless B only adds messages.",
         ),
     ] = None,
     verify: Annotated[
@@ -218,14 +218,14 @@ def render_request(
         Option(
             "--verify",
             rich_help_panel=_INSTEAD,
-            help="Check that the cards still make the sent request. Exit 8 if not.",
+            help="Check that the cards still reproduce the sent request. Exit 8 if not.",
         ),
     ] = False,
 ) -> None:
     """Print the exact request body of boxes, of a turn or of a chat, ready to send.
 
     A profile's box among the boxes gives the system prompt, like --profile. A recorded step is printed as it
-    was sent; other requests are composed now, which a note on stderr says.
+    was sent; cbx composes other requests now, and reports this in a note on stderr.
     """
     is_page = format_ == value_types.HTML
     answers = {"check": check, "explain": explain, "stats": stats, "diff": diff is not None, "verify": verify}
@@ -351,7 +351,7 @@ def _print_body(shown: "InspectedRequest") -> None:
     _announce_renamed(request, shown.format)
     _announce_losses(request, shown.format)
     if request.model is None:
-        announce("note: the model is unknown; pass --model, or add the profile's box")
+        announce("note: the model is unknown; pass --model, or add the box of the profile")
     output.emit_members(members_of(request, shown.format))
 
 
@@ -377,7 +377,7 @@ def _announce_losses(request: Request, provider: str) -> None:
         examples += [loss.what for loss in all_losses if loss.card_id is None]
         announce(
             f"warning: {provider} cannot represent everything ({format_count(len(all_losses), 'place')}): "
-            f"{', '.join(examples)}; --check names each"
+            f"{', '.join(examples)}; --check lists every place"
         )
 
 
@@ -385,6 +385,6 @@ def _announce_renamed(request: Request, provider: str) -> None:
     renamed = provider_named(provider).renamed_calls(request.messages)
     if renamed:
         announce(
-            f"warning: {format_count(len(renamed), 'tool call')} got another id, such as {renamed[0].new!r} "
-            f"for {renamed[0].old!r}; --check names each"
+            f"warning: {format_count(len(renamed), 'tool call')} got a new id, for example "
+            f"{renamed[0].new!r} instead of {renamed[0].old!r}; --check lists all of them"
         )

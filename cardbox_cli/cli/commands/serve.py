@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 def serve_project(
     host: Annotated[str, Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, Option(metavar="N", min=0, max=65535, help="The port to listen on; 0 picks a free one.")
+        int, Option(metavar="N", min=0, max=65535, help="The port to listen on; 0 picks a free port.")
     ] = 8099,
     require_token: Annotated[
         bool,
         Option(
             "--require-token",
             help="Require a token on this machine, too. Other addresses, proxies and names always "
-            "require one.",
+            "require a token.",
         ),
     ] = False,
     allowed_host: Annotated[
@@ -47,7 +47,7 @@ def serve_project(
         list[str] | None, Option(metavar="URL", help="Allow browser requests from this origin. Repeatable.")
     ] = None,
     behind_tls: Annotated[
-        bool, Option("--behind-tls", help="A proxy in front of it terminates TLS: cookies are for TLS only.")
+        bool, Option("--behind-tls", help="Run behind a TLS proxy: browsers send cookies only over TLS.")
     ] = False,
     access_log: Annotated[
         bool, Option("--access-log", help="Print each request to stderr, without query and token.")

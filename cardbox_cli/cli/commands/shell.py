@@ -33,8 +33,8 @@ def run_shell(
     """Run commands, one per line, with or without `cbx` before them. A # begins a comment.
 
     A script stops at the first failure, with its exit code. On a terminal, Tab completes, and Ctrl-D, exit or
-    quit leave. Common options given here apply to each line without its own; `use PROJECT` switches the
-    project.
+    quit ends the shell. Common options given here apply to each line that does not set them; `use PROJECT`
+    switches the project.
     """
     if isinstance(session().process, Shell):
         raise UsageError(
@@ -42,7 +42,7 @@ def run_shell(
         )
     with Shell(session()) as shell:
         if file is None and sys.stdin.isatty() and sys.stdout.isatty():
-            announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D leaves")
+            announce(f"cbx {__version__}: `help` lists the commands, Tab completes, Ctrl-D exits")
             return run_repl(shell)
         with open_script(file or "-") as lines:
             return shell.run_script(lines, source_name(file or "-"), keep_going=keep_going)

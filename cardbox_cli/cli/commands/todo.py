@@ -31,7 +31,7 @@ Items = Annotated[
     list[str],
     Argument(
         metavar="ITEM...",
-        help="Numbers of items, or 4 or more characters of the beginning or end of their ids.",
+        help="Item numbers, or unique parts of 4 or more characters at the start or end of their ids.",
     ),
 ]
 
@@ -113,7 +113,7 @@ def add_items(
 ) -> None:
     """Add items to the to-do list of a box.
 
-    Refused while a turn reads or writes the box. A worker's command may add to the output box of its turn.
+    Refuses a box that a turn reads or writes. A worker's command may add to the output box of its turn.
     """
     lines = [] if file is None else [line for line in read_text(file).splitlines() if line.strip()]
     new_texts = [*(texts or []), *lines]

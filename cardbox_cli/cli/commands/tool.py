@@ -39,32 +39,32 @@ def _redact_command(tool: Tool) -> str | None:
 )
 def add_tool(
     name: Annotated[
-        str, Argument(click_type=TOOL, help="Its name: at most 64 letters, digits, '_' and '-'.")
+        str, Argument(click_type=TOOL, help="The tool's name: at most 64 letters, digits, '_' and '-'.")
     ],
     schema: Annotated[
         str | None,
         Option(
             click_type=FILE,
-            help="JSON Schema of its arguments: a file, - for stdin, or JSON. Default: no arguments.",
+            help="JSON Schema of the tool's arguments: a file, - for stdin, or JSON. Default: no arguments.",
         ),
     ] = None,
-    description: Annotated[str | None, Option(metavar="TEXT", help="Its description for the model.")] = None,
+    description: Annotated[str | None, Option(metavar="TEXT", help="The description for the model.")] = None,
     exec_: Annotated[
         str | None,
         Option(
             "--exec",
             metavar="CMD",
-            help="Its command: arguments on stdin, result on stdout. Default: calls wait for `cbx "
+            help="The tool's command: arguments on stdin, result on stdout. Default: calls wait for `cbx "
             "turn report`.",
         ),
     ] = None,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Time limit of one call.")] = None,
     after_execution: Annotated[
-        str, Option(click_type=AFTER, help="suspend continues the turn with the result, terminate ends it.")
+        str, Option(click_type=AFTER, help="suspend continues the turn with the result; terminate ends it.")
     ] = "suspend",
     replace: Annotated[bool, Option("--replace", help="Replace a different tool with this name.")] = False,
 ) -> None:
-    """Register a tool. Running the command again changes nothing. Allow it in a profile's allowed_tools."""
+    """Register a tool. Running this again changes nothing. Allow the tool in a profile's allowed_tools."""
     from cardbox_cli.store.tools import ToolStore
 
     options = {"exec": exec_, "timeout_seconds": _whole_seconds(timeout)}
@@ -150,7 +150,7 @@ def _print_tool(tool: Tool) -> None:
 def call_tool(
     name: Annotated[str, Argument(click_type=HANDLER, help="The handler's name.")],
     turn: Annotated[
-        str, Option(click_type=TURN, help="The active turn that calls it; its agent's rights apply.")
+        str, Option(click_type=TURN, help="The calling turn, which is active; its agent's rights apply.")
     ],
     args: Annotated[
         str, Option("--args", metavar="JSON|@FILE", help="The arguments, a JSON object; @- for stdin.")
@@ -161,7 +161,7 @@ def call_tool(
 ) -> None:
     """Call an internal handler on behalf of a turn, if its profile allows the call.
 
-    cbx workers answer such calls automatically. Use this command in their commands, or in other workers.
+    cbx workers answer such calls automatically. Use this command in a worker's command or from other workers.
     """
     from cardbox_cli.orchestration.handler_calls import call_handler
 

@@ -40,12 +40,12 @@ def explain_turn(
         str | None,
         Argument(
             click_type=TURN,
-            help="A turn's id, or 4 or more characters of its beginning or end. Default: @last.",
+            help="A turn's full id, or a unique part at its start or end. Default: @last.",
         ),
     ] = None,
     agent: Annotated[
         str | None,
-        Option(click_type=AGENT, help="Explain this agent's active turn, else its next or last one."),
+        Option(click_type=AGENT, help="Explain this agent's active turn, else its next or last turn."),
     ] = None,
     all_: Annotated[bool, Option("--all", help="List every stuck turn of the project.")] = False,
 ) -> None:
@@ -103,15 +103,15 @@ def _print_survey(survey: "Survey") -> None:
         f"{format_count(survey.active, 'active agent')}, {format_count(survey.queued, 'turn')} queued,"
         f" {survey.looked_at} examined"
         if survey.could_read
-        else "nothing was examined: a table is not readable"
+        else "no turn was examined: a table is not readable"
     )
     if survey.problems:
         first = survey.problems[0]
         words = ["why", first.turn] if first.turn else ["why", "--agent", first.agent]
         command = command_line(words, *session().project_option)
         raise Findings(
-            f"{format_count(len(survey.problems), 'turn')} not well",
-            hint=f"to explain the first: `{command}`",
+            f"{format_count(len(survey.problems), 'turn')} with problems",
+            hint=f"explain the first turn: `{command}`",
         )
 
 

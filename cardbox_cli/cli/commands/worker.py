@@ -144,7 +144,7 @@ def run_worker(
         str | None,
         Option(
             metavar="CMD",
-            help="A long-running command instead: reads requests and prints answers as JSON lines.",
+            help="Instead of --exec: a long-running command that reads requests and prints answers as JSONL.",
         ),
     ] = None,
     restart_after: Annotated[
@@ -159,10 +159,10 @@ def run_worker(
     tools: model_program.ToolsFile = None,
     trust_stored_commands: model_program.TrustStored = False,
     model: compose_options.Model = None,
-    concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns at the same time.")] = 1,
-    once: Annotated[bool, Option("--once", help="Run one turn, then end.")] = False,
+    concurrency: Annotated[int, Option(metavar="N", min=1, max=256, help="Turns to run in parallel.")] = 1,
+    once: Annotated[bool, Option("--once", help="Run one turn, then exit.")] = False,
     drain: Annotated[
-        bool, Option("--drain", help="End when no turn of the target is due or running.")
+        bool, Option("--drain", help="Exit when no turn of the target is due or running.")
     ] = False,
     timeout: Annotated[
         float, Option(click_type=Seconds(min=0.1), help="Time limit of one call of the command.")
@@ -184,8 +184,8 @@ def run_worker(
     """Run the turns of a worker target (--target) with your model command.
 
     The command reads a request on stdin and prints the answer: an assistant message, a provider's response,
-    or text. If the answer calls tools, the worker runs their commands; for other tools the turn waits.
-    Any other answer is the deliverable.
+    or text. If the answer calls tools, the worker runs their commands; the turn waits for tools without
+    a command. Any other answer is the deliverable.
 
     Events go to stderr; -o jsonl prints the outcome of each turn on stdout. A failed turn does not fail the
     worker. SIGTERM and Ctrl-C let running turns finish; a second one returns them to the queue.
@@ -261,7 +261,7 @@ def _listener(plan: "WorkerPlan", target: Target, wakeups: "Wakeups") -> "Wakeup
 @verb("list", "cbx worker list", "cbx worker list --target gpu -o json", pages=True, reads=True)
 def list_workers(
     target: Annotated[str | None, Option(metavar="TARGET", help="Only workers of this target.")] = None,
-    all_: Annotated[bool, Option("--all", help="Include workers that stopped without signing off.")] = False,
+    all_: Annotated[bool, Option("--all", help="Include workers that stopped unexpectedly.")] = False,
 ) -> None:
     """List the workers that serve this project."""
     from cardbox_cli.store.execution.worker_store import WorkerStore
@@ -278,8 +278,7 @@ def list_workers(
     )
     if len(shown) < len(workers):
         announce(
-            f"{format_count(len(workers) - len(shown), 'worker')} stopped without signing off; "
-            "show them with --all"
+            f"{format_count(len(workers) - len(shown), 'worker')} stopped unexpectedly; show them with --all"
         )
 
 

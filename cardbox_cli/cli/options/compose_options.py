@@ -32,7 +32,7 @@ _COMPOSE, _FIT = "Compose", "Fit"
 Model = Annotated[
     str | None,
     Option(
-        metavar="MODEL", rich_help_panel=_COMPOSE, help="The model of the request. Default: the profile's."
+        metavar="MODEL", rich_help_panel=_COMPOSE, help="The request's model. Default: the profile's model."
     ),
 ]
 Layers = Annotated[
@@ -41,7 +41,7 @@ Layers = Annotated[
         "--layer",
         metavar="NAME[=TEXT|=@FILE]",
         rich_help_panel=_COMPOSE,
-        help="Include this layer, also if layers are not shared; with TEXT, replace its content. Names end "
+        help="Include this layer, even if layers are not shared. TEXT replaces its content. Names end "
         "in __context. Repeatable.",
     ),
 ]
@@ -66,7 +66,7 @@ ProcessKind = Annotated[
         "--process",
         click_type=OneOf(lambda: PROCESS_NAMES, what="kind"),
         rich_help_panel=_COMPOSE,
-        help="The type of process. Default: the profile's, or react.",
+        help="The type of process. Default: the profile's type, else react.",
     ),
 ]
 Share = Annotated[
@@ -74,8 +74,8 @@ Share = Annotated[
     Option(
         "--share/--no-share",
         rich_help_panel=_COMPOSE,
-        help="Include shared layers, or only the framework's. Default: the project's setting, or that of the "
-        "process.",
+        help="Include shared layers, or only the framework layer. Default: the project's setting, else "
+        "the default of the process type.",
     ),
 ]
 LayoutName = Annotated[
@@ -84,7 +84,7 @@ LayoutName = Annotated[
         "--layout",
         click_type=OneOf(lambda: LAYOUTS, what="layout"),
         rich_help_panel=_COMPOSE,
-        help="cache moves experience, knowledge and todo after the history. Default: the profile's.",
+        help="cache moves experience, knowledge and todo after the history. Default: the profile's layout.",
     ),
 ]
 

@@ -232,5 +232,5 @@ def announce_left_out(left_out: "SkippedConversations", lead: str) -> None:
         where = left_out.first if left_out.number == 1 else f"the first at {left_out.first}"
         joint = ": " if left_out.number == 1 else ", "
         announce(
-            f"{lead}{format_count(left_out.number, 'conversation')} without a message left out{joint}{where}"
+            f"{lead}skipped {format_count(left_out.number, 'conversation')} without messages{joint}{where}"
         )

@@ -112,7 +112,7 @@ def _run(command: str, path: str) -> None:
     if code:
         raise InvalidInput(
             f"the editor {command!r} {_outcome(code)}; nothing was written",
-            hint="set VISUAL or EDITOR to another one" if code in (126, 127) else None,
+            hint="set VISUAL or EDITOR to another editor" if code in (126, 127) else None,
         )
     if not os.path.exists(path):
         raise InvalidInput(f"the editor {command!r} deleted the file; nothing was written")

@@ -60,7 +60,7 @@ AnswersRead = Annotated[
         click_type=OneOf(lambda: ANSWER_MODES, what="mode"),
         rich_help_panel=_ANSWERS,
         help="The form of the output: a provider's response (response), text, or JSON lines of cards. auto "
-        "detects a response, and takes other output as text.",
+        "detects a response, and treats other output as text.",
     ),
 ]
 Variables = Annotated[
@@ -79,7 +79,7 @@ ToolsFile = Annotated[
         "--tools",
         click_type=FILE,
         rich_help_panel=_ENVIRONMENT,
-        help="A YAML file with commands of tools. They win over stored commands.",
+        help="A YAML file with commands of tools. They override stored commands.",
     ),
 ]
 TrustStored = Annotated[

@@ -34,8 +34,8 @@ Arguments = Annotated[
         "--arg",
         "-a",
         metavar="K=V",
-        help="An argument of the recipe: key=text, key=@file or key:=json. A box is an id, its beginning or "
-        "end, or @last. Repeat a key for a list.",
+        help="An argument of the recipe: key=text, key=@file or key:=json. A box is a full id, a unique "
+        "part at its start or end, or @last. Repeat a key for a list.",
     ),
 ]
 ArgumentFiles = Annotated[
@@ -64,7 +64,7 @@ def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
         "/" not in name and loaded.source is not None and loaded.source.parent == OWN_FOLDER and name in ships
     )
     if is_own and not OWN_FOLDER.samefile(ships[name].parent):
-        announce(f"note: recipe {name!r} is {loaded.source}, which overrides the one of cbx")
+        announce(f"note: recipe {name!r} is {loaded.source}, which overrides the recipe built into cbx")
 
 
 def announce_recipe_warnings(loaded: "LoadedRecipe") -> None:

@@ -23,12 +23,12 @@ from cardbox_cli.errors import UsageError
 from cardbox_cli.text.error_messages import conflict_message
 from cardbox_cli.text.times import parse_time
 
-_AN_ID = "An id, or 4 or more characters of its beginning or end"
+_AN_ID = "Full id, or a unique part of 4 or more characters at its start or end"
 
 CardId = Annotated[str, Argument(click_type=CARD, help=f"{_AN_ID}, or @last.")]
 CardIds = Annotated[
     list[str],
-    Argument(click_type=CARD, help="Ids, or 4 or more characters of their beginnings or ends, or @last."),
+    Argument(click_type=CARD, help="Full ids, or unique parts at their start or end, or @last."),
 ]
 BoxId = Annotated[str, Argument(click_type=BOX, help=f"{_AN_ID}, or @last.")]
 TurnId = Annotated[str, Argument(click_type=TURN, help=f"{_AN_ID}, or @last.")]
@@ -70,7 +70,7 @@ Latest = Annotated[
         show_default=True,
     ),
 ]
-OfAgent = Annotated[str | None, Option("--agent", click_type=AGENT, help="Show only those of this agent.")]
+OfAgent = Annotated[str | None, Option("--agent", click_type=AGENT, help="Show only items of this agent.")]
 
 
 def column_option(example: str) -> Any:
@@ -137,6 +137,6 @@ def parse_span(since: str | None, until: str | None) -> tuple[Moment, Moment]:
         empty = isinstance(start, timedelta) and isinstance(end, timedelta) and start < end
     if empty:
         raise UsageError(
-            f"--since {since!r} is later than --until {until!r}", hint="give the earlier time to --since"
+            f"--since {since!r} is later than --until {until!r}", hint="pass the earlier time to --since"
         )
     return start, end

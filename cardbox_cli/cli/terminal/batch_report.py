@@ -40,7 +40,7 @@ def _print_facts(batch: "BatchView") -> None:
     error = f"({batch.error['code']}) {batch.error['message']}" if batch.error else None
     output.facts(
         ("batch", batch.batch_id),
-        ("manager", "another system's: cbx only reads it" if batch.foreign else None),
+        ("manager", "managed by another system; cbx only reads it" if batch.foreign else None),
         ("status", batch.status),
         ("error", error),
         ("tasks", str(batch.task_count)),
@@ -109,8 +109,8 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
     if view.status != "success":
         raise Findings(
             f"batch {batch_id} ended: {view.status}" + (f": {view.error['message']}" if view.error else ""),
-            hint=f"`cbx batch show {quote_argument(batch_id)}` shows each child, `cbx turn show` "
-            "the story of one",
+            hint=f"`cbx batch show {quote_argument(batch_id)}` shows all children; `cbx turn show` "
+            "shows one child in detail",
             details={"batch_id": batch_id, "status": view.status},
         )
 

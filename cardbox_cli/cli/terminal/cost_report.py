@@ -34,8 +34,8 @@ def print_cost(costed: "CostedSeries", account: Account, page: Page) -> None:
     costs = costed.costs(account, page.prices)
     for model in [] if costs.money is None else costs.money.unpriced:
         announce(
-            f"warning: the price of model {model!r} is unknown, so its requests are not in the money total "
-            "(add it with --prices, or name another model with --model)"
+            f"warning: the price of model {model!r} is unknown, so the total price excludes its "
+            "requests (add the price with --prices, or choose another model with --model)"
         )
     if page.is_picture:
         _print_picture(costed, costs, page)

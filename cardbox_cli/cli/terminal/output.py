@@ -288,7 +288,7 @@ def _yaml(value: Any) -> str:
     try:
         return yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
     except RecursionError:
-        raise InvalidInput("the answer is nested too deeply for YAML", hint="-o json prints it") from None
+        raise InvalidInput("the output is nested too deeply for YAML", hint="use -o json") from None
 
 
 # --- two texts compared word by word, in colours or in the marks of git's `--word-diff`

@@ -100,7 +100,7 @@ class _Pager:
             signal.signal(signal.SIGINT, before)
         if code not in (0, -signal.SIGINT, 128 + signal.SIGINT):
             state = f"exited with {code}" if code > 0 else f"was killed by signal {-code}"
-            self._warn(f"the pager {self._command!r} {state}; CBX_PAGER=cat shows the answer without it")
+            self._warn(f"the pager {self._command!r} {state}; CBX_PAGER=cat shows the output without it")
 
     def _start(self) -> None:
         self._is_open = False

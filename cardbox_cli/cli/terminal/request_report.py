@@ -180,7 +180,7 @@ def print_verified(turn_id: str, step: Step, verified: "Verification") -> None:
     }
     output.emit(answer, table=lambda: _print_verified(step, verified), ids=[step.request_box_id or ""])
     if not verified.equal:
-        raise Findings(f"the cards do not make the request of {step.step_id} again")
+        raise Findings(f"the cards no longer reproduce the request of {step.step_id}")
 
 
 def _consequence(comparison: RequestDiff) -> str:

@@ -69,10 +69,10 @@ def dispatched_state(result: "DispatchResult") -> str:
 
 _HINTS = {
     "agent_not_found": "`cbx agent list` shows the agents, `cbx agent provision` creates one",
-    "agent_busy": "leave --no-queue out to wait behind it, or explain its turn with `cbx why --agent AGENT`",
+    "agent_busy": "omit --no-queue to join the queue, or see the agent's turn with `cbx why --agent AGENT`",
     "context_box_not_found": "`cbx box list` shows the boxes; `cbx pack` creates one",
     "invalid_source_actor": "`cbx agent list` shows the agents; a person's name begins with sys.",
-    "output_box_in_use": "leave --output-box out for a new box, or wait for that turn's end",
+    "output_box_in_use": "omit --output-box to get a new box, or wait until that turn ends",
     "parent_turn_not_found": "`cbx turn list` shows the turns",
     "profile_mismatch": "name that profile in the arguments, or another agent",
     "profile_not_found": "`cbx profile import FILE`, then `cbx agent provision AGENT --profile P --update`",
@@ -105,7 +105,7 @@ def _print_deliverable(view: "TurnView", cards: "list[Card]") -> None:
         for card in cards:
             output.print_text(full_text(card))
         if not cards:
-            announce(f"turn {view.agent_turn_id} left no deliverable that can be read")
+            announce(f"turn {view.agent_turn_id} has no readable deliverable")
 
 
 def require_success(view: "TurnView", error: str | None) -> None:

@@ -39,7 +39,7 @@ _MIN_WORDS, _MAX_MESSAGES = 3, 4
 _NAME = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}")
 
 
-@RESULTS.rule("unused-result", remedy="leave the call and its result out, or put a summary in their place")
+@RESULTS.rule("unused-result", remedy="omit the call and its result, or replace them with a summary")
 def _unused(subject: CostSubject) -> Iterator[CostHit]:
     """A tool's result that was sent at least three times although the model used no word of it. Such a word
     is new in the result, or the model had not written it before. A result that repeats the answer to the same
@@ -57,8 +57,8 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
             used.add(answered)
         elif use.result.sends >= _MIN_SENDS:
             yield CostHit(
-                message=f"the result of {use.name} was sent {use.result.sends} times, and the model took "
-                "no word of it up",
+                message=f"the result of {use.name} was sent {use.result.sends} times, and the model "
+                "used no word of it",
                 tokens=use.result.again,
                 parts=[use.result],
                 mend=subject.mend([use]),
@@ -100,7 +100,7 @@ def _is_used(subject: CostSubject, brought: set[str], known: _KnownWords, place:
     return soon >= _MIN_WORDS
 
 
-@RESULTS.rule("read-again", remedy="keep the newest of the calls with its result, and leave the others out")
+@RESULTS.rule("read-again", remedy="keep the newest call with its result, and omit the other calls")
 def _read_again(subject: CostSubject) -> Iterator[CostHit]:
     """The same call of a tool with the same result as before: a file read again that had not changed."""
     for uses in _group_repeats(use for use in subject.uses if not use.failed):
@@ -116,7 +116,7 @@ def _read_again(subject: CostSubject) -> Iterator[CostHit]:
             )
 
 
-@RESULTS.rule("error-retried", remedy="leave all tries but the last out")
+@RESULTS.rule("error-retried", remedy="omit all tries except the last")
 def _retried(subject: CostSubject) -> Iterator[CostHit]:
     """A call that failed, made again word for word, and failed again in the same way."""
     for uses in _group_repeats(use for use in subject.uses if use.failed):
@@ -128,7 +128,7 @@ def _retried(subject: CostSubject) -> Iterator[CostHit]:
         )
 
 
-@RESULTS.rule("same-content", remedy="leave all but the last out")
+@RESULTS.rule("same-content", remedy="omit all cards except the last")
 def _same(subject: CostSubject) -> Iterator[CostHit]:
     """The same long text in two messages of one request, and not as the result of the same call."""
     again = {id(use.result) for uses in _group_repeats(subject.uses) for use in uses}
@@ -182,7 +182,7 @@ _MIN_LARGE_SHARE, _MIN_LARGE_TOKENS = 0.25, 1_000
 
 
 @REQUESTS.rule(
-    "tool-never-called", remedy="leave it out of the profile's allowed_tools, and import that again"
+    "tool-never-called", remedy="remove it from the profile's allowed_tools, and import the profile again"
 )
 def _never_called(subject: CostSubject) -> Iterator[CostHit]:
     """The definition of a tool that was sent with every request, and that no answer in them called. Tools
@@ -198,7 +198,7 @@ def _never_called(subject: CostSubject) -> Iterator[CostHit]:
             )
 
 
-@REQUESTS.rule("large-card", remedy="hand over the part that is needed, or put a summary in its place")
+@REQUESTS.rule("large-card", remedy="pass only the part that is needed, or replace it with a summary")
 def _large(subject: CostSubject) -> Iterator[CostHit]:
     """A card with a quarter or more of the greatest request, and at least a thousand tokens. The system text
     at the beginning of a conversation does not count."""
@@ -215,7 +215,7 @@ def _large(subject: CostSubject) -> Iterator[CostHit]:
             )
 
 
-@REQUESTS.rule("cache-broken", remedy="say last what changes with each call: `layout: cache` in the profile")
+@REQUESTS.rule("cache-broken", remedy="put last what changes with each call: `layout: cache` in the profile")
 def _broken(subject: CostSubject) -> Iterator[CostHit]:
     """A request that does not continue the one before, so that a prefix cache must read it again. Each run of
     a chat begins with its own id; breaks between runs are a finding of their own."""
@@ -230,17 +230,17 @@ def _broken(subject: CostSubject) -> Iterator[CostHit]:
         yield _break_hit(
             subject,
             begun,
-            f"{format_count(len(begun), 'run')} of the chat did not go on from the one before: "
+            f"{format_count(len(begun), 'run')} of the chat did not continue the previous run: "
             "a chat's requests begin with the id of the run",
-            remedy="nothing of the chat changes that: its prompt, persona and memory are read anew for each "
-            "run; `cbx chat new` leaves less to be read",
+            remedy="the chat cannot avoid this: each run reads its prompt, persona and memory again; "
+            "`cbx chat new` makes the context smaller",
         )
     within = [place for place in broken if place not in begun]
     if within:
         yield _break_hit(
             subject,
             within,
-            f"{len(within)} of {len(steps)} requests do not go on from the one before; the first is step "
+            f"{len(within)} of {len(steps)} requests do not continue the previous request; the first is step "
             f"{steps[within[0]].number}",
         )
 

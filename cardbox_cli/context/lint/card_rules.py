@@ -16,8 +16,8 @@ from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
 from cardbox_cli.model.layers import find_process
 from cardbox_cli.model.pairing import call_ids
 
-_CARDS_DOC = "cbx, docs/concepts.md"
-_LAYERS_DOC = "cbx, docs/lint.md"
+_CARDS_DOC = "cbx, docs/concepts/cards-and-boxes.md"
+_LAYERS_DOC = "cbx, docs/reference/lint.md"
 
 # The type of a card that replaces an unreadable message of a file, and the key in its metadata that has the
 # reason.
@@ -55,7 +55,7 @@ def _expired_cards(subject: Subject) -> Iterable[Hit]:
     return _cards_in_state(subject, "expired", "has expired, and is left out")
 
 
-@CARDS.error("role-unknown", remedy="write the card anew with a role: system, user, assistant or tool")
+@CARDS.error("role-unknown", remedy="write the card again with a role: system, user, assistant or tool")
 def _unknown_roles(subject: Subject) -> Iterator[Hit]:
     """A card that is a message has no role, or one that no provider knows."""
     if subject.roles <= _ROLES:
@@ -109,7 +109,7 @@ def _empty(subject: Subject) -> Iterator[Hit]:
             yield entry, "the card says nothing"
 
 
-@CARDS.warning("system-in-history", remedy="put it at the front of the box, or say it as a user")
+@CARDS.warning("system-in-history", remedy="move it to the front of the box, or write it as a user message")
 def _late_system_text(subject: Subject) -> Iterator[Hit]:
     """System text after the first user or assistant message: a provider with one place for it gets it there,
     out of its order. Pointers to a parent and result fields are allowed, and so is system text for a model
@@ -134,7 +134,7 @@ def _repeated_queries(subject: Subject) -> Iterator[Hit]:
         if role == "user":
             if before is not None and _is_repeated(messages[before], messages[place]):
                 first = messages[before][1].card_id
-                yield messages[place][0], f"the user says again what card {first!r} said right before"
+                yield messages[place][0], f"the user repeats what card {first!r} said right before"
             before = place
         elif role != "system":
             before = None
@@ -319,7 +319,7 @@ def _orphans(subject: Subject) -> Iterator[tuple[RequestEntry, str | None, bool]
 
 @EXCHANGES.error(
     "result-not-after-call",
-    remedy="move the result to right after its call, beside the other results of that message",
+    remedy="move the result to right after its call, next to the other results of that message",
 )
 def _results_elsewhere(subject: Subject) -> Iterator[Hit]:
     """A tool result with other messages between it and its call."""
@@ -328,7 +328,7 @@ def _results_elsewhere(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the result of {call_id!r} is not right after its call: {where}"
 
 
-@EXCHANGES.error("exchange-split", remedy="inherit the box that holds both of them whole, or neither")
+@EXCHANGES.error("exchange-split", remedy="inherit the box with both cards completely, or neither card")
 def _split_exchanges(subject: Subject) -> Iterator[Hit]:
     """A call and its result that inheritance has parted: one of them is missing, or there are other cards
     between them."""

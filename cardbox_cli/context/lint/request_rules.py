@@ -56,7 +56,7 @@ def image_problem(data: str) -> str | None:
         return "there are no bytes"
     if not is_base64(data):
         return "the bytes are not in base64"
-    return None if image_format(data) else "the bytes are no PNG, JPEG, GIF or WebP"
+    return None if image_format(data) else "the bytes are not a PNG, JPEG, GIF or WebP image"
 
 
 def image_format(data: str) -> str | None:
@@ -87,7 +87,7 @@ _LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
 def strict_problem(schema: dict[str, Any], *, all_required: bool = True) -> str | None:
     """Return what is wrong with a schema whose objects must be closed, and required; None if nothing."""
     if "anyOf" in schema and "type" not in schema:
-        return "it is anyOf at its top, and no object"
+        return "its top level is anyOf, not an object"
     problems = (_object_problem(each, place, all_required) for place, each in schemas_within(schema, "it"))
     return next((problem for problem in problems if problem is not None), None)
 
@@ -185,7 +185,7 @@ def find_lonely_parameters(values: Mapping[str, Any], pairs: Iterable[tuple[str,
     """Yield the parameters that are set while the one that they depend on is missing, false or empty."""
     for name, needed in pairs:
         if values.get(name) is not None and not values.get(needed):
-            yield None, f"{name} is set, and there is no {needed}"
+            yield None, f"{name} is set, but {needed} is not set"
 
 
 def both_set(
@@ -212,7 +212,7 @@ def refused_effort(subject: Subject, effort: Any, *, parameter: str = "effort") 
     """Yield an effort that the model does not support, if its efforts are known."""
     known, model = subject.facts.efforts, subject.request.model
     if effort is not None and known is not None and effort not in known:
-        words = f"knows the efforts {', '.join(known)}" if known else f"takes no {parameter}"
+        words = f"knows the efforts {', '.join(known)}" if known else f"does not accept {parameter}"
         yield None, f"{model} {words}; it is {effort!r}"
 
 
@@ -360,7 +360,7 @@ def arguments_sent_as_text(subject: Subject) -> Iterator[Hit]:
     """Yield the calls whose arguments are not a JSON object: the model sees them as `{"_raw": text}`."""
     for call in called_functions(subject):
         if call.function is not None and arguments_of(call.function.get("arguments")) is None:
-            yield call.entry, f"the arguments of {call.name!r} are sent as text: they are no JSON object"
+            yield call.entry, f"the arguments of {call.name!r} are sent as text: they are not a JSON object"
 
 
 def schema_hits(schemas: Iterable[tuple[str, Any]], *checks: Callable[[Any], Iterable[str]]) -> Iterator[Hit]:
@@ -382,7 +382,7 @@ def schema_problem(schema: Any, key: str) -> str | None:
 def arguments_problem(arguments: Any) -> str | None:
     """Return why a call's `arguments` are not a JSON object in a string; None if they are."""
     if not isinstance(arguments, str):
-        return "no string that holds JSON"
+        return "not a string that contains JSON"
     try:
         value = _decode(arguments)
     except RecursionError:
@@ -391,14 +391,14 @@ def arguments_problem(arguments: Any) -> str | None:
         # It refuses numbers of very many digits, too.
         is_large = arguments.strip() != "" and arguments_of(arguments) is not None
         return None if is_large else f"not JSON ({exc})"
-    return None if isinstance(value, dict) else "JSON, but no object"
+    return None if isinstance(value, dict) else "JSON, but not an object"
 
 
 # --- size and caching
 
 
 # How far an estimate of tokens may be off. Against tokenizers that are at hand it errs by less on whole
-# conversations (`docs/tokens.md`); by how much against others, nobody can measure offline.
+# conversations (`docs/reference/tokens.md`); by how much against others, nobody can measure offline.
 _ESTIMATE_ERROR = 0.2
 
 _VOLATILE = {
@@ -413,7 +413,7 @@ _VOLATILE = {
 LIMITS, CACHING = Rules(), Rules()
 
 
-@LIMITS.error("over-limit", remedy="leave out what is old, or put a summary in its place")
+@LIMITS.error("over-limit", remedy="omit old messages, or replace them with a summary")
 def _exceeds_window(subject: Subject) -> Iterator[Hit]:
     """A request that exceeds the model's window even if its estimated tokens are 20 % too high."""
     limit = subject.window
@@ -421,7 +421,7 @@ def _exceeds_window(subject: Subject) -> Iterator[Hit]:
         yield None, _compare_with_limit(subject, limit)
 
 
-@LIMITS.warning("near-limit", remedy="leave out what is old, or put a summary in its place")
+@LIMITS.warning("near-limit", remedy="omit old messages, or replace them with a summary")
 def _near_limit(subject: Subject) -> Iterator[Hit]:
     """A request that may exceed the model's window if its estimated tokens are 20 % too low."""
     limit = subject.window
@@ -444,7 +444,7 @@ def _compare_with_limit(subject: Subject, limit: int) -> str:
     return f"{tokens} tokens, and {subject.request.model} holds {limit}"
 
 
-@CACHING.warning("volatile-text", remedy="say it at the end, beside the query")
+@CACHING.warning("volatile-text", remedy="move it to the end, next to the query")
 def _volatile_texts(subject: Subject) -> Iterator[Hit]:
     """A time, a UUID or a counter in the system text before the history: each new one makes the provider read
     the whole request again."""
@@ -476,7 +476,7 @@ def _tool_order(subject: Subject) -> Iterator[Hit]:
 
 @CACHING.warning(
     "layer-before-history",
-    remedy="put it beside the query: --layout cache, or `layout: cache` in the profile",
+    remedy="move it next to the query: --layout cache, or `layout: cache` in the profile",
 )
 def _early_layers(subject: Subject) -> Iterator[Hit]:
     """A layer that changes with each query (experience, knowledge, todo) before the history."""
@@ -523,20 +523,22 @@ _enter_rule(
 _enter_rule(
     "key-missing",
     "A request, or a message, a tool or a parameter in it, without a key that it must have.",
-    "add what is missing",
+    "add the missing key",
 )
 _enter_rule(
-    "value-invalid", "A value of another kind than the provider takes there.", "write what is wanted there"
+    "value-invalid",
+    "A value of another kind than the provider takes there.",
+    "write a value that the message allows",
 )
 _enter_rule(
     "value-out-of-range",
     "A number, a text or a list that is smaller or larger than the provider takes there.",
-    "write what is within the bounds that the message names",
+    "write a value within the bounds in the message",
 )
 _enter_rule(
     "value-unknown",
     "A value, or the type of a part, that is none of those that there are.",
-    "write one of those that the message names",
+    "write one of the values in the message",
 )
 
 

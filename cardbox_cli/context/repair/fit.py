@@ -74,14 +74,14 @@ def fit(
     fitting.drop_oldest(most)
     if fitting.is_empty:
         raise InvalidInput(
-            f"nothing of the request would be left in {most} tokens: the user has asked nothing",
-            hint="allow more, or add what is asked",
+            f"a request of {most} tokens would be empty, because it has no user message",
+            hint="raise the limit, or add a user message",
         )
     if fitting.tokens > most:
         tokens = format_tokens(fitting.tokens, exact=fitting.exact)
         raise InvalidInput(
-            f"what never goes of the request takes {tokens} tokens, and {most} are allowed",
-            hint="allow more, or shorten the system prompt, the tools, the layers or what is asked",
+            f"the parts of the request that cbx must keep take {tokens} tokens, but the limit is {most}",
+            hint="raise the limit, or shorten the system prompt, tools, layers or the last user message",
             details={"tokens": fitting.tokens, "max_tokens": most},
         )
     return fitting.make_fitted(before)
@@ -263,8 +263,8 @@ def select_covered(entries: Sequence[RequestEntry], keep: int, awaited: Collecti
     going = _leading_units(_removable_units(entries, cards, len(cards) - keep, awaited), cards)
     if not going:
         raise InvalidInput(
-            f"a summary can replace nothing before the last {keep} messages",
-            hint="keep fewer; system text, what was asked last and open calls always stay",
+            f"cbx cannot summarize any message before the last {keep} messages",
+            hint="lower --keep; system text, the last user message and calls without a result always stay",
         )
     return _covered_cards(entries, cards, going)
 
@@ -293,8 +293,8 @@ def select_covered_to_fit(
         if left <= budget.most and begins_late(cards, gone) is None:
             return _covered_cards(entries, cards, going)
     raise InvalidInput(
-        f"what no summary can replace takes {left} tokens, and {budget.most} are allowed",
-        hint="allow more; system text, what was asked last and open calls always stay",
+        f"the parts that no summary can replace take {left} tokens, but the limit is {budget.most}",
+        hint="raise the limit; system text, the last user message and calls without a result always stay",
         details={"tokens": left, "max_tokens": budget.most},
     )
 
@@ -338,7 +338,7 @@ def _leading_units(going: list[Unit], cards: Sequence[Card]) -> list[Unit]:
 def summary_card(text: str, card_ids: Sequence[str], places: Sequence[int], author_id: str) -> CardDraft:
     """Draft the summary of the cards at these places of the list. Raises InvalidInput for a blank text."""
     if not text.strip():
-        raise InvalidInput("the summary is blank", hint="nothing was written; give a text that sums up")
+        raise InvalidInput("the summary is blank", hint="nothing was written; pass the text of the summary")
     covers = [card_ids[place] for place in places]
     metadata: dict[str, Any] = {COVERS: covers, PLACES: list(places)}
     return draft_card(SUMMARY, text.strip(), author_id=author_id, metadata=metadata)

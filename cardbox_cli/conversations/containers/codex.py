@@ -61,7 +61,7 @@ def _lines(documents: JsonDocuments) -> Iterator[JsonDocument]:
 
 
 def _session(line: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the description of the session in its first line, None for any other line."""
+    """Return the description of the session if the line begins one, None for any other line."""
     if line.get("type") == "session_meta":
         start = line.get("payload")
         return start if isinstance(start, dict) else None

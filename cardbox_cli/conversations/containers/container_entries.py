@@ -47,7 +47,7 @@ def container_format(
 
     def read_all(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
         if at is not None:
-            raise UsageError(f"--at {at}: the format {name} has fixed keys of messages", hint="omit --at")
+            raise UsageError(f"--at {at}: the format {name} has a fixed key for messages", hint="omit --at")
         return require_some_messages(read(documents))
 
     return Format(
@@ -65,7 +65,7 @@ def container_format(
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the object that a value is, or the first item of a list."""
+    """Yield the value, or the first item if the value is a list. Yields nothing unless it is an object."""
     first = next(iter(list_items(value)), None) if is_list(value) else value
     if isinstance(first, dict):
         yield first
@@ -86,7 +86,7 @@ def timed_entry(position: str, value: Any, place: str) -> FileEntry:
 
 
 def store_entry(cards: list[CardDraft], value: Any, **more: Any) -> list[CardDraft]:
-    """Store the entry in the metadata of its first card, and `more` in that of all."""
+    """Store the entry in the metadata of its first card, and `more` in the metadata of every card."""
     first, *others = (
         msgspec.structs.replace(card, metadata={**card.metadata, **more}) if more else card for card in cards
     )

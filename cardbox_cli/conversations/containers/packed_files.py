@@ -161,7 +161,7 @@ def _write_log(archive: _Archive, log: IO[bytes]) -> None:
     if header is None:
         raise InvalidConversation(
             f"{archive.name} is not an Inspect log (no {_HEADERS[0]} inside)",
-            hint="unpack it and import the folder",
+            hint="unpack the file and import the folder",
         )
     left = PIPE_SIZE.value << 20
     log.write(b'{"eval": ' + _eval_of(archive, header) + b', "samples": [')
@@ -171,7 +171,7 @@ def _write_log(archive: _Archive, log: IO[bytes]) -> None:
             left -= len(chunk)
             if left < 0:
                 raise InvalidConversation(
-                    f"{archive.name} unpacks to more than {PIPE_SIZE}", hint="pass a smaller part of it"
+                    f"{archive.name} unpacks to more than {PIPE_SIZE}", hint="pass a part of the file"
                 )
             log.write(chunk)
     log.write(b"\n]}\n")
@@ -227,7 +227,7 @@ def read_event_folder(path: str | Path) -> Iterator[bytes]:
                 yield from iter(lambda file=file: file.read(_BLOCK), b"")  # type: ignore[misc]  # mypy infers no lambda with a default
         except OSError as exc:
             raise InvalidInput(
-                f"cannot read {each}: {exc.strerror}", hint="check its permissions, or remove it"
+                f"cannot read {each}: {exc.strerror}", hint="check the permissions of the file, or remove it"
             ) from exc
         lead = b",\n"
     yield b"]\n"

@@ -87,7 +87,7 @@ def _path(leaf: str | None, parents: Mapping[str, str | None]) -> set[str]:
 
 
 def _entries(documents: JsonDocuments, path: set[str]) -> Iterator[FileEntry]:
-    """Yield the header, the lines of a path, and those outside the tree."""
+    """Yield the header, the lines whose ids are in `path`, and the lines outside the tree."""
     for number, (place, line) in enumerate(iterate_objects(documents)):
         own = text_at(line, "id")
         if line.get("type") == _HEADER or own is None:

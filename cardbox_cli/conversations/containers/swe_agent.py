@@ -37,7 +37,7 @@ def _mark(run: dict[str, Any]) -> str | None:
 
 
 def _read(documents: JsonDocuments) -> Iterator[Conversation]:
-    """Yield the history of each run, or those of its attempts if none was chosen."""
+    """Yield the history of each run. If no attempt of the run was chosen, yield those of all attempts."""
     for place, run in documents:
         if not isinstance(run, dict) or _mark(run) is None:
             raise InvalidConversation(f"{place}: a SWE-agent file must have 'trajectory' and 'history'")

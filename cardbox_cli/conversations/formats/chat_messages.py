@@ -1,4 +1,4 @@
-"""Shared functions of the formats that convert their messages to chat messages."""
+"""Functions that formats share if they convert the messages of a file to OpenAI's chat messages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -18,20 +18,21 @@ from cardbox_cli.providers.openai.cards import card_of_message
 def read_lists(
     name: str, shape: MessageShape, documents: JsonDocuments, *, at: str | None = None
 ) -> Iterator[Conversation]:
+    """Yield the conversations in a file: its lists of messages of this shape. `name` is the format's name."""
     for message_list in find_messages(documents, at, shape):
         yield message_list.conversation(name, Rereadable(partial(list_entries, message_list)))
 
 
 def list_entries(message_list: MessageList) -> Iterator[FileEntry]:
-    """Yield the messages of a list. Their positions are their numbers."""
+    """Yield an entry for each message of a list. Its position is the index of the message, from 0."""
     for number, message in enumerate(message_list.messages):
         yield FileEntry(str(number), message, f"{message_list.place}: message {number}")
 
 
 def find_evidence(shape: MessageShape, mark: Callable[[Any], str | None], value: Any) -> str | None:
-    """Return the evidence that a value is or holds messages of a shape that no other format has.
+    """Return the evidence that a value is, or contains, messages of one format. None without evidence.
 
-    `mark` returns the evidence in a message, None for anything else.
+    `mark` returns the evidence in a message, or None. In a list, only the first message is examined.
     """
     if (evidence := mark(value)) is not None:
         return evidence
@@ -40,13 +41,13 @@ def find_evidence(shape: MessageShape, mark: Callable[[Any], str | None], value:
 
 
 def chat_card(message: Mapping[str, Any], name: str) -> CardDraft:
-    """Make the card of a chat message from a file of this format."""
+    """Make the card of a chat message. If it preserves the original message, it also names the format."""
     card = card_of_message(dict(message))
     return keep(card, name) if MESSAGE in card.metadata else card
 
 
 def parse_text(value: Any) -> Any:
-    """Return a value, parsed if it is a string; None for invalid JSON."""
+    """Parse a value if it is a string. Returns other values unchanged, and None for invalid JSON."""
     with suppress(ValueError):
         return exact_json.read(value) if isinstance(value, str) else value
     return None

@@ -94,7 +94,7 @@ class _SessionLines:
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     """Yield the session in a file, and then its sidechains, each in the order of the file."""
     if at is not None:
-        raise UsageError(f"--at {at}: a Claude Code session has no key of messages", hint="omit --at")
+        raise UsageError(f"--at {at}: a Claude Code session has no key for messages", hint="omit --at")
     lines = _SessionLines(documents)
     threads = _threads(lines)
     with_sidechains = {session for session, root in threads if root is not None}

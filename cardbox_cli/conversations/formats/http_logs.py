@@ -108,7 +108,7 @@ def _fits(value: Any) -> bool:
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
-        raise UsageError(f"--at {at}: the format {NAME} has fixed keys of messages", hint="omit --at")
+        raise UsageError(f"--at {at}: the format {NAME} has a fixed key for messages", hint="omit --at")
     total = matches = 0
     for place, value in _entries(documents):
         total += 1

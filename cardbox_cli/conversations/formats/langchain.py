@@ -181,7 +181,6 @@ def _original(card: Card | CardDraft) -> dict[str, Any] | None:
 
 
 def _encode_card(card: CardDraft) -> dict[str, Any]:
-    """Return the message of a card in the form of `messages_to_dict`."""
     chat = provider_named(DEFAULT)
     return _encode_message(chat.chat_body(card), is_failure=chat.is_failed(card))
 

@@ -57,7 +57,6 @@ def _attributes(span: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert an OTLP value to plain JSON."""
     if not isinstance(value, dict) or len(value) != 1:
         return value
     [(sort, inner)] = value.items()
@@ -103,7 +102,7 @@ def _fits(value: Any) -> bool:
 
 def _read(documents: JsonDocuments, *, at: str | None = None) -> Iterator[Conversation]:
     if at is not None:
-        raise UsageError(f"--at {at}: a span has no key of messages", hint="omit --at")
+        raise UsageError(f"--at {at}: a span has no key for messages", hint="omit --at")
     total = matches = 0
     for place, document in documents:
         for where, span in _spans(document, place):

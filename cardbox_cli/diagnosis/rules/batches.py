@@ -1,6 +1,6 @@
-"""Rules about turns that wait for a batch: it runs, it is overdue, or its end was not reported.
+"""Rules about a suspended turn that waits for a batch, whether cbx or another system manages it.
 
-The rules explain batches that another system manages, but have no fix that would change them.
+A rule about a batch that another system manages has no fix that would change the batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _FOREIGN_MANAGER = "the other system's batch manager"
 
 
 def _awaited(s: Snapshot, *, own: bool) -> Iterator[BatchFacts]:
-    """Yield the batches that will answer the unanswered calls of the suspended turn."""
+    """Yield batches with unanswered calls of the suspended turn: cbx's if `own`, else of other systems."""
     calls = {call.tool_call_id for call in s.unanswered} if s.suspended else set()
     return (batch for batch in s.batches if batch.tool_call_id in calls and batch.is_own == own)
 
@@ -47,7 +47,7 @@ def _open_tasks(s: Snapshot, batch: BatchFacts) -> tuple[RowEvidence, ...]:
 
 
 def _unrecorded(s: Snapshot, batch: BatchFacts) -> tuple[TaskFacts, ...]:
-    """Return the children that have ended, but that their batch shows as dispatched."""
+    """Return the children that ended more than `grace` ago, but that the batch still shows as dispatched."""
     return tuple(
         task
         for task in batch.tasks
@@ -56,7 +56,7 @@ def _unrecorded(s: Snapshot, batch: BatchFacts) -> tuple[TaskFacts, ...]:
 
 
 def _undispatched(s: Snapshot, batch: BatchFacts) -> tuple[TaskFacts, ...]:
-    """Return the children that have been due for dispatch for longer than `unclaimed_time`."""
+    """Return the pending children that have been due for dispatch for longer than `unclaimed_time`."""
     limit = s.settings.unclaimed_time
     pending = (task for task in batch.tasks if task.status == TASK_PENDING)
     return tuple(task for task in pending if s.age(task.due_at) > limit)
@@ -80,6 +80,7 @@ def _has_overdue_batch(s: Snapshot, *, own: bool) -> Proof:
 def _has_late_tasks(
     s: Snapshot, *, own: bool, find: Callable[[Snapshot, BatchFacts], tuple[TaskFacts, ...]]
 ) -> Proof:
+    """Prove that `find` returns children of a running batch. Only the first such batch is shown."""
     for batch in _running(s, own=own):
         if tasks := find(s, batch):
             return (_batch(s, batch), *(_task(s, batch, task) for task in tasks))
@@ -87,6 +88,7 @@ def _has_late_tasks(
 
 
 def _is_unreported(s: Snapshot) -> Proof:
+    """Prove that an awaited batch of cbx ended more than `grace` ago, but its call has no report."""
     for batch in _awaited(s, own=True):
         if batch.status != IN_PROGRESS and s.age(batch.ended_at) > s.grace:
             return (*(show.call(s, call) for call in s.unanswered), _batch(s, batch))
@@ -99,7 +101,7 @@ def _deadline(s: Snapshot) -> datetime | None:
 
 
 def _children(s: Snapshot) -> str:
-    """Name the turns of the running children; they must act next."""
+    """Return the next actor: the workers of the first three running children, or the reaper without any."""
     running = [*_running(s, own=True), *_running(s, own=False)]
     turns = [task.turn for batch in running for task in batch.tasks if task.status == TASK_DISPATCHED]
     shown = ", ".join(turn for turn in turns[:3] if turn)
@@ -137,7 +139,7 @@ RULES = (
         proves="A child of another system's batch has ended, but that system still shows it as dispatched.",
         rank=54,
         holds=partial(_has_late_tasks, own=False, find=_unrecorded),
-        actor=f"{_FOREIGN_MANAGER}, at the batch's deadline at the latest",
+        actor=f"{_FOREIGN_MANAGER}, no later than the batch's deadline",
         due=_deadline,
     ),
     DiagnosisRule(

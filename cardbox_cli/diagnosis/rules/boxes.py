@@ -43,7 +43,7 @@ def _lost_card_rule(kind: LossKind, state: str) -> DiagnosisRule:
 
 
 def _is_running(s: Snapshot) -> bool:
-    """Return True if a worker has already composed the request: the loss no longer stops the turn."""
+    """Return True if a worker has already composed the request. A loss then no longer stops the turn."""
     return s.running and (s.worked_on or not s.silent)
 
 

@@ -27,7 +27,7 @@ def _not_understood(s: Snapshot) -> Proof:
         if row.status not in INBOX_STATUSES or (row.status == QUEUED and not is_turn(row))
     )
     strange = s.head is not None and s.head.status not in (IDLE, *ACTIVE)
-    # A head of another active turn does not block this one.
+    # A head whose active turn is another one does not block this turn.
     blocks = s.head is not None and s.head.active_agent_turn_id in (s.agent_turn_id, None, "")
     return ((show.head(s),) if strange and blocks else ()) + rows or None
 

@@ -7,7 +7,7 @@ from cardbox_cli.diagnosis.registry import Proof, RowEvidence, seen_rule
 from cardbox_cli.diagnosis.snapshot import Snapshot
 from cardbox_cli.model.execution.situations import DurationEstimate
 
-# A duration is long if it exceeds this multiple of the p95 of enough ended steps or calls, and these seconds.
+# A duration is long if it exceeds both _FACTOR times the p95 of at least _MIN_ENDED, and _MIN_SECONDS.
 _FACTOR, _MIN_ENDED, _MIN_SECONDS = 10, 20, 1
 
 

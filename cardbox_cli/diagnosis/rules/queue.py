@@ -69,7 +69,7 @@ def _no_live_worker(s: Snapshot) -> Proof:
 
 
 def _cannot_work(s: Snapshot) -> Proof:
-    """Prove that the worker that claimed the turn, or every live one, reports that it cannot work."""
+    """Prove that the worker that claimed the turn reports that it cannot work, or that all live ones do."""
     if s.dispatched and s.unable_owner:
         return (show.head(s), show.lease(s, s.carrier), *show.workers(s))
     if not s.unclaimed or s.running or not s.workers_are_unable:

@@ -206,7 +206,7 @@ RULES = (
         rank=61,
         holds=_count_drift,
         fix=fenced_remedy("requeue", "it waits for missing calls"),
-        # The known calls resume the turn even if the count is wrong.
+        # Results of the known calls resume the turn even if the count is wrong.
         aside=lambda s: bool(s.open_calls),
     ),
     DiagnosisRule(

@@ -27,7 +27,7 @@ def _stop(s: Snapshot) -> Command | None:
 
 
 def _first_of_cycle(s: Snapshot) -> str | None:
-    """Return the first active turn of the cycle: the same one for each of its turns."""
+    """Return the first active turn of the cycle. All turns of a cycle have the same one."""
     return min((link.agent_turn_id for link in s.cycle if link.status != QUEUED), default=None)
 
 

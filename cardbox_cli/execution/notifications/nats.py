@@ -1,9 +1,9 @@
 """NATS as a notifier, as a subscription, and as a publisher of events. Only this module uses nats-py.
 
-The library uses asyncio, so the connection has its own thread. A broken connection is opened again, and no
-caller waits long for it. cbx publishes wakeups and events to JetStream. Workers subscribe without a consumer
-on the server, so every worker gets every wakeup. A worker misses wakeups while its connection is down, so it
-polls when the connection is back. `protocol.py` defines the messages.
+nats-py uses asyncio, so the connection has its own thread. This module reopens a broken connection, and a
+caller waits for it for a few seconds at most. cbx publishes wakeups and events to JetStream. Workers use
+plain subscriptions, so every worker gets every wakeup. A worker misses wakeups while its connection is down,
+so it polls when the connection is back. `protocol.py` defines the messages.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ try:
     from nats.js.errors import NotFoundError
 except ImportError:
     raise UsageError(
-        "CBX_NATS_URL is set, and the library for NATS is not installed",
+        "CBX_NATS_URL is set, but the library for NATS is not installed",
         hint="pip install 'cardbox-cli[nats]', or unset CBX_NATS_URL",
     ) from None
 
 _TIMEOUT_SECONDS = 2.0
-# For this long after a timeout, publishing fails at once.
+# Publishing fails at once for this many seconds after it has timed out.
 _COOLDOWN_SECONDS = 30.0
 _MIN_PAUSE, _MAX_PAUSE = 0.1, 10.0
 
@@ -74,7 +74,7 @@ def _parse_server(text: str) -> Server:
 
 
 class SubjectSubscription:
-    """A subscription that calls `on_notification` for each message and each time it may have missed one."""
+    """A subscription that calls `on_notification` for each message, and whenever it may have missed one."""
 
     def __init__(self, subjects: Sequence[str], on_notification: Callable[[], None]) -> None:
         self.subjects = subjects
@@ -82,7 +82,7 @@ class SubjectSubscription:
         self.subscriptions: list[Subscription] = []
 
     async def begin(self, client: Client) -> None:
-        """Subscribe on `client`. Once this returns, no message is missed."""
+        """Subscribe on `client`. The subscription gets every message that is published after this returns."""
 
         async def handle_message(_: Msg) -> None:
             self.on_notification()
@@ -93,7 +93,7 @@ class SubjectSubscription:
 
 
 class NatsConnection:
-    """A connection with its own thread. Its async methods run there; other threads call the other methods."""
+    """A connection with its own thread for the async methods. Other threads call the other methods."""
 
     def __init__(self, servers: Sequence[Server], announce: Announce) -> None:
         self._servers = servers
@@ -123,7 +123,7 @@ class NatsConnection:
 
     def subscribe(self, subscription: SubjectSubscription) -> None:
         """Begin a subscription now, or as soon as there is a connection."""
-        # An error causes no warning: polling finds the work, and the next connection subscribes again.
+        # An error needs no warning, because polling finds the work and the next connection subscribes again.
         asyncio.run_coroutine_threadsafe(self._begin(subscription), self._loop)
 
     def unsubscribe(self, subscription: SubjectSubscription) -> None:
@@ -281,7 +281,7 @@ class Nats:
         self._events_fail = False
 
     def notify(self, wakeups: Sequence[Wakeup]) -> None:
-        """Publish all wakeups. If a name is invalid in a subject, raise after the other wakeups are sent."""
+        """Publish all wakeups. If a subject would be invalid, publishes the other wakeups and then raises."""
         messages, refused = [], None
         for wakeup in wakeups:
             try:
@@ -294,7 +294,7 @@ class Nats:
             raise refused
 
     def publish(self, event: TurnEvent) -> None:
-        """Publish the event if possible. A failure is announced once, and again only after a success."""
+        """Publish the event if possible. Several failures in a row cause only one warning."""
         try:
             self._connection.publish([event_message(event)])
         except CbxError as exc:
@@ -310,9 +310,9 @@ class Nats:
         worker_targets: Collection[str] | None,
         on_notification: Callable[[], None],
     ) -> Callable[[], None] | None:
-        """Call `on_notification` for each matching wakeup, and each time one may have been missed.
+        """Call `on_notification` for each matching wakeup, and whenever one may have been missed.
 
-        Return a function that ends the subscription, or None if no subject can express the targets.
+        Return a function that ends the subscription, or None if all targets are invalid in a subject.
         """
         subjects = []
         for target in (None,) if worker_targets is None else worker_targets:

@@ -1,7 +1,7 @@
 """The wakeups and events that cbx sends after a commit, and the notifiers that send wakeups.
 
 A wakeup may be lost, so a failing notifier raises no error: it causes one warning. Events describe the ends,
-steps and states of turns for observers; nothing in cbx depends on them.
+steps and states of turns for observers. Nothing in cbx depends on them.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class TurnAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnEvent(msgspec.Struct, frozen=True):
-    """An event of a turn for other programs. Keys of `body` that are None are not sent."""
+    """An event of a turn for other programs. Values of `body` that are None are not sent."""
 
     turn: TurnAddress
     kind: Literal["task", "step", "state"]
@@ -41,7 +41,7 @@ Publish = Callable[[TurnEvent], None]
 def end_event(
     turn: TurnAddress, status: EndStatus, output_box_id: str | None, card_id: str, **error: str | None
 ) -> TurnEvent:
-    """Return the event of a turn's end with the deliverable `card_id`, its error text and its error code."""
+    """Return the event of a turn's end. `card_id` is the deliverable. `error` has the error text and code."""
     body = {
         "agent_turn_id": turn.agent_turn_id,
         "status": status,
@@ -66,7 +66,7 @@ def step_event(turn: TurnAddress, step_id: str, phase: Phase, new_card_ids: Sequ
 def state_event(
     turn: TurnAddress, status: str, updated_at: datetime, output_box_id: str | None = None, **metadata: Any
 ) -> TurnEvent:
-    """Return the event of a head's new status. `metadata` may have, for example, `current_tool`."""
+    """Return the event of a head's new status. `metadata` has more facts, for example `current_tool`."""
     body = {
         "agent_id": turn.agent_id,
         "agent_turn_id": turn.agent_turn_id,
@@ -114,7 +114,7 @@ def wakeup_for(row: InboxRow, worker_target: str, reason: str) -> Wakeup:
 
 
 class Notifier(Protocol):
-    """A channel to workers. Warnings quote its `name`."""
+    """A channel that carries wakeups to workers. Warnings quote its `name`."""
 
     name: str
 
@@ -131,7 +131,7 @@ class Notifiers:
         self._failing: set[str] = set()
 
     def notify(self, *wakeups: Wakeup) -> None:
-        """Send wakeups to workers. A failure is announced once, and again only after a success."""
+        """Send wakeups to workers. Several failures in a row cause only one warning."""
         if not wakeups:
             return
         failures: dict[str, str] = {}

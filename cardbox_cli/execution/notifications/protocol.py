@@ -1,7 +1,7 @@
 """The subjects, headers and bodies of wakeups and events in the protocol v1r4. This module sends nothing.
 
-NATS subjects have no escaping, so a name that is invalid in a subject is refused. Workers of such a target
-get no wakeups and rely on polling.
+NATS subjects have no escaping, so a name that is invalid in a subject is refused. Workers with such a target
+get no wakeups, and find their work by polling.
 """
 
 import re
@@ -43,7 +43,7 @@ STREAMS = (
 
 
 def wakeup_message(wakeup: Wakeup) -> NatsMessage:
-    """Return the message of a wakeup. Raises InvalidInput for a name that is invalid in subject or header."""
+    """Return the message of a wakeup. Raises InvalidInput for a name that a subject or header cannot hold."""
     subject = _subject(
         _part("project", wakeup.project_id),
         _part("channel", wakeup.channel_id),
@@ -68,7 +68,7 @@ def event_message(event: TurnEvent) -> NatsMessage:
 
 
 def wakeup_subject(project_id: str | None, worker_target: str | None) -> str:
-    """Return the subject of wakeups. None matches any value. Raises what `wakeup_message` raises."""
+    """Return the subject of wakeups. None is a wildcard. Raises what `wakeup_message` raises."""
     project = _WILDCARD if project_id is None else _part("project", project_id)
     target = _WILDCARD if worker_target is None else _part("worker target", worker_target)
     return _subject(project, _WILDCARD, "cmd", target, "wakeup")
@@ -82,7 +82,7 @@ def _part(what: str, text: str) -> str:
     if not text or not text.isprintable() or set(text) & set(" .*>"):
         raise InvalidInput(
             f"{what} {text!r} cannot be part of a NATS subject",
-            hint="use names without dots, spaces, * and > for NATS",
+            hint="use names without dots, spaces, * or > for NATS",
         )
     return text
 
@@ -111,7 +111,7 @@ def _message(
 
 
 def _check_header(name: str, value: str) -> None:
-    """Raise InvalidInput for a value that could end the header line and begin another."""
+    """Raise InvalidInput for a value with control characters, which could inject another header."""
     if _CONTROL.search(value) or len(value) > _MAX_HEADER_LENGTH:
         raise InvalidInput(
             f"{name} {value[:80]!r} cannot be a NATS header",

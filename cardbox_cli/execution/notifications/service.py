@@ -1,6 +1,6 @@
-"""The notifiers, listeners and event publisher that the environment configures, one set per process.
+"""The notifiers, listeners and event publisher of a process, as its environment configures them.
 
-NATS is imported only if CBX_NATS_URL is set.
+nats-py is imported only if CBX_NATS_URL is set.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -35,7 +35,7 @@ class PostgresNotifier:
 
 
 class PostgresSubscription:
-    """A thread that calls `on_notification` for each matching NOTIFY, and when it may have missed one."""
+    """A thread that calls `on_notification` for each matching NOTIFY, and whenever it may have missed one."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class PostgresSubscription:
 
 
 class WakeupListener(ExitStack):
-    """A listener that a worker waits on between two polls, until a notification or a timeout.
+    """A listener on which a worker waits between two polls, until a notification or a timeout.
 
-    Open it before the first poll: each subscription begins with a wakeup, so nothing is missed. Closing the
-    listener ends its subscriptions. A listener without subscriptions only waits for the timeout.
+    Open it before the first poll. Each subscription begins with a wakeup, so nothing is missed. Closing the
+    listener ends its subscriptions. Without subscriptions, a wait always lasts until its timeout.
     """
 
     def __init__(self) -> None:
@@ -90,8 +90,7 @@ class WakeupListener(ExitStack):
 class Wakeups(ExitStack):
     """The notifications of a process. Open it first, so that invalid settings fail before any write.
 
-    `publish` is the function that publishes events of turns, or None. Other threads may call `announce`.
-    Raises UsageError.
+    `publish` publishes events of turns, or is None. Any thread may call `announce`. Raises UsageError.
     """
 
     def __init__(self, announce: Announce) -> None:
@@ -115,7 +114,7 @@ class Wakeups(ExitStack):
     def listener(
         self, target: Target, *, project_id: str | None, worker_targets: Collection[str] | None
     ) -> WakeupListener:
-        """Return a listener for work of this project and these targets; None means all."""
+        """Return a listener for work of this project and these targets. None means all of them."""
         target = find_listen_target(target)
         listener = WakeupListener()
         subscriber = project_id, worker_targets, listener.wake

@@ -1,7 +1,7 @@
-"""Claims: an owner leases due inbox rows, and returns each as done, deferred or dead.
+"""Claims: an owner leases due inbox rows, and later returns each row as done, deferred or dead.
 
-Returning a row also moves its turn. A done row ends the turn, a deferred row makes the turn wait for another
-claim, and a dead row ends it as failed. Only the owner of a lease may return the row, at the lease's epoch.
+Returning a row also changes the state of its turn. A done row ends the turn, a deferred row makes the turn
+wait for another claim, and a dead row ends it as failed. Only the owner of the lease may return the row.
 """
 
 import random
@@ -37,9 +37,9 @@ class ClaimedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -> list[ClaimedRow]:
-    """Claim up to `limit` due rows, one per agent, of agents with this worker target (None: any target).
+    """Claim at most `limit` due rows, and at most one of each agent with this worker target.
 
-    Raises SchemaMissing if the table of leases is missing.
+    If `target` is None, agents of all targets count. Raises SchemaMissing if the table of leases is missing.
     """
     runtime.database.require_execution()
     claimed = runtime.inbox.claim(target=target, owner=owner, limit=limit, lease=runtime.settings.lease_time)
@@ -47,9 +47,9 @@ def claim(runtime: Runtime, *, target: str | None, owner: str, limit: int = 1) -
 
 
 class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of a claimed row. `run` means to run its turn at `fence`; `done` means that no work is left.
+    """The work that a claimed row leaves to its owner, and a description of the claim (`outcome`).
 
-    `outcome` describes what happened to the row.
+    If `kind` is `run`, the owner must run the turn at `fence`. If it is `done`, no work is left.
     """
 
     kind: Literal["run", "done"]
@@ -59,9 +59,9 @@ class ClaimedWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
-    """Begin a claimed row: apply a report or a stop at once, or return the turn that a worker must run.
+    """Apply a claimed report or stop at once, or return the turn that the owner must run.
 
-    If the turn has moved on, the row is consumed. Raises LeaseLost if `owner` has no lease of the row.
+    If the turn is no longer dispatched at the row's epoch, consumes the row. Raises LeaseLost.
     """
     with runtime.transaction():
         found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch, claimed=row)
@@ -82,12 +82,12 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
 
 def _resume_turn(runtime: Runtime, row: InboxRow, head: Head, *, is_known: bool) -> ClaimedWork:
     if not is_known:
-        # Another program dispatched the turn, so it has no record yet.
+        # Another program dispatched the turn, so cbx has no record of it yet.
         start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
         runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
     if head.status == DISPATCHED:
         return ClaimedWork(kind="run", row=row, fence=head.fence, outcome="claimed")
-    # Another program made the row due while its turn ran. The new epoch fences off the old worker.
+    # Another program made the row due while its turn ran. The new epoch makes the old worker's writes fail.
     epoch = runtime.heads.move(head.fence, "reclaim")
     row = runtime.inbox.set_turn_epoch(row.inbox_id, epoch)
     return ClaimedWork(kind="run", row=row, fence=head.fence_at(epoch), outcome="taken over")
@@ -169,8 +169,8 @@ def _defer_report(runtime: Runtime, found: ClaimedSituation, applied: ReportOutc
 def ack(runtime: Runtime, inbox_id: str, *, owner: str, epoch: int | None = None) -> None:
     """Mark the row as done, and end the turn that it carries in success.
 
-    Raises LeaseLost if `owner` has no lease of the row, or has claimed it again at another epoch than
-    `epoch`. Raises StaleEpoch if the turn has moved on.
+    Raises LeaseLost if `owner` has no lease of the row, or if the lease has another epoch than `epoch`.
+    Raises StaleEpoch if another worker has the turn.
     """
     with runtime.transaction():
         found = _hold_leased(runtime, inbox_id, owner, epoch=epoch)
@@ -200,9 +200,10 @@ def fail(
 def defer(
     runtime: Runtime, row: InboxRow, *, owner: str, reason: str, delay: timedelta | None = None
 ) -> bool:
-    """Defer the row for another try after `delay`, or after the backoff. Return False if no try is left.
+    """Make the row due again after `delay`, or after the configured backoff if `delay` is None.
 
-    In that case the row becomes a dead letter, and the turn that it carries fails. Raises what `ack` raises.
+    If no try is left, the row becomes a dead letter, its turn fails, and the result is False. Raises what
+    `ack` raises.
     """
     settings = runtime.settings
     with runtime.transaction():
@@ -241,9 +242,9 @@ def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict
 def _hold_leased(
     runtime: Runtime, inbox_id: str, owner: str, *, epoch: int | None, claimed: InboxRow | None = None
 ) -> ClaimedSituation:
-    """Return the row and its agent's head, both locked. Raises LeaseLost.
+    """Lock and return the row and its agent's head. Raises LeaseLost.
 
-    `claimed` is the claimed row if its work begins now. A report is then read together with its results.
+    Pass the row as `claimed` when its work begins. If it is a report, its results are then read with it.
     """
     runtime.database.require_execution()
     if claimed is not None and is_report(claimed):

@@ -1,7 +1,7 @@
-"""The message types of the inbox, and the row and edge that are written for a message.
+"""The message types of the inbox, and the inbox row and edge that cbx writes for a message.
 
-Code that depends on a row's type reads its `MessageType`. `claims.py` processes claimed rows, `reports.py`
-applies reports. The SQL fragments `known_types` and `report_types` repeat the names of the types.
+All code that depends on a row's type reads its `MessageType`. `claims.py` processes claimed rows, and
+`reports.py` applies reports. The SQL fragments `known_types` and `report_types` repeat the type names.
 """
 
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ class MessageType(msgspec.Struct, frozen=True, kw_only=True):
     """A type of inbox message.
 
     `claim` is the effect of a claim: `run` the turn, `apply` the result to the waiting call, or `stop` the
-    turn. It is None for rows that are never claimed. While an agent runs a turn, its rows of other types can
-    be claimed. `retry` is the effect of a retry: move the dead row, or dispatch a new turn. `payload` lists
-    the required keys. `brings` is the name of a report's content in a timeline.
+    turn. It is None if such rows are never claimed. `payload` lists the required keys. A new row has the
+    status `begins`. `retry` is the effect of a retry: make the dead row due again, or dispatch a new turn.
+    `brings` describes the content of a report in a timeline.
     """
 
     name: str
@@ -54,7 +54,7 @@ TOOL_RESULT = MessageType(
 )
 TIMEOUT = msgspec.structs.replace(TOOL_RESULT, name="timeout", brings="a timeout")
 STOP = MessageType(name="stop", claim="stop", primitive="enqueue", edge_phase="request", payload=("reason",))
-# Other programs write these rows as consumed. A report finds the turn of its call by such a row.
+# Other programs write such a row, already consumed, for each tool call. A report finds its turn by this row.
 ANCHOR = MessageType(
     name="command_anchor", claim=None, primitive="tool_call", edge_phase="request", payload=()
 )
@@ -104,8 +104,8 @@ _APPLY = frozenset(each.name for each in TYPES.values() if each.claim == "apply"
 class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message to the turn that `fence` identifies. `lineage` holds the turn's depth, trace and parent.
 
-    `tool_call_id` and `step_id` identify the call that the message answers, and the step of the call. By
-    default, `status` is the first status of the type, and `inbox_id` is a new id.
+    A message that answers a tool call has the `tool_call_id` of the call and the `step_id` of its step. If
+    `inbox_id` is None, the row gets a new id. If `status` is None, it gets the first status of its type.
     """
 
     type: MessageType
@@ -121,7 +121,7 @@ class InboxMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """The sender of a message: an agent, and the turn and step that send it, if any."""
+    """The agent that sends a message. The turn and step are None if it sends the message outside a turn."""
 
     agent_id: str
     agent_turn_id: str | None = None
@@ -184,7 +184,7 @@ def edge_of(message: InboxMessage, row: InboxRow, sender: Sender, details: Mappi
             **mode,
             "inbox_id": row.inbox_id,
             "recursion_depth": lineage.depth,
-            # Other programs read the recipient of the row here.
+            # Other programs read the row's recipient from this key.
             "cg_ctx": {
                 "project_id": row.project_id,
                 "channel_id": row.channel_id,

@@ -1,11 +1,9 @@
-"""Promotion: assign an idle agent to its oldest queued turn and make the row of the turn pending.
+"""Promotion: assign an idle agent to its oldest queued turn, and make the inbox row of the turn pending.
 
-A promotion reads once, decides, and writes once. The caller has locked the head.
+A promotion reads once, decides, and writes once. The caller must hold the lock on the agent's head.
 
-If no worker could run a queued row, the row becomes a dead letter, its turn fails, and the next row is tried.
-A second row of the same turn is skipped, because a turn runs once.
-
-This module also makes the deliverable of a turn that has none.
+A row that no worker could run becomes a dead letter, its turn fails, and promotion tries the next row. A
+second row of a turn is skipped, because a turn runs once. The module also ends turns that never were active.
 """
 
 from typing import Any
@@ -27,9 +25,10 @@ from cardbox_cli.model.ids import canonical_box_id
 def fallback_deliverable(
     fence: Fence, end_status: str, error_code: str | None, message: str, details: dict[str, Any] | None = None
 ) -> CardDraft:
-    """Return a deliverable for a turn that made none. `details` help people, for example the end of stderr.
+    """Draft the deliverable of a turn that did not write one itself.
 
-    It has the fields that workers of the card-box protocol v1r4 write.
+    The card has the fields that workers of the card-box protocol v1r4 write. `details` go into its
+    `diagnostics` for people to read, for example the last lines of stderr.
     """
     data = {
         "schema_version": 1,
@@ -59,9 +58,10 @@ def fallback_deliverable(
 def deliver(
     runtime: Runtime, draft: CardDraft, *, output_box_id: str | None, head: Head | None = None
 ) -> str:
-    """Append `draft` to the output box and return the id of the card. A missing box is created again.
+    """Store `draft`, append it to the output box, and return the card's id. Creates the box if it is missing.
 
-    The card goes into a new box if `output_box_id` is None. `head` is the locked head of an active turn.
+    The card goes into a new box if `output_box_id` is None, or if the id belongs to another project. Pass the
+    locked head of an active turn as `head`.
     """
     runtime.cards.add(draft)
     try:
@@ -77,22 +77,22 @@ def deliver(
 
 
 class SkippedRow(msgspec.Struct, frozen=True):
-    """The decision to skip a row, because its turn has run or has an older row."""
+    """The decision to skip a row, because its turn has ended or has an older row."""
 
 
 class UnfitRow(msgspec.Struct, frozen=True):
-    """The decision to make a row a dead letter because no worker could run it. `problem` is for people."""
+    """The decision to make a row a dead letter, because no worker could run it. `problem` explains why."""
 
     error_code: str
     problem: str
 
 
 def decide_promotion(found: PromotionSituation, *, is_taken: bool = False) -> SkippedRow | UnfitRow | None:
-    """Return the decision that prevents the promotion of a row, or None if the row can be promoted.
+    """Return the decision not to promote a row, or None if the row can be promoted.
 
-    `is_taken` is True if its output box could not be created.
+    `is_taken` is True if promoting this row has just failed, so another project may use its output box id.
     """
-    # Other programs queue a turn again while it runs.
+    # Other programs may queue a turn for a second time while it runs.
     if found.is_repeated or found.end_status is not None:
         return SkippedRow()
     problem = row_problem(found.row)
@@ -122,13 +122,13 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
                 if promoted is not None:
                     runtime.notify_target(promoted, found.worker_target, reason)
                     return promoted
-                # Another transaction had locked the box. The next read waits for it and sees the owner.
+                # Another transaction holds the output box. The next read waits for it, then sees the user.
                 taken_row_id = row.inbox_id
     return None
 
 
 def row_problem(row: InboxRow) -> tuple[str, str] | None:
-    """Return an error code and a sentence that explain why the row cannot be run, or None if it can."""
+    """Return an error code and a sentence that explain why no worker can run the row, or None."""
     payload = row.payload
     if not isinstance(payload, dict):
         return "invalid_payload_type", "its payload is not an object"
@@ -153,10 +153,10 @@ def end_unpromoted(
     message: str,
     report: bool = True,
 ) -> TurnEnd:
-    """End a turn that is not its agent's active turn. Its deliverable goes into a new box.
+    """End a turn that is not its agent's active turn, and put its deliverable into a new box.
 
-    The turn's own output box is not used, because another turn of the agent may be writing there. Without
-    `report`, the call that waits for the end gets no report. An end that is already recorded does not change.
+    Another turn may be writing to the output box that this turn names. If `report` is False, the tool call
+    that waits for the turn gets no report. If the turn has already ended, returns the recorded end.
     """
     record = runtime.turns.ensure_record(fence.agent_turn_id, fence.agent_id)
     if record.end_status is not None:
@@ -188,7 +188,10 @@ def announce_end(
     message: str | None,
     promoted: InboxRow | None = None,
 ) -> TurnEnd:
-    """Report a stored end to the waiting call in `record`, call the followers, and return the end."""
+    """Report a stored end to the tool call that waits for it, and call the followers of turn ends.
+
+    `record` names the waiting call. If it is None, no report is written.
+    """
     if record is not None:
         report_end(runtime, record, end_status, card_id, message)
     runtime.follow_end(

@@ -1,9 +1,9 @@
 """Reports: write the result of a tool call for the turn that waits for it, and apply it to that turn.
 
 A report is a `tool.result` card and an inbox row that points to it. The card's id is derived from the call,
-so reporting the same result twice is a replay. `apply_report` appends the result of a claimed report to the
-turn's output box once. If no other result is missing, the turn resumes or may end. `claims.py` moves the row
-if the report is not applied.
+so reporting the same result twice changes nothing. `apply_report` appends the result of a claimed report to
+the output box of the waiting turn. If it was the last missing result, the turn resumes or may end. If the
+report is not applied, `claims.py` moves its row.
 """
 
 from collections.abc import Sequence
@@ -46,16 +46,17 @@ from cardbox_cli.text.command_lines import quote_argument
 from cardbox_cli.text.escaping import truncate
 from cardbox_cli.text.quantities import format_count
 
-# The delay of a report that is claimed before its turn has suspended, or before its card is visible.
+# A claimed report waits this long if its turn has not suspended yet, or if its card is not visible yet.
 EARLY_REPORT_DELAY = timedelta(seconds=1)
 
 
 class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a claimed report.
 
-    Three outcomes apply the card `card_id` to `call`. `resumed`: the turn continues at `fence`. `terminate`:
-    the turn may end now, with `end_status`. `waiting`: the turn still waits for `left` other calls. `stale`
-    means that no call waits for the report. `early` and `busy` defer it; a busy turn has not suspended yet.
+    - `resumed`, `terminate` and `waiting`: the card `card_id` is the result of `call`. The turn continues at
+      `fence`, may end with `end_status`, or still waits for `left` other calls.
+    - `stale`: no call waits for the report.
+    - `early` and `busy`: the report is deferred, because its card is not visible or its turn not suspended.
     """
 
     outcome: Literal["resumed", "terminate", "waiting", "stale", "early", "busy"]
@@ -69,7 +70,7 @@ class ReportOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_report(found: ClaimedSituation) -> ReportOutcome:
-    """Decide on the outcome of a report that does not carry its turn yet. Writes nothing."""
+    """Return the outcome of a claimed report that has not resumed its turn yet. Writes nothing."""
     row, head, calls = found.row, found.head, found.calls or []
     if head is None or head.active_agent_turn_id != row.turn_id:
         return ReportOutcome(outcome="stale", fence=row.fence, reason="its turn is no longer active")
@@ -90,7 +91,7 @@ def decide_report(found: ClaimedSituation) -> ReportOutcome:
 
 
 def _applied(found: ClaimedSituation, fence: Fence, call: WaitingTool, card: Card) -> ReportOutcome:
-    # The head is locked, so no other transaction applies a result now.
+    # The head is locked, so no other transaction can apply a result at the same time.
     others = [each for each in found.calls or [] if each.tool_call_id != call.tool_call_id]
     left = sum(each.is_open for each in others)
     if left:
@@ -111,7 +112,7 @@ def _applied(found: ClaimedSituation, fence: Fence, call: WaitingTool, card: Car
 
 
 def apply_report(runtime: Runtime, found: ClaimedSituation) -> ReportOutcome:
-    """Apply a claimed report to its turn: append the result to the output box once.
+    """Apply a claimed report: append its result to the turn's output box, and resume the turn if possible.
 
     Runs in the caller's transaction, which has locked the rows of `found`. Updates the claimed row if the
     turn resumes or waits. For any other outcome, the caller must move the row.
@@ -138,14 +139,14 @@ def apply_report(runtime: Runtime, found: ClaimedSituation) -> ReportOutcome:
 
 
 def result_among(cards: Sequence[Card], row: InboxRow) -> Card | None:
-    """Return the card that the row reports, if `cards` has it and it is the result of the call."""
+    """Return the card that the row points to, if it is among `cards` and is a result of the row's call."""
     found = [card for card in cards if card.card_id == row.pointer("tool_result_card_id")]
     results = (card for card in found if card.type == TOOL_RESULT and card.tool_call_id == row.correlation_id)
     return next(results, None)
 
 
 def append_received_results(runtime: Runtime, head: Head, dropped: list[WaitingTool]) -> None:
-    """Append the results that the dropped calls have received to the active turn's output box."""
+    """Append the results that these calls have received to the output box. The calls no longer wait."""
     card_ids = [tool.tool_result_card_id for tool in dropped if tool.tool_result_card_id is not None]
     for card in runtime.cards.get_many(card_ids).cards:
         if head.output_box_id is not None:
@@ -156,7 +157,7 @@ def append_received_results(runtime: Runtime, head: Head, dropped: list[WaitingT
 _TIMED_OUT_BY = "worker.watchdog"
 
 PLACEHOLDER = "…"
-"""The placeholder of a result in a printed command that a person must complete."""
+"""The result in a printed command that a person must complete before running it."""
 
 
 class WrittenReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,10 +210,10 @@ def report_result(
 
 
 def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_id: str) -> WrittenReport:
-    """Report a result that is stored as a card without a report.
+    """Write the report for a result card that another program stored without one.
 
     Raises NotFound if the turn never waited for the call, or the card is not a result. Raises Conflict if the
-    call has a report.
+    call already has a report.
     """
     with runtime.transaction():
         found = _hold_waiting(runtime, agent_turn_id, tool_call_id)
@@ -226,10 +227,10 @@ def report_stored(runtime: Runtime, agent_turn_id: str, tool_call_id: str, card_
 
 
 def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> ReportSituation:
-    """Lock and return the rows that wait for the call, without locking the turn's head.
+    """Lock and return the rows that wait for the call. Does not lock the head of the waiting turn.
 
-    The end of a turn is reported to another agent's turn while the head of the ended turn is locked. Locking
-    a second head could deadlock. It is not needed, because a report does not change the turn's state.
+    A turn's end is reported while the head of the ended turn is locked. Locking the head of the waiting turn,
+    too, could deadlock. It is not needed, because a report does not change the waiting turn's state.
     """
     found = runtime.reports.situation(agent_turn_id, tool_call_id)
     if found is not None:
@@ -238,7 +239,7 @@ def _hold_waiting(runtime: Runtime, agent_turn_id: str, tool_call_id: str) -> Re
     calls = ", ".join(tool.tool_call_id for tool in known if tool.wait_status == WAITING)
     raise NotFound(
         f"turn {agent_turn_id} does not wait for a call {tool_call_id!r}",
-        hint=f"it waits for {calls}"
+        hint=f"the turn waits for {calls}"
         if calls
         else f"run `cbx turn show {quote_argument(agent_turn_id)}` for details",
     )
@@ -281,7 +282,7 @@ def _different_result(call: WaitingTool) -> Conflict:
     return Conflict(
         f"the call {call.tool_call_id!r} of turn {call.agent_turn_id} already has a different result: "
         f"card {call.tool_result_card_id}",
-        hint="nothing was written; a call has one result",
+        hint="nothing was written: a call has only one result",
     )
 
 
@@ -296,7 +297,8 @@ def message_of(
     if asked is None:
         raise Conflict(
             f"turn {call.agent_turn_id} has lost its inbox row, so its headers are unknown",
-            hint="`cbx turn requeue` creates the row again",
+            hint=f"restore the row with `cbx turn requeue {quote_argument(call.agent_turn_id)} "
+            f"--expect-epoch {call.turn_epoch} --reason TEXT`",
         )
     return InboxMessage(
         type=kind,
@@ -323,7 +325,7 @@ def _send(
     kind: MessageType,
     cards: Sequence[CardDraft] = (),
 ) -> WrittenReport:
-    """Report the card with this id. The card is one of `cards`, or already stored."""
+    """Write a report of the card with this id. The card is already stored, or is one of `cards`."""
     report = message_of(found, card_id, content, kind)
     row = _write(runtime, found, report, source_agent_id, cards, card_id) or _repoint_report(runtime, report)
     if row is None:
@@ -343,7 +345,10 @@ def _write(
     cards: Sequence[CardDraft],
     card_id: str,
 ) -> InboxRow | None:
-    """Write the rows of a report. Return None if the call already has a report. Raises CardConflict."""
+    """Write `cards`, the inbox row and the edge of a report. Return None if the call already has a report.
+
+    Raises CardConflict.
+    """
     row = row_of(runtime.project_id, report).build_row(runtime.project_id, found.now)
     edge = edge_of(report, row, Sender(source_agent_id), {})
     while True:
@@ -351,16 +356,16 @@ def _write(
         if written.stored:
             return row if written.written else None
         for card in cards:
-            # Another transaction may have just written the card; then the next try sees it.
+            # Another transaction may have just written the card. The next try then sees it.
             if card.card_id not in written.stored_ids:
                 runtime.cards.add(card)
 
 
 def _repoint_report(runtime: Runtime, report: InboxMessage) -> InboxRow | None:
-    """Point the call's existing report to this card, unless it already points to a result of the call.
+    """Change the call's existing report so that it points to this card, and return its row.
 
-    Other programs may report a result before they store it, or point to another card. Return None if the row
-    is claimed or already points to a result.
+    The report of another program may point to a card that does not exist or is not the result. Return None if
+    the row is claimed, or if it already points to a result of the call.
     """
     row = runtime.inbox.find_by_correlation(report.type.name, report.correlation_id or "")
     if row is None or row.turn_id != report.fence.agent_turn_id or row.status not in (*DUE, ERROR, CONSUMED):
@@ -389,9 +394,9 @@ def _reported(tool: WaitingTool, card_id: str, inbox_id: str | None) -> WrittenR
 def report_end(
     runtime: Runtime, record: TurnRecord, end_status: str, deliverable_card_id: str, message: str | None
 ) -> None:
-    """Report the end of a turn to the call that waits for it, if a call still waits.
+    """Report the end of a turn to the tool call that waits for it, if that call still waits.
 
-    If the turn of that call has not suspended yet, its suspension sends the report (`recovery/reaping.py`).
+    If the calling turn has not suspended yet, its suspension writes the report (`recovery/reaping.py`).
     """
     to = record.report_to
     if to is None:
@@ -447,6 +452,6 @@ def report_timeouts(runtime: Runtime, calls: Sequence[WaitingTool]) -> list[Writ
         except CardConflict:
             raise
         except Conflict:
-            # Another program wrote a report that the waiting call does not reference.
+            # Another program has written a report for the call, and the row of the call does not name it.
             continue
     return reports

@@ -1,8 +1,8 @@
 """Take a turn away from its worker: end it, requeue it, or let another worker claim it.
 
-Operators, stops in the inbox, expired leases and passed deadlines all use this module. It increments the
-epoch of an active turn, so the old worker's writes fail. The caller opens the transaction, locks the head,
-and writes the audit.
+Fixes of operators, stop rows in the inbox, expired leases and missed deadlines all use this module. It
+increments the epoch of an active turn, so the old worker's writes fail. The caller opens the transaction,
+locks the head, and writes the audit.
 """
 
 from collections.abc import Sequence
@@ -41,10 +41,10 @@ def stop_turn(
     message: str,
     report: bool = True,
 ) -> TurnEnd:
-    """End the turn of `fence`, which may be active, queued or orphaned. `head` is its agent's locked head.
+    """End an active, queued or orphaned turn. `head` is the locked head of its agent.
 
-    The epoch of `fence` and `report` matter only for a turn that is not active. Without `report`, the call
-    that waits for its end gets no report. Raises Conflict if another program promotes it at the same time.
+    `report` and the epoch of `fence` are ignored for an active turn. If `report` is False, the waiting call
+    gets no report. Raises Conflict if another program has just promoted the turn.
     """
     turn_id = fence.agent_turn_id
     if head is not None and head.active_agent_turn_id == turn_id:
@@ -59,17 +59,17 @@ def stop_turn(
 
 
 def cancel_turn(runtime: Runtime, head: Head | None, fence: Fence, *, message: str) -> TurnEnd:
-    """End the turn as canceled, because a command or a stop in the inbox requests it. See `stop_turn`."""
+    """End the turn as canceled, with the error code `stopped`. Otherwise the same as `stop_turn`."""
     return stop_turn(runtime, head, fence, "canceled", error_code="stopped", message=message)
 
 
 def return_to_queue(
     runtime: Runtime, head: Head, row: InboxRow, *, reason: str
 ) -> tuple[int | None, InboxRow | None]:
-    """Put the turn of `row` back into its agent's queue, and reset its tries. The turn begins again.
+    """Put the turn of `row` back into its agent's queue with no tries counted, and promote the oldest turn.
 
-    Its cards stay in its output box, and received results that were not applied are appended to it. Return
-    the new epoch (None if the turn was not active and remains queued) and the row that was promoted.
+    The turn begins again. Its output box keeps its cards, and gets the results that were received and not
+    applied. Return the turn's new epoch (None if it is still queued) and the promoted row, if any.
     """
     epoch = None
     rows = runtime.inbox.list_by_turn(row.turn_id)
@@ -93,9 +93,9 @@ def return_to_queue(
 
 
 def carries(row: InboxRow, head: Head, calls: Sequence[WaitingTool]) -> bool:
-    """Return whether the row carries the head's turn. It is the turn's own row or the report that resumed it.
+    """Return whether the row carries the head's turn, as the turn's own row or as the report that resumed it.
 
-    `calls` are the calls that the turn waits or waited for. They matter only if the row is a report.
+    `calls` are the calls that the turn waits for or has waited for. They are needed only for a report.
     """
     if head.fence != row.fence or head.status not in (DISPATCHED, RUNNING):
         return False
@@ -119,9 +119,9 @@ def return_row(
     error: str | None,
     delay: timedelta = timedelta(0),
 ) -> int | None:
-    """Make a claimed row due again. `head` is the head of the turn that the row carries, or None.
+    """Make a claimed row due again. `head` is the head of the turn that the row carries, if it carries one.
 
-    Return the new epoch of that turn. A release also notifies the workers. Raises StaleEpoch.
+    Return the new epoch of that turn, or None. A release also notifies the workers. Raises StaleEpoch.
     """
     fence = None if head is None else head.fence
     returned = runtime.inbox.return_to_inbox(row, fence, move, attempts=attempts, delay=delay, error=error)

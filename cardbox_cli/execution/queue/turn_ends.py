@@ -1,8 +1,8 @@
 """The end of an active turn, and a profile's rule that a turn must end with a call of certain tools.
 
-`end_held` handles every end of an active turn. In one transaction, it makes the deliverable, frees the agent
+`end_held` handles every end of an active turn in one transaction. It makes the deliverable, frees the agent
 and closes open rows. Then it promotes the next turn, reports to the waiting call and calls the followers.
-`stopping.py` ends turns for callers other than the run.
+`stopping.py` ends turns from outside their run.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,35 +42,35 @@ from cardbox_cli.model.execution.turns import EndStatus, Fence, Head, TurnEnd
 from cardbox_cli.model.ids import derived_id
 from cardbox_cli.store.boxes import cards_of_type
 
-# The key of the rule in a profile, and the error code of a turn that no offered tool could end.
+# The profile key of the rule, and the error code of a turn whose model is not offered any of the named tools.
 MUST_END_WITH_KEY = "must_end_with"
 NOT_OFFERED = "must_end_with_not_offered"
 
 
 class EndRule(msgspec.Struct, frozen=True):
-    """The rule that a turn must end with a call of a tool in `named`.
+    """The rule that a turn must end with a successful call of a tool in `named`.
 
-    If `named` is empty, any answer may end the turn. `offered` are the tools of `named` that the model gets.
+    If `named` is empty, any answer may end the turn. `offered` lists the named tools that the model can call.
     """
 
     named: tuple[str, ...]
     offered: tuple[str, ...]
 
     def allows_end(self, own: Sequence[Card | CardDraft]) -> bool:
-        """Return whether an answer without tool calls may end a turn that has written the cards `own`.
+        """Return whether a turn that has written the cards `own` may end with an answer without tool calls.
 
-        If tools are named, one of the turn's last calls must be a successful call of such a tool.
+        If tools are named, the turn's last calls must include a successful call of such a tool.
         """
         return not self.named or self.ending_call(own) is not None
 
     def ending_call(self, own: Sequence[Card | CardDraft]) -> ToolCall | None:
-        """Return the successful call of a named tool among the turn's last calls, if there is one."""
+        """Return a successful call of a named tool among the turn's last calls, or None."""
         good = {card.tool_call_id for card in own if _is_success(card)}
         calls = (call for call in last_calls(own) if call.tool_name in self.named)
         return next((call for call in calls if call.tool_call_id in good), None)
 
     def problem(self, own: Sequence[Card | CardDraft]) -> str | None:
-        """Return why no offered tool could end the turn, or None if a tool could end it or has ended it."""
+        """Return a sentence if the model has no tool that could end the turn, or None if the turn can end."""
         if self.offered or self.allows_end(own):
             return None
         return (
@@ -81,11 +81,11 @@ class EndRule(msgspec.Struct, frozen=True):
 
     @property
     def unfinished(self) -> str:
-        """The end of a message about a turn without steps left: the missing call, or "" without a rule."""
+        """A clause for the message that a turn has no steps left. It names the missing call, or is empty."""
         return f": no call of {_one_of(self.named)} has succeeded ({MUST_END_WITH_KEY})" if self.named else ""
 
     def reminder(self, project_id: str, author: Author) -> CardDraft:
-        """Return the card that asks the model for the missing call. Its id is derived from the step."""
+        """Draft the card that asks the model for the missing call. The card's id is derived from the step."""
         text = f"The task is not finished by this answer. Finish it with a call of {_one_of(self.offered)}."
         return draft_card(
             MUST_END_WITH,
@@ -96,10 +96,7 @@ class EndRule(msgspec.Struct, frozen=True):
         )
 
     def deliverable(self, project_id: str, fence: Fence, own: Sequence[Card | CardDraft]) -> CardDraft | None:
-        """Return the arguments of the ending call as the deliverable, or None without such a call.
-
-        The id of the card is derived from the call.
-        """
+        """Draft the ending call's arguments, if any, as a deliverable. Its id is derived from the call."""
         call = self.ending_call(own)
         if call is None or not call.input:
             return None
@@ -117,9 +114,9 @@ class EndRule(msgspec.Struct, frozen=True):
 
 
 def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()) -> EndRule:
-    """Return the rule of a profile, for a model that is offered these tool definitions.
+    """Return the rule of a profile. `tools` are the definitions of the tools that the model is offered.
 
-    Another program may have stored any value there. A value that is not a list of names means no rule.
+    A profile of another program may have any value there. A value that is not a list means no rule.
     """
     given = profile.get(MUST_END_WITH_KEY)
     named = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
@@ -128,7 +125,7 @@ def end_rule(profile: Mapping[str, Any], tools: Iterable[Mapping[str, Any]] = ()
 
 
 def drop_deliverable(cards: Sequence[CardDraft]) -> list[CardDraft]:
-    """Return the cards of an answer that does not end its turn. The deliverable becomes a thought."""
+    """Return the cards of an answer that must not end its turn. The deliverable becomes a thought."""
     thoughts = {card_text(card.content) for card in cards if card.type == THOUGHT}
     return [
         msgspec.structs.replace(card, metadata={**card.metadata, "type": THOUGHT})
@@ -161,9 +158,9 @@ def end_turn(
 ) -> TurnEnd:
     """End the active turn at `fence`. The move `stop` increments the epoch, and the move `end` does not.
 
-    If the turn made no deliverable, `message` and `details` go into a fallback deliverable. If another
-    program ran an ended turn again, the agent becomes idle and the recorded end does not change. Raises
-    StaleEpoch, without a write, if the turn is not at that epoch.
+    If the turn made no deliverable, `message` and `details` go into a fallback deliverable. If the turn had
+    already ended and another program ran it again, only the agent becomes idle. The recorded end stays.
+    Raises StaleEpoch, and writes nothing, if the turn is not at that epoch.
     """
     with runtime.transaction(savepoint=False):
         head = runtime.heads.hold(fence)
@@ -221,10 +218,10 @@ BY_RESULT = "a tool's result ended the turn"
 
 
 def finish(runtime: Runtime, fence: Fence, *, message: str | None = None) -> TurnEnd:
-    """End the active turn at `fence` in success, or as partial if the deliverable lacks a required field.
+    """End the active turn at `fence` in success, or as partial if its deliverable lacks a required field.
 
-    If the turn has no deliverable, its deliverable is the arguments of the call that its profile requires
-    (`must_end_with`). Raises StaleEpoch.
+    If the turn has no deliverable and its profile has the rule `must_end_with`, the arguments of the ending
+    call become the deliverable. Raises StaleEpoch.
     """
     with runtime.transaction(savepoint=False):
         return finish_held(runtime, runtime.heads.hold(fence), message=message)
@@ -233,7 +230,7 @@ def finish(runtime: Runtime, fence: Fence, *, message: str | None = None) -> Tur
 def finish_held(
     runtime: Runtime, head: Head, *, profile: dict[str, Any] | None = None, message: str | None = None
 ) -> TurnEnd:
-    """Finish the turn of a locked head in the caller's transaction. Passing `profile` saves a read."""
+    """Finish the turn of a locked head in the caller's transaction. Reads the profile if it is None."""
     if profile is None:
         profile = profile_of(cards_of_type(runtime.boxes, head.profile_box_id, PROFILE))
     rule = end_rule(profile)

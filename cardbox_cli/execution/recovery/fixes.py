@@ -1,8 +1,7 @@
 """The fixes that an operator applies to a turn: nudge, stop, fail, reclaim, requeue and rebox.
 
-All fixes except `nudge` and `stop` expect an epoch. A compare-and-set refuses them at any other epoch. Fixes
-increment the epoch, so that the old worker's writes fail, and write the audit. `model/execution/turns.py`
-defines the state transitions.
+All fixes except `nudge` and `stop` require the current epoch, and are refused at any other epoch. A fix
+increments the epoch, so that the old worker's writes fail. `model/execution/turns.py` defines the moves.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -39,9 +38,9 @@ from cardbox_cli.store.views.turn_views import TurnViews
 
 
 class Orphan(NamedTuple):
-    """A turn that another program left neither active nor ended. `head` is its agent's locked head.
+    """An inactive turn that another program left without ending it. `head` is its agent's locked head.
 
-    `fence` is the turn at the epoch of its agent. `row` is None if the inbox row of the turn is lost.
+    `fence` has the agent's present epoch. `row` is None if the inbox row of the turn is lost.
     """
 
     head: Head
@@ -52,7 +51,7 @@ class Orphan(NamedTuple):
 def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orphan | None:
     """Return the turn if it is an orphan. Return None for an active, queued, ended or unknown turn.
 
-    Raises StaleEpoch if its agent is not at that epoch.
+    Raises StaleEpoch if the agent of an orphan is not at the epoch `expect_epoch`.
     """
     if (row := runtime.inbox.turn_row(agent_turn_id)) is not None:
         agent_id: str | None = row.agent_id
@@ -75,9 +74,9 @@ def find_orphan(runtime: Runtime, agent_turn_id: str, expect_epoch: int) -> Orph
 
 
 def find_own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
-    """Return the position in a new output box at which the cards of the head's turn begin.
+    """Return the position in a new output box at which the cards of the active turn begin.
 
-    If the box has none of these cards, the position is its length. Raises Conflict if the box lacks an open
+    If the box has none of its cards, return the length of the box. Raises Conflict if the box lacks an open
     call of the turn, or the result of an answered call.
     """
     turn_id = head.fence.agent_turn_id
@@ -90,7 +89,7 @@ def find_own_start(runtime: Runtime, head: Head, output_box_id: str) -> int:
 
 
 def _own_slots(runtime: Runtime, head: Head) -> list[Slot] | None:
-    """Return the slots that the turn has written in its present output box, or None if the box is gone."""
+    """Return the slots that the turn has written to its present output box, or None if the box is missing."""
     if head.output_box_id is None or not runtime.boxes.filter_existing([head.output_box_id]):
         return None
     slots = runtime.boxes.slots(head.output_box_id)
@@ -122,7 +121,7 @@ def _refuse_loss(
         else f"lacks the result of the call {reopened[0]!r}"
     )
     raise Conflict(
-        f"box {box_id} {what} of turn {turn_id}, behind the turn's first card",
+        f"box {box_id} {what} of turn {turn_id} after the turn's first card",
         hint="copy the turn's output box with `cbx box fork`, change the copy, and pass it",
         details={"lost_tool_call_ids": lost, "reopened_tool_call_ids": reopened},
     )
@@ -133,9 +132,9 @@ def _pending_call_ids(slots: Sequence[Slot]) -> list[str]:
 
 
 class FixOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a fix, with the new epoch. An old worker may still run the work in `may_start_twice`.
+    """The outcome of a fix, with the new epoch. The old worker may still run the work in `may_start_twice`.
 
-    `fenced` is True if cbx refuses all writes of that worker. It cannot fence workers of another system.
+    `fenced` is True if cbx refuses all writes of that worker. cbx cannot refuse writes of another system.
     """
 
     agent_turn_id: str
@@ -199,12 +198,12 @@ def stop(runtime: Runtime, agent_turn_id: str, *, actor: str, reason: str | None
 
 
 def fail(runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str) -> FixOutcome:
-    """End a turn as failed. Raises StaleEpoch if its agent is not at that epoch."""
+    """End a turn as failed. Raises StaleEpoch if its agent is not at the epoch `expect_epoch`."""
     with runtime.transaction():
         head, orphan = _hold_active_or_orphan(runtime, agent_turn_id, expect_epoch)
         fence = head.fence if orphan is None else orphan.fence
         epoch = head.turn_epoch + 1 if orphan is None else None
-        # An orphan ends at the epoch that it was promoted with.
+        # An orphan ends at the epoch at which it was promoted, and not at its agent's present epoch.
         promoted_at = fence if orphan is None or orphan.row is None else orphan.row.fence
         old_run = _may_start_twice(runtime, fence)
         end = stop_turn(runtime, head, promoted_at, "failed", error_code="failed_by_operator", message=reason)
@@ -223,13 +222,13 @@ def reclaim(
         if head.status == SUSPENDED:
             raise Conflict(
                 f"cannot reclaim turn {agent_turn_id}: it is suspended, so no worker holds it",
-                hint="report the results that it waits for, or `cbx turn requeue` it",
+                hint="report the missing results, or start the turn over with `cbx turn requeue`",
             )
         row = _carrier(runtime, head)
         if row is None:
             raise Conflict(
                 f"cannot reclaim turn {agent_turn_id}: it has no inbox row to claim",
-                hint="`cbx turn requeue` creates the row again",
+                hint="restore the row with `cbx turn requeue`",
             )
         old_run = _may_start_twice(runtime, head.fence)
         if row.status == PROCESSING:
@@ -243,7 +242,7 @@ def reclaim(
 def requeue(
     runtime: Runtime, agent_turn_id: str, *, expect_epoch: int, actor: str, reason: str
 ) -> FixOutcome:
-    """Put a turn back into its agent's queue, and reset its tries. The turn begins again.
+    """Put a turn back into its agent's queue with no tries counted. The turn then begins again.
 
     If its inbox row is lost, a new row is written. Raises StaleEpoch as `fail` does.
     """
@@ -282,7 +281,7 @@ def rebox(
         if head.status not in (DISPATCHED, SUSPENDED) or (row is not None and row.status == PROCESSING):
             raise Conflict(
                 f"turn {agent_turn_id} is running, so its boxes cannot change",
-                hint="take it back with `cbx turn reclaim` first",
+                hint="take the turn back with `cbx turn reclaim` first",
             )
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         _check_boxes(runtime, head, boxes)
@@ -329,7 +328,7 @@ def _hold_active(runtime: Runtime, agent_turn_id: str, epoch: int) -> Head:
 def _hold_active_or_orphan(
     runtime: Runtime, agent_turn_id: str, epoch: int, *, with_row: bool = False
 ) -> tuple[Head, Orphan | None]:
-    """Return the locked head of a turn that is active or orphaned. `with_row` requires an orphan's row."""
+    """Lock and return the head of an active or orphaned turn. `with_row` refuses an orphan without a row."""
     orphan = find_orphan(runtime, agent_turn_id, epoch)
     if orphan is not None and (orphan.row is not None or not with_row):
         return orphan.head, orphan
@@ -343,18 +342,18 @@ def _refuse_inactive(runtime: Runtime, agent_turn_id: str) -> NoReturn:
         raise Conflict(f"turn {agent_turn_id} has ended: {record.end_status}", hint="nothing needs fixing")
     raise Conflict(
         f"turn {agent_turn_id} is not active: its row is {row.status}",
-        hint="`cbx turn nudge` promotes a queued turn, `cbx turn stop` ends it",
+        hint="`cbx turn nudge` promotes a queued turn; `cbx turn stop` ends the turn",
     )
 
 
 def _carrier(runtime: Runtime, head: Head) -> InboxRow | None:
-    """Return the inbox row that carries the turn, claimed or not."""
+    """Return the inbox row that carries the active turn, or None. The row may be claimed."""
     rows = runtime.inbox.list_by_turn(head.fence.agent_turn_id)
     rows = [row for row in rows if row.status in (*DUE, PROCESSING)]
     calls = runtime.turns.waiting_tools(head.fence.agent_turn_id)
     at_epoch = [row for row in rows if carries(row, head, calls)]
     turn_rows = [row for row in rows if is_turn(row)]
-    # Workers of other systems do not update the epoch of the report that resumed a turn.
+    # Other systems leave the old epoch in the report that resumed a turn, so `carries` does not find it.
     resuming = [row for row in rows if head.status == RUNNING and row.status == PROCESSING and is_report(row)]
     return next(iter(at_epoch or turn_rows or resuming), None)
 
@@ -369,7 +368,7 @@ def _may_start_twice(runtime: Runtime, fence: Fence) -> _OldRun:
 
 
 def _write_again(runtime: Runtime, head: Head) -> InboxRow:
-    """Write the lost row of an active turn again, as a promoted row. The edge of the row still exists."""
+    """Write the lost inbox row of an active turn again, as a promoted row. Its edge still exists."""
     turn_id = head.fence.agent_turn_id
     message = InboxMessage(
         type=TURN,
@@ -401,7 +400,7 @@ def _check_boxes(runtime: Runtime, head: Head, boxes: Mapping[str, str | None]) 
         if user is not None:
             raise BoxConflict(
                 f"box {output_box_id} is the output box of turn {user[0]} of agent {user[1]!r}",
-                hint="pass another box, or wait for that turn's end",
+                hint="pass another box, or wait until that turn ends",
             )
 
 

@@ -1,6 +1,6 @@
 """Reaping: one pass over all overdue work of a project. Several processes may reap at the same time.
 
-A pass handles expired leases, due work of followers, lost reports, passed deadlines, queued turns of idle
+A pass handles expired leases, due work of followers, missing reports, missed deadlines, queued turns of idle
 agents, and promoted turns that no worker claims. Each item has its own transaction. Items that another
 transaction has locked are skipped.
 """
@@ -42,10 +42,10 @@ from cardbox_cli.store.views.turn_views import TurnViews
 
 
 def report_lost(runtime: Runtime, agent_turn_id: str | None = None) -> list[str]:
-    """Report stored results and ended turns that this suspended turn, or with None any turn, still waits for.
+    """Write missing reports for calls of a suspended turn whose result or dispatched turn is complete.
 
-    A turn may end before its caller suspends, and other programs may fail to report. A suspension calls this
-    for its own turn, and `reap` calls it for all turns. Return the ids of the calls that have a report now.
+    Reports are missing if a dispatched turn ends before its caller suspends, or if another program fails to
+    report. A suspension passes its turn, and `reap` passes None for all. Return the ids of reported calls.
     """
     lost = LostReportStore(runtime.database, runtime.project_id).find(
         agent_turn_id, age=runtime.settings.unclaimed_time
@@ -67,7 +67,7 @@ def _report(runtime: Runtime, lost: LostReport) -> bool:
                 return report_stored(runtime, lost.agent_turn_id, lost.tool_call_id, lost.card_id).created
             return lost.child_turn_id is not None and _report_child(runtime, lost, lost.child_turn_id)
         except (NotFound, Conflict):
-            # Another process has just reported it, or it cannot be reported. The deadline ends the wait then.
+            # Another process has just reported it, or it cannot be reported. Then the deadline ends the wait.
             return False
 
 
@@ -82,7 +82,7 @@ def _report_child(runtime: Runtime, lost: LostReport, child_turn_id: str) -> boo
 
 
 def ended_record(runtime: Runtime, agent_turn_id: str) -> TurnRecord | None:
-    """Return the record of a turn. If another program ended the turn, first write that end to the record."""
+    """Return the record of a turn, or None. If another program ended the turn, first records that end."""
     record = runtime.turns.record(agent_turn_id)
     if record is None or record.end_status is not None:
         return record
@@ -103,11 +103,11 @@ _BATCH_SIZE = 500
 
 
 class ReapOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a pass: inbox ids (`released`, `dead`), turn ids (`failed`, `promoted`, `notified`).
+    """The ids of everything that a pass changed, and `troubles`: messages about work that failed.
 
-    `timed_out` and `reported` are ids of tool calls; the latter had a result and no report. `dispatched` and
-    `stopped` are turns of batch children, and `batches` are the batches that ended. `troubles` are messages
-    about work that failed.
+    `released` and `dead` hold ids of inbox rows. `failed`, `promoted` and `notified` hold ids of turns.
+    `timed_out` and `reported` hold ids of tool calls. The calls in `reported` had a result without a report.
+    `dispatched` and `stopped` hold ids of turns of batch children. `batches` holds ids of ended batches.
     """
 
     released: list[str] = []
@@ -161,7 +161,7 @@ def reap(runtime: Runtime) -> ReapOutcome:
 def record_trouble(
     troubles: list[str], what: str, errors: tuple[type[CbxError], ...] = (CbxError,)
 ) -> Iterator[None]:
-    """Add an error of one of these types to `troubles` instead of raising it, unless the database is gone."""
+    """Add an error of these types to `troubles`, and do not raise it. Always raises DatabaseUnavailable."""
     try:
         yield
     except DatabaseUnavailable:
@@ -203,9 +203,11 @@ def _release_expired(runtime: Runtime, known: Lease, reaped: ReapOutcome) -> Non
 def decide_expiry(
     found: ClaimedSituation, known: Lease, *, max_attempts: int
 ) -> Literal["kept", "over", "dead", "released"]:
-    """Decide what to do with a row whose lease had expired when it was read as `known`.
+    """Decide what to do with a row whose lease had expired when the lease was read as `known`.
 
-    `kept`: its owner extended the lease, or another worker claimed the row. `over`: it is no longer claimed.
+    - `kept`: do nothing, because its owner has extended the lease, or another worker has claimed the row.
+    - `over`: drop the lease, because the row is no longer claimed.
+    - `dead` or `released`: make the row a dead letter if no try is left, or else due again.
     """
     if found.lease != known:
         return "kept"
@@ -227,29 +229,31 @@ def _time_out(runtime: Runtime, known: Head, reaped: ReapOutcome) -> None:
                 with runtime.transaction():
                     reports = report_timeouts(runtime, calls)
             except CardConflict as exc:
-                # A database may allow only one result per call id, and another turn may use the same call id.
+                # A database may allow only one result per call id, and another turn may have the same id.
                 why = f"no result came before the deadline, and a timeout cannot be reported: {exc.message}"
                 _fail(runtime, head, reaped, "timeout", "tool_timeout", why)
                 return
             reaped.timed_out.extend(report.tool_call_id for report in reports)
-            # Another program may have reported each call without setting the reference in the waiting call.
+            # Another program may have reported the calls, and not have noted that in their rows.
             due = "wait" if reports else decide_deadline(known, head, (), rows)
         if due == "lost":
             why = "its deadline passed, and no report is pending for the calls that it waits for"
             _fail(runtime, head, reaped, "failed", "result_lost", why)
             return
-        # If these reports are not applied in time, the new deadline ends the wait.
+        # The reports must be applied before the new deadline, which ends the wait.
         runtime.heads.extend_deadline(head.fence, timedelta(seconds=runtime.settings.tool_wait))
 
 
 def decide_deadline(
     known: Head, head: Head | None, calls: Sequence[WaitingTool], rows: Sequence[InboxRow]
 ) -> Literal["kept", "report", "wait", "lost"]:
-    """Decide what to do with a turn whose head was overdue when it was read as `known`.
+    """Decide what to do with a turn whose deadline had passed when its head was read as `known`.
 
-    `head` is None if it is not locked. `calls` are the calls that the turn waits for; `rows` are its inbox
-    rows. `report`: some calls have no report yet. `wait`: a report is pending and gets more time. `lost`: no
-    report is pending. `kept`: the turn continues or has a new deadline.
+    `head` is None if it could not be locked. `calls` and `rows` are the turn's waiting calls and inbox rows.
+
+    - `report`: report timeouts, because some calls have no report yet.
+    - `wait` or `lost`: extend the deadline if a report is pending, or else fail the turn.
+    - `kept`: do nothing, because the turn is locked, is not suspended any more, or has a new deadline.
     """
     if head is None or head.status != SUSPENDED:
         return "kept"

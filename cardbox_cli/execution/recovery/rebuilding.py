@@ -1,7 +1,7 @@
 """Rebuild the head of an agent from its other rows, if the head is lost or is busy without a turn.
 
-The new epoch is higher than every recorded epoch, which fences off all old workers of the agent. The outcome
-separates certain facts from guesses.
+The new epoch is higher than every recorded epoch, so cbx refuses the writes of all old workers of the agent.
+The outcome separates certain facts from guesses.
 """
 
 from datetime import timedelta
@@ -88,7 +88,7 @@ def rebuild(runtime: Runtime, agent_id: str, *, actor: str, reason: str | None) 
 
 
 def _resuming_report(runtime: Runtime, rows: list[InboxRow], waiting: list[WaitingTool]) -> InboxRow | None:
-    """Return the open report that resumed a turn, if the turn has not suspended since."""
+    """Return the open report that resumed a turn, or None if the turn has suspended again."""
     since = max((tool.turn_epoch for tool in waiting), default=-1)
     reports = (
         row for row in rows if is_report(row) and row.turn_epoch > since and _was_applied(runtime, row)
@@ -103,7 +103,7 @@ def _was_applied(runtime: Runtime, report: InboxRow) -> bool:
 
 
 def _dispatch_again(runtime: Runtime, carrier: InboxRow, epoch: int) -> InboxRow:
-    """Make the row that carried the turn claimable again, and return the turn's own row."""
+    """Make a turn claimable again after its head was lost, and return the turn's own row."""
     row = carrier if is_turn(carrier) else _turn_row(runtime, carrier.turn_id, "was resumed")
     _assign(runtime, row, epoch)
     carrier = runtime.inbox.set_turn_epoch(carrier.inbox_id, epoch)
@@ -120,7 +120,7 @@ def _turn_row(runtime: Runtime, turn_id: str, state: str) -> InboxRow:
     if row is None:
         raise Conflict(
             f"turn {turn_id} {state}, but its inbox row is lost, so its boxes are unknown",
-            hint="restore the row, or delete its waiting tools",
+            hint="restore the inbox row, or delete the rows of the turn's waiting tools",
         )
     return row
 

@@ -28,7 +28,7 @@ class RetryOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutcome:
-    """Retry a dead row. A turn ends only once, so the row of a turn is dispatched as a new turn.
+    """Retry a dead row. The row of a turn is dispatched as a new turn, because a turn ends only once.
 
     Raises NotFound for an unknown row. Raises Conflict if the row is not dead, or its boxes lack cards.
     """
@@ -72,7 +72,7 @@ def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) ->
 
 
 def _check_complete(runtime: Runtime, row: InboxRow) -> None:
-    """Raise Conflict if no worker would run another turn with these boxes."""
+    """Raise Conflict if the boxes of this turn are so incomplete that no worker would run it again."""
     if ProjectsStore(runtime.database).settings(runtime.project_id).allow_incomplete_context:
         return
     rows = DiagnosisStore(runtime.database, runtime.project_id)
@@ -118,7 +118,7 @@ def _dispatch_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Di
 
 
 def _end_retried(runtime: Runtime, row: InboxRow, by: str) -> None:
-    """End a turn that has a dead row and no end. The call that waits gets the report of the new turn."""
+    """End a turn that has a dead row and no recorded end. The new turn will report to its waiting call."""
     head = runtime.heads.get(row.agent_id)
     active = head is not None and head.active_agent_turn_id == row.turn_id
     if not active and runtime.database.keeps_turns:
@@ -127,7 +127,7 @@ def _end_retried(runtime: Runtime, row: InboxRow, by: str) -> None:
 
 
 def _was_never_applied(runtime: Runtime, row: InboxRow) -> bool:
-    """Return whether a report was consumed and its call still waits. Other programs leave such rows."""
+    """Return whether another program has consumed a report without applying it to the waiting call."""
     if row.status != CONSUMED or not is_report(row):
         return False
     tools = runtime.turns.waiting_tools(row.turn_id)

@@ -1,4 +1,4 @@
-"""The sent requests of the recorded steps of a turn or a chat, and the next request of a turn.
+"""The requests that the recorded steps of a turn or chat have sent, and the next request of a turn.
 
 `step_snapshots.py` restores and verifies a request. This module never writes. Methods read in the caller's
 snapshot.
@@ -49,9 +49,9 @@ from cardbox_cli.text.error_messages import ambiguous_message
 
 
 class StepRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a step from its box. If `step` is None, it is the next request as cbx would compose it.
+    """The request of a step as its request box stores it, or the next request if `step` is None.
 
-    `awaited` are calls without a result. `notes` explain how this request differs from the sent request.
+    `awaited` lists calls without a result. `notes` explain how this request differs from the sent request.
     """
 
     step: Step | None
@@ -66,7 +66,7 @@ class RecordedRequests(ABC):
     """The requests of the steps of one turn or chat.
 
     `name` is the id of the turn or chat, `noun` is its type, and `shows` is the command that lists its steps.
-    If `is_over`, it will send no more requests.
+    `is_over` is True if it will send no more requests.
     """
 
     noun: str
@@ -94,7 +94,7 @@ class RecordedRequests(ABC):
         """Return the ids of a step's profile, context and output box."""
 
     def _output_start(self) -> int:
-        """Return the position of the first own card in the output box, for a step without a snapshot."""
+        """Return the position of the turn's first own card in its output box, if a step has no snapshot."""
         return 0
 
     @abstractmethod
@@ -108,8 +108,9 @@ class RecordedRequests(ABC):
     ) -> StepRequest:
         """Return the request of the step `at`: an id or its beginning, a number from 1, or `next`.
 
-        None means the next request, or the last snapshot if no request will follow. Without `format`, the
-        format is that of the step, the last step, or the model's provider. Raises NotFound and AmbiguousId.
+        If `at` is None, return the next request, or the last stored one if none will follow. `format`
+        defaults to the format of the step, of the last step, or of the model's provider. Raises NotFound,
+        AmbiguousId.
         """
         step = self._step(at)
         if step is None:
@@ -132,7 +133,7 @@ class RecordedRequests(ABC):
         )
 
     def recorded_step_ids(self, step_id: str | None) -> list[str]:
-        """Return the ids of all steps with a request box, or only of those up to and including `step_id`."""
+        """Return the ids of the steps that have a request box. If `step_id` is given, it is the last one."""
         ids = [step.step_id for step in self._steps if step.request_box_id is not None]
         return ids[: ids.index(step_id) + 1] if step_id in ids else ids
 
@@ -141,8 +142,9 @@ class RecordedRequests(ABC):
     ) -> tuple[Step, Verification]:
         """Verify the request of the step `at`, and return the step and the outcome.
 
-        The default is the last step with a request box. `format` applies to steps without a snapshot. Only
-        the layer texts of `options` matter. Raises what `request` raises, and NotFound without a request box.
+        If `at` is None, verify the last step with a request box. `format` is used only if the step has no
+        snapshot. `options` only matter for the texts of layers. Raises what `request` raises, and NotFound
+        if the step has no request box.
         """
         step = self._step(at) if at is not None else self._last_with_snapshot()
         if step is None:
@@ -157,7 +159,7 @@ class RecordedRequests(ABC):
         return step, verify(self._request_box(step), boxes, snapshot, format, layers)
 
     def _last_format(self, options: ComposeOptions, entries: Sequence[RequestEntry]) -> str:
-        """Return the format of the last step with a snapshot, or else the format of the model's provider."""
+        """Return the format of the last step that has a snapshot, or else of the model's provider."""
         snapshots = (read_snapshot(step.metadata) for step in reversed(self._steps))
         return format_of(next(filter(None, snapshots), None), entries, options)
 
@@ -173,7 +175,7 @@ class RecordedRequests(ABC):
         if step.request_box_id is None:
             raise NotFound(
                 f"step {step.step_id!r} has no snapshot of a request",
-                hint=f"compose the next one with --at {NEXT}",
+                hint=f"compose the next request with --at {NEXT}",
             )
         return step
 
@@ -235,7 +237,7 @@ def find_step(steps: Sequence[Step], at: str, whose: str, shows: str) -> Step:
 
 
 def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
-    """Return the active turn of an agent, else its oldest queued turn, else its last. Raises NotFound."""
+    """Return an agent's active turn, else its oldest queued turn, else its last turn. Raises NotFound."""
     head = HeadStore(turns.database, turns.project_id).get(agent_id)
     if head is not None and head.active_agent_turn_id is not None:
         return turns.get(head.active_agent_turn_id)
@@ -247,18 +249,18 @@ def turn_of_agent(turns: TurnViews, agent_id: str) -> TurnRow:
 
 
 def no_turn_error(turns: TurnViews, agent_id: str, when: str = "") -> NotFound:
-    """Return the error for an unknown agent, or an agent without a turn. `when` ends the latter message."""
+    """Return the error for an unknown agent or one without a turn. `when` ends the second message."""
     roster = AgentStore(turns.database, turns.project_id)
     if roster.is_absent(agent_id):
         return roster.not_found(agent_id)
     return NotFound(
         f"agent {agent_id!r} has no turn{when} in project {turns.project_id!r}",
-        hint="`cbx agent list` shows the agents, `cbx turn list` the turns",
+        hint="`cbx agent list` shows the agents; `cbx turn list` shows the turns",
     )
 
 
 class TurnRequests(RecordedRequests):
-    """The requests of one turn: the requests of its steps, and the next request with the reported results."""
+    """The requests of one turn. Its next request includes results that are reported and not applied yet."""
 
     noun = "turn"
 
@@ -276,7 +278,7 @@ class TurnRequests(RecordedRequests):
         return [self.turn.context_box_id or ""]
 
     def boxes_of(self, step: Step) -> TurnBoxes:
-        """Return the boxes of a step. If the step does not name a box, return the turn's box instead."""
+        """Return the boxes of a step. The turn's own box replaces a box that the step does not name."""
         return self._context(step, self.turn).boxes
 
     def _context(self, *pointers: TurnRow | Step) -> TurnContext:
@@ -323,7 +325,7 @@ class TurnRequests(RecordedRequests):
         )
 
     def _apply_reports(self, boxes: TurnBoxes) -> tuple[TurnBoxes, list[str]]:
-        """Return the boxes of an active turn with all reports applied, and the calls that still wait."""
+        """Return the boxes as if all reports were applied, and the calls that still wait for a report."""
         if self.turn.status not in ACTIVE:
             return boxes, []
         turn_id = self.turn.agent_turn_id

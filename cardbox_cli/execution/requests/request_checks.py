@@ -1,6 +1,6 @@
 """Check that the context and profile of a turn are complete, and lint its next request.
 
-Workers run only complete turns; `cbx why` applies the same check.
+Workers run only complete turns. `cbx why` uses the same check.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ READ_POINTERS = (PROFILE_BOX, CONTEXT)
 # The error code of a turn whose context or profile is incomplete.
 INCOMPLETE = "context_incomplete"
 
-# The words of a message for each state of a lost card.
+# The phrase that describes each reason for a lost card in a message.
 LOSSES: dict[LossKind, str] = {
     "dangling": "does not exist",
     "deleted": "was deleted",
@@ -46,7 +46,7 @@ _MAX_LISTED = 5
 
 
 class Lack(msgspec.Struct, frozen=True, kw_only=True):
-    """A card, box (`missing`) or profile that a turn should read and cannot."""
+    """A card, box or profile that a turn should read and cannot read."""
 
     kind: LossKind | Literal["missing", "no-profile"]
     pointer: str
@@ -64,7 +64,7 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_lacks(boxes: Iterable[BoxFacts]) -> list[Lack]:
-    """Return the lacks of the boxes that a turn reads, in the order of the boxes."""
+    """Return everything that a turn should read and cannot read, in the order of its boxes."""
     return [lack for box in boxes if box.pointer in READ_POINTERS for lack in _box_lacks(box)]
 
 
@@ -112,8 +112,8 @@ def lint_turn(
 ) -> list[LintFinding]:
     """Return the lint findings of the turn's next request.
 
-    The model is the one in `runtime_config`, or else the profile's model. Reads the project's tools and
-    settings, and the sources of the profile's layers.
+    The model in `runtime_config` overrides the profile's model. Reads the project's tools and settings, and
+    the sources of the layers that the profile requests.
     """
     model_name = runtime_config.get("model")
     model = model_name if isinstance(model_name, str) else None
@@ -137,8 +137,7 @@ def lint_new_turn(
 ) -> list[LintFinding]:
     """Return the lint findings of the first request of a turn that is not written yet.
 
-    `boxes` are the ids of its `profile`, `context` and `output` box, or None for a box that does not exist.
-    `planned` is a context that is not written yet.
+    `boxes` maps `profile`, `context` and `output` to box ids or None. `planned` is an unwritten context.
     """
     stored = runtime.contexts.read("", boxes=boxes)
     profile, context, output = (
@@ -156,7 +155,7 @@ def lint_new_turn(
 
 
 def _output_start(runtime: Runtime, head: Head | None, output_box_id: str) -> int | None:
-    """Return the length of the output box before the turn that now writes to it, or None without a turn."""
+    """Return the length that the output box had when its present turn began, or None without such a turn."""
     if head is None or head.active_agent_turn_id is None or head.output_box_id != output_box_id:
         return None
     record = runtime.turns.record(head.active_agent_turn_id)

@@ -1,7 +1,7 @@
 """The sent requests of all steps of a turn or chat, read and composed incrementally.
 
 Each step stores its request as its own box, which mostly repeats the box of the previous step. This module
-reads the id lists and each card once, and composes only the new messages of a request. It never writes, and
+reads the id lists and each card once, and composes only the new messages of a request. It never writes. It
 reads in the caller's snapshot.
 """
 
@@ -34,7 +34,8 @@ _BATCH_SIZE = 50
 class _StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The stored request of a step: its card ids as JSON, its profile, snapshot and format.
 
-    `added` are the ids after those of the previous request, or None if this request does not continue it.
+    `added` lists the ids that the request adds to the ids of the previous request. It is None if the request
+    does not begin with all ids of the previous one.
     """
 
     step: Step
@@ -60,8 +61,7 @@ def read_step_requests(
 ) -> list[Sent]:
     """Return the stored requests of these steps, in order.
 
-    `homes` are the boxes to which cards are attributed, because a request box is only a record. The first box
-    that has a card wins.
+    Each entry names the first of the boxes `homes` that has its card, because a request box is only a copy.
     """
     return list(_SeriesReader(database, project_id, steps, homes).requests())
 
@@ -95,7 +95,7 @@ class _SeriesReader:
             )
 
     def _find_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return, for each card id, the first of these boxes that has the card, and its position there."""
+        """Map each card id to the first of these boxes that has the card, and to the position in that box."""
         lists = self._boxes.id_lists(homes)
         places: dict[str, tuple[str, int]] = {}
         for box_id in homes:
@@ -144,7 +144,7 @@ class _SeriesReader:
         ]
 
     def _restore(self, stored: _StoredRequest) -> Request:
-        """Return the whole request, as `render` shows it, with the positions of cards in their home boxes."""
+        """Return the whole request as `render` shows it. Entries have the home box and position of a card."""
         box = BoxSource(stored.step.request_box_id or "", self._slots(decode_ids(stored.ids)))
         restored = restore_request(box, stored.profile, stored.snapshot, stored.format, ComposeOptions())
         request = restored.request
@@ -162,7 +162,7 @@ class _SeriesReader:
     def _continue_request(
         self, stored: _StoredRequest, before: _StoredRequest, request: Request
     ) -> Request | None:
-        """Return the request `before` plus the new messages. Return None if the request must be restored."""
+        """Return `request` with the new messages, or None if `stored` differs in more than new messages."""
         _, end = history_of(request.messages)
         if not end or stored.added is None or not _is_alike(stored, before):
             return None
@@ -175,7 +175,7 @@ class _SeriesReader:
             return None
         added = self._messages(slots, stored, request)
         there = {layer.name for layer in request.layers}
-        # All requests of the series share one table, because each copy would be as long as the history.
+        # All requests of the series share one dict, because each copy would be as long as the history.
         request.places.update((each, self._home_entry(each, entry)) for each, entry in added.places.items())
         return msgspec.structs.replace(
             request,
@@ -197,9 +197,9 @@ class _SeriesReader:
 
 
 def _added_ids(before: str, ids: str) -> list[str] | None:
-    """Return the ids that the list `ids` adds at the end of `before`, or None if it does not continue it.
+    """Return the ids that `ids` has after the ids of `before`, or None if it does not begin with `before`.
 
-    Both are JSON. Postgres prints equal lists in the same way, so the texts are compared without decoding.
+    Both are JSON lists. Postgres prints equal lists in the same way, so this compares them as text.
     """
     if len(before) > 2 and ids.startswith(f"{before[:-1]}, "):
         return decode_ids(f"[{ids[len(before) + 1 :]}")
@@ -216,7 +216,7 @@ def _is_alike(one: _StoredRequest, other: _StoredRequest) -> bool:
 
 
 def _is_plain(card: Card) -> bool:
-    """Return whether a card can only add a message of the history to a request."""
+    """Return whether a card only adds a message to the history, and changes no other part of a request."""
     known = card_type(card.type)
     is_apart = known.is_snapshot or known.layer is not None or card.type == PROFILE
     return not is_apart and not isinstance(card.content, ToolContent)

@@ -1,8 +1,8 @@
 """Restore the request of a step from its request box, and verify that the cards still produce it.
 
 This module is pure. A request box has the rendered system prompt first, then the tools, the stored layers and
-the history in order. Other systems write it in the same way. cbx also stores hashes in the step's metadata.
-It stores only the hashes of layers that existed only for the call.
+the history in order. Other systems write the same box. cbx also stores hashes in the step's metadata. If the
+text of a layer is not stored as a card, only its hash is stored.
 """
 
 import hashlib
@@ -33,20 +33,20 @@ SNAPSHOT_KEY = "request"
 
 # The reason why a layer cannot be shown or compared.
 LOST_REASON = "it existed only for the call, and only the hash of its text is stored"
-# The note about a comparison if the step has no hash of the request without its layers.
+# The note for a step whose snapshot has no hash of the request without its layers.
 UNPROVED = (
     "the history, the tools, the model and its parameters were compared with their present state: the step "
     "has no hash of them, so later changes of them do not show"
 )
-# The reason why a layer is not shown although its text was passed.
+# The reason why a layer is not shown even though the caller passed its text.
 _DIFFERENT_TEXT = "the text passed for it is not the one that was sent"
 
 
 class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The snapshot of a request in a step's metadata. `layers` maps names to hashes of texts.
+    """The snapshot of a request in a step's metadata. `layers` maps names of layers to hashes of their texts.
 
     `sha256` is the hash of the sent body. `rest_sha256` is the hash of the body without its layers, or None.
-    The output box had `output_cards` cards at the step, and `output_start` cards at the promotion.
+    The output box had `output_cards` cards when the step began, and `output_start` when the turn began.
     """
 
     format: str
@@ -61,7 +61,7 @@ class StepSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was restored from its box, its entries, and the `lost` layers with unknown texts."""
+    """A request that was restored from its box. `lost` lists the sent layers whose texts are unknown."""
 
     entries: list[RequestEntry]
     request: Request
@@ -71,8 +71,8 @@ class RestoredRequest(msgspec.Struct, frozen=True, kw_only=True):
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a verification: whether the cards still produce the request of a step.
 
-    The request is compared by the hash of the whole, by the hash without its layers, or message by message.
-    A comparison of messages proves nothing, because both sides come from the same cards. `lost` are layers
+    `verify` compares the hash of the whole request, or the hash without its layers, or each message. A
+    comparison of messages proves nothing, because both sides come from the same cards. `lost` lists layers
     that could not be compared. `reasons` explain a difference.
     """
 
@@ -99,7 +99,7 @@ def snapshot_of(request: Request, body: bytes, boxes: TurnBoxes, format: str) ->
 
 
 def read_snapshot(metadata: Any) -> StepSnapshot | None:
-    """Return the snapshot in a step's metadata, or None for a step of another system or version of cbx."""
+    """Return the snapshot in a step's metadata, or None if it has none that this version of cbx can read."""
     try:
         snapshot = msgspec.convert(metadata[SNAPSHOT_KEY], StepSnapshot)
     except (KeyError, TypeError, msgspec.ValidationError):
@@ -116,10 +116,10 @@ def restore_request(
     rules: Mapping[str, str | None] | None = None,
     own: Container[str] = (),
 ) -> RestoredRequest:
-    """Restore the request of a request box, with the parameters of its profile.
+    """Restore a request from its request box and its profile.
 
-    `options` may name another model, and may have texts of layers that are not stored. `rules` maps card ids
-    to recipe rules. `own` has the ids of cards that the turn has written.
+    `options` may name another model, and may pass texts of layers that are not stored. `rules` maps card ids
+    to recipe rules. `own` holds the ids of the cards that the turn has written.
     """
     prompt, history = _split_prompt(box, rules or {})
     of_profile = [] if profile is None else profile.visible_entries
@@ -128,7 +128,7 @@ def restore_request(
         _options(options, snapshot, box),
         encode=encoder_of(format),
         own=own,
-        # The box has exactly what was sent, for every type of process.
+        # The box has exactly the sent cards, so no type of process may leave any of them out.
         takes_all=True,
     )
     request, lost = _restrict_layers(made, snapshot, options.asked.texts)
@@ -149,7 +149,7 @@ def restore_request(
 def _split_prompt(
     box: BoxSource, rules: Mapping[str, str | None]
 ) -> tuple[list[RequestEntry], list[RequestEntry]]:
-    """Split the entries of a request box into the rendered system prompt, if any, and the other entries."""
+    """Split the entries of a request box into the entries of the rendered system prompt and all others."""
     entries = [RequestEntry(slot=slot, box_id=box.box_id, rule=rules.get(slot.card_id)) for slot in box.slots]
     prompts = sum(card.type == RENDERED_PROMPT for card in present_cards(box.slots[:1]))
     return entries[:prompts], entries[prompts:]
@@ -184,7 +184,7 @@ def _restrict_layers(
 ) -> tuple[Request, list[LayerLeftOut]]:
     """Return the request with only the layers that were sent, and the sent layers whose texts are missing.
 
-    A text in `given` that differs from the sent one counts as missing.
+    A layer also counts as missing if its text in `given` is not the text that was sent.
     """
     if snapshot is None:
         return request, []
@@ -226,7 +226,7 @@ def verify(
     lost = [left.layer for left in left_out]
     compared_by = _comparison(snapshot, lost)
     is_proven = _is_proven(snapshot, compared_by, composed, format)
-    # A proven request does not need the cards of its box, which may have been deleted.
+    # If the hash proves the request, deleted cards of its request box do not matter.
     known = _drop_lost(composed)
     difference = diff(known if is_proven else _drop_lost(stored.request), known, provider_of(format))
     changed = [layer.name for layer in asked.request.layers if layer.name in lost]
@@ -243,7 +243,6 @@ def verify(
 
 
 def _drop_lost(request: Request) -> Request:
-    """Return the request without its lost layers, which the cards cannot produce."""
     return msgspec.structs.replace(request, lost_layers={})
 
 
@@ -278,9 +277,9 @@ def _hash(body: bytes) -> str:
 
 
 def _output_of(box: BoxSource, boxes: TurnBoxes, snapshot: StepSnapshot | None) -> tuple[int, int]:
-    """Return the lengths of the output box at the step and at the promotion of its turn.
+    """Return the lengths that the output box had when the step began and when its turn was promoted.
 
-    Without a snapshot, the length at the step is derived from the request box.
+    Without a snapshot, the first length is derived from the request box.
     """
     if snapshot is not None:
         return snapshot.output_cards, snapshot.output_start
@@ -298,7 +297,7 @@ def _reasons(
     *,
     is_same: bool,
 ) -> list[str]:
-    """Return the reasons for a difference. If `is_same`, only the `changed` layers differ."""
+    """Return the reasons for a difference. If `is_same` is True, only the `changed` layers differ."""
     reasons = [
         f"the text passed for the layer {name} is not the one that was sent"
         if name in given

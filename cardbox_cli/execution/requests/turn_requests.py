@@ -1,7 +1,7 @@
 """Compose the request of a turn's next step from its boxes, its profile and the project's tools.
 
 The history is the content of the output box at the promotion, the context box, and the cards that the turn
-has written since. The tools are the project's tools that the profile allows; earlier requests do not matter.
+has written since. The tools are the project's tools that the profile allows. Earlier requests do not matter.
 Workers and the commands that show or verify requests use the same functions. This module never writes.
 Functions read in the caller's snapshot.
 """

@@ -1,6 +1,6 @@
 """The output of commands: redacted secrets, messages about failures, stored logs, and warnings.
 
-Secrets are found by the patterns of a table. A secret that looks like an ordinary word is not found.
+Redaction removes only text that matches `PATTERNS`. It does not find secrets that look like ordinary words.
 """
 
 import re
@@ -21,9 +21,9 @@ from cardbox_cli.model.execution.turns import CommandLog, Fence, last_lines
 from cardbox_cli.store.execution.turn_store import LogStore
 
 REDACTED = "[redacted]"
-# In characters. Only private keys may be longer. They are recognized by either end.
+# In characters. Only private keys may be longer, and a pattern recognizes the beginning or the end of a key.
 MAX_SECRET_LENGTH = 4096
-# Characters of a failure message.
+# The maximum number of characters of a failure message.
 _MAX_MESSAGE_LENGTH = 10_000
 
 
@@ -78,7 +78,7 @@ _REST_OF_A_LINE = re.compile(rf"\A(?:[^\n]{{0,{MAX_SECRET_LENGTH}}}\n|\S{{0,{MAX
 def redact(text: str, *, cut: bool = False) -> str:
     """Return `text` with `[redacted]` instead of everything that looks like a secret.
 
-    If the beginning was `cut` off, the first line is removed, too, because it may be part of a secret.
+    If the beginning of the text was `cut` off, removes the first line, which may be the rest of a secret.
     """
     if cut:
         text = _REST_OF_A_LINE.sub("", text, count=1)
@@ -88,7 +88,7 @@ def redact(text: str, *, cut: bool = False) -> str:
 
 
 def redact_message(text: str) -> str:
-    """Return a failure message without secrets. Only the beginning and the end of a long text remain."""
+    """Return a failure message without secrets. The middle of a long message is removed."""
     if len(text) <= _MAX_MESSAGE_LENGTH:
         return redact(text)
     half = _MAX_MESSAGE_LENGTH // 2
@@ -103,13 +103,13 @@ def _redact_match(found: re.Match[str]) -> str:
 
 FAILED, TIMED_OUT, TOO_LONG = "command_failed", "command_timeout", "output_too_long"
 
-# Characters of stderr in a deliverable or a result, and of stdout in diagnostics.
+# The number of last characters of stderr in a deliverable or result, and of stdout in diagnostics.
 TAIL = 4000
 _MAX_HEAD_LENGTH = 1000
 
 
 def failure_reason(ran: CommandOutcome, call: ToolCall | None, timeout: float) -> tuple[str, str]:
-    """Return the error code and message of a failed command. `call` is None for the model's command."""
+    """Return the error code and message of a failed command. `call` is None if the command is the model's."""
     what = "the command" if call is None else f"the tool {call.tool_name!r}"
     if ran.fault is not None:
         within = f" within {timeout:g} seconds" if ran.timed_out else ""
@@ -124,7 +124,7 @@ def failure_reason(ran: CommandOutcome, call: ToolCall | None, timeout: float) -
 
 
 def _signal_name(number: int) -> str:
-    """Return the name of a signal, or its number: most real-time signals have no name."""
+    """Return the name of a signal, or its number if it has no name."""
     try:
         return Signals(number).name
     except ValueError:
@@ -132,7 +132,6 @@ def _signal_name(number: int) -> str:
 
 
 def diagnostics(ran: CommandOutcome) -> dict[str, Any]:
-    """Return the details that explain a command's failure to people."""
     head = ran.stdout[: _MAX_HEAD_LENGTH + MAX_SECRET_LENGTH].decode(errors="replace")
     return {
         "exit_code": ran.exit_code,
@@ -143,7 +142,7 @@ def diagnostics(ran: CommandOutcome) -> dict[str, Any]:
 
 
 def failure_message(what: str, ran: CommandOutcome) -> str:
-    """Return the log line of a failed command, with the last lines of its stderr below it."""
+    """Return a log line about a failed command, followed by the last lines of its stderr."""
     lines = last_lines(ran.stderr[-TAIL:])
     return "\n    ".join([what + ("; its stderr ends:" if lines else ""), *lines])
 
@@ -154,7 +153,7 @@ def bytes_to_read(kept: int) -> int:
 
 
 def redact_stderr(ran: CommandOutcome) -> CommandOutcome:
-    """Return the outcome with a redacted stderr that can be stored."""
+    """Return the outcome with the secrets and unstorable characters of its stderr replaced."""
     if not ran.stderr:
         return ran
     text = exact_json.replace_unstorable(redact(ran.stderr, cut=ran.stderr_is_cut))
@@ -175,7 +174,7 @@ def store_log(
 ) -> None:
     """Store the last `kept` bytes of a command's stderr, if it wrote any or failed.
 
-    `hold` locks the row that `fence` refers to, or raises StaleEpoch.
+    `hold` must lock the row that `fence` guards, or raise StaleEpoch.
     """
     store = LogStore(runtime.database, runtime.project_id)
     if not kept or not (ran.stderr_bytes or not ran.succeeded) or not store.writable:
@@ -205,7 +204,7 @@ MAX_TROUBLE_LENGTH = 400
 
 
 def shorten_trouble(message: str | None) -> str | None:
-    """Return a message about a worker's trouble as one short, redacted line. None remains None."""
+    """Return a message about a worker's trouble as one short, redacted line, or None for None."""
     if not message:
         return None
     line = " ".join(redact(message).split()).replace("\x00", "")

@@ -1,8 +1,8 @@
 """Commands as process groups that never outlive cbx, even if a signal kills it.
 
-A supervisor in the group reads from a pipe that only cbx can write to. When cbx is gone, the supervisor reads
-the end of the pipe and kills the group. It is a shell, because a shell starts in a millisecond. When the
-command ends, cbx finds processes that left the group by an environment variable. They survive if cbx dies.
+Each group has a supervisor, which reads a pipe that only cbx can write to. When cbx dies, the pipe ends and
+the supervisor kills the group. It is a shell, because a shell starts in a millisecond. A process can leave
+the group. cbx finds such processes by an environment variable, and kills them when the command ends.
 """
 
 import array
@@ -39,9 +39,9 @@ exec /bin/sh -c "$1"
 
 
 class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
-    """A running `sh -c COMMAND` with pipes, in exactly `environment`. Raises OSError.
+    """A running `sh -c COMMAND` with pipes. Its whole environment is `environment`. Raises OSError.
 
-    Leaving the context kills the group, and the processes that left the group.
+    Leaving the context kills the process group and the processes that have left it.
     """
 
     def __init__(self, command: str, environment: Mapping[str, str]) -> None:
@@ -76,15 +76,15 @@ class SupervisedCommand(AbstractContextManager["SupervisedCommand"]):
         self.input.close()
         for end in self._ends:
             os.close(end)
-        # As the first process of a container, cbx gets all orphans and must reap them.
+        # As the first process of a container, cbx becomes the parent of all orphans and must wait for them.
         if os.getpid() == 1:
             with suppress(ChildProcessError):
                 os.waitpid(-self.process.pid, 0)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole group."""
-        # The id of a group with members is not reused. A group without members holds no pipe. cbx cannot
-        # signal a group if all its members run as other users.
+        # Neither error matters. A group without members holds no pipe. cbx may not signal members that run as
+        # another user. The id of a group with members is never reused, so the signal hits no other group.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
         self._is_dead = number == signal.SIGKILL
@@ -165,7 +165,7 @@ class Pipes:
         return self._sent > buffered[0] or not (self._sent or self._unsent)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Queue `data` for the command's input. `is_last` closes the input after it."""
+        """Queue `data` for the command's input. If `is_last` is True, the input is closed after it."""
         if self._input.closed:
             return
         if not self._unsent:
@@ -228,23 +228,23 @@ class Pipes:
             self._on_output(chunk)
 
 
-# In bytes. A command that prints more is stopped.
+# In bytes. cbx stops a command that prints more.
 MAX_OUTPUT = COMMAND_OUTPUT.value << 20
 
 _POLL_INTERVAL = 0.1
 # Seconds between SIGTERM and SIGKILL.
 _TERMINATION_TIMEOUT_SECONDS = 5.0
-# When a command has ended, processes that it left running may hold its pipes open for this many seconds.
+# After a command has ended, processes that it left running may use its pipes for this many seconds.
 _PIPES_TIMEOUT_SECONDS = 1.0
 
 
 class CommandOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a command. `exit_code` is negative for a signal; `duration` is in seconds.
+    """The outcome of a command. `exit_code` is negative after a signal. `duration` is in seconds.
 
-    `stderr` is the end of its stderr, and `stderr_bytes` is the size of its whole stderr. If `timed_out`,
-    `stopped` or `too_long` (too much output) is set, the command was killed, and its output is incomplete.
-    `has_read` is False if it ended before it read any of its input. `fault` is what cbx found wrong with the
-    output of a long-running client, or None.
+    `stderr` is the end of its stderr, and `stderr_bytes` is the size of its whole stderr. `too_long` means
+    that it printed too much. If it, `timed_out` or `stopped` is True, cbx killed the command, and the output
+    is incomplete. `has_read` is False if it ended before it read any of its input. `fault` is what cbx found
+    wrong with the output of a long-running client, or None.
     """
 
     exit_code: int
@@ -282,11 +282,11 @@ def run_command(
     grace: float = _TERMINATION_TIMEOUT_SECONDS,
     heard: OutputHandler = lambda chunk: None,
 ) -> CommandOutcome:
-    """Run `command` by `sh -c` with `stdin`, in exactly `environment`, for at most `timeout` seconds.
+    """Run `sh -c COMMAND` for at most `timeout` seconds. Its whole environment is `environment`.
 
-    If `stop` is set, the time is over, or the output exceeds `max_output` bytes, its process group gets
-    SIGTERM, and SIGKILL after `grace` seconds. Processes that it leaves running get SIGKILL, too. The outcome
-    has the last `keep_stderr` bytes of its stderr. `heard` gets each chunk of its output.
+    Its process group gets SIGTERM if `stop` is set, the time is over, or the output exceeds `max_output`
+    bytes. It gets SIGKILL after `grace` more seconds. Processes that the command leaves running also get
+    SIGKILL. The outcome has the last `keep_stderr` bytes of stderr. `heard` gets each chunk of the output.
     """
     began = time.monotonic()
     with (
@@ -312,7 +312,7 @@ def run_command(
 def outcome_of(
     pipes: Pipes, exit_code: int, stdout: bytes, why: str | None, *, has_read: bool, duration: float
 ) -> CommandOutcome:
-    """Return the outcome of a command. `why` names the outcome's field to set if the command was killed."""
+    """Return the outcome of a command. If cbx killed it, `why` names the field that becomes True."""
     return CommandOutcome(
         exit_code=exit_code,
         stdout=stdout,
@@ -330,7 +330,7 @@ def outcome_of(
 def _serve_until_end(
     process: subprocess.Popen[bytes], pipes: Pipes, stop: Event, deadline: float
 ) -> str | None:
-    """Serve the pipes until the command ends or must be stopped. In the latter case, return the reason."""
+    """Serve the pipes until the command ends or must be stopped. Return the reason for a stop, or None."""
     while process.poll() is None:
         if stop.is_set():
             return "stopped"
@@ -354,6 +354,6 @@ def _serve(process: subprocess.Popen[bytes], pipes: Pipes) -> None:
     if pipes.open:
         pipes.serve(_POLL_INTERVAL)
         return
-    # A running command is not an error here: the caller polls again.
+    # A command that still runs is not an error, because the caller polls again.
     with suppress(subprocess.TimeoutExpired):
         process.wait(_POLL_INTERVAL)

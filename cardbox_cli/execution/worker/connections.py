@@ -1,6 +1,6 @@
-"""The connections of a worker's threads. Each thread has one, which is opened again when it breaks.
+"""The connections of a worker's threads. Each thread has one connection, which is reopened when it breaks.
 
-The connections wait for a database that is unavailable or refuses to work, and announce that only once.
+If the database is unavailable or refuses an action, a connection waits. The pool announces that only once.
 """
 
 import time
@@ -25,7 +25,7 @@ _MIN_PAUSE, _MAX_PAUSE = 0.2, 5.0
 
 
 class WorkerConnection:
-    """The connection of one thread, opened at its first use. Tries to open it end once `is_over` is true."""
+    """The connection of one thread, opened at its first use. It stops trying once `is_over` returns True."""
 
     def __init__(self, made_by: "WorkerConnectionPool", is_over: Callable[[], bool]) -> None:
         self._pool = made_by
@@ -40,9 +40,9 @@ class WorkerConnection:
         return self._database
 
     def retry(self, action: Callable[[Database], _T], *, insist: bool = True) -> _T:
-        """Return the result of `action`, repeated while the database is unavailable, until `is_over`.
+        """Return the result of `action`. Repeat it while the database is unavailable, until `is_over`.
 
-        Without `insist`, an action is not repeated if the database is available and refuses it.
+        If `insist` is False, an error of an available database is raised at once and not retried.
         """
         pause = 0.0
         while True:
@@ -54,7 +54,7 @@ class WorkerConnection:
                 if isinstance(exc, SchemaMissing | SchemaTooNew | SchemaTooOld) or refused or self._is_over():
                     self._pool.forget(self)
                     raise
-                # The connection may only have expired, so the first failure is not announced.
+                # Perhaps only this connection has expired, so the first failure is not announced.
                 if pause:
                     self._pool.note_down(self, exc)
                 time.sleep(pause)
@@ -64,11 +64,11 @@ class WorkerConnection:
                 return answer
 
     def attempt(self, project_id: str, action: Callable[[Runtime], _T], *, insist: bool = True) -> _T:
-        """Return the result of a project's use case, repeated as in `retry`."""
+        """Return the result of `action` with the runtime of a project. Repeats it as `retry` does."""
         return self.retry(lambda database: action(self._runtime(database, project_id)), insist=insist)
 
     def try_once(self, project_id: str, action: Callable[[Runtime], _T]) -> _T:
-        """Return the result of `action` without repeating it; close the connection if it broke."""
+        """Return the result of `action`. Does not repeat it, and closes the connection if it broke."""
         try:
             return action(self._runtime(self.database(), project_id))
         except DatabaseUnavailable:
@@ -89,10 +89,10 @@ class WorkerConnection:
 
 
 class WorkerConnectionPool:
-    """A pool of connections. `announce` gets a message when the database is lost and when it is back.
+    """A pool of connections. Calls `announce` with a message when the database is lost and when it is back.
 
-    `longest_pause` limits idle transactions. Without this limit, a suspended worker process could block the
-    worker that takes over its turn.
+    The server ends a transaction that is idle for `longest_pause`. Without this limit, the locks of a frozen
+    worker process would block the worker that claims its turn next.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class WorkerConnectionPool:
         self._lock = Lock()
         self._idle: list[WorkerConnection] = []
         self._down: dict[WorkerConnection, DatabaseUnavailable] = {}
-        # True from the announcement of the loss until the announcement that the database is back.
+        # True after the loss was announced, until the pool announces that the database is back.
         self._is_announced_lost = False
 
     @contextmanager
@@ -124,7 +124,7 @@ class WorkerConnectionPool:
 
     @contextmanager
     def borrow(self, is_over: Callable[[], bool]) -> Iterator[WorkerConnection]:
-        """Borrow a pooled connection. All borrowers pass the same `is_over`."""
+        """Borrow a pooled connection. All borrowers must pass the same `is_over`."""
         with self._lock:
             connection = self._idle.pop() if self._idle else WorkerConnection(self, is_over)
         try:
@@ -146,7 +146,7 @@ class WorkerConnectionPool:
 
     @property
     def refusal(self) -> str | None:
-        """The message of the available database that refuses to work for a thread, or None."""
+        """The error message of a database that is available and refuses the action of a thread, or None."""
         with self._lock:
             refusals = [exc.message for exc in self._down.values() if is_refusal(exc)]
         return refusals[0] if refusals else None
@@ -167,7 +167,7 @@ class WorkerConnectionPool:
             self._announce("the database is back")
 
     def forget(self, connection: WorkerConnection) -> None:
-        """Stop counting a thread that no longer waits; another thread announces when the database is back."""
+        """Forget that this connection waits, without announcing that the database is back."""
         with self._lock:
             self._down.pop(connection, None)
 

@@ -88,7 +88,7 @@ def cause_of_run(ran: CommandOutcome) -> Cause:
     if ran.too_long:
         return "answer"
     if ran.timed_out:
-        return "transient" if ran.has_read else "worker"
+        return "transient" if ran.fault is None else "worker"
     if ran.exit_code < 0 or ran.exit_code in _KILLED or ran.exit_code in _NOT_STARTED:
         return "worker"
     if ran.exit_code == TRANSIENT_EXIT_CODE:

@@ -1,7 +1,7 @@
 """The interface between the loop of a run and the tables of a turn or a chat.
 
-The loop does not use tables or fences, and a ledger does not run commands. Each method is a transaction that
-may be repeated. It raises StaleEpoch once the run has lost its turn or chat.
+The loop does not use tables or fences, and a ledger does not run commands. Each method of a ledger is one
+transaction and may be repeated. It raises StaleEpoch if another worker has the turn or chat.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ from cardbox_cli.model.identity import Tool
 
 
 class RunState(TurnContext, frozen=True, kw_only=True):
-    """The state before the next step. `steps` is the number of answered steps, `step_id` is the last step."""
+    """The state before the next step. `steps` counts the answered steps. `step_id` is the last step."""
 
     steps: int
     step_id: str | None
@@ -38,7 +38,7 @@ class RunState(TurnContext, frozen=True, kw_only=True):
         return profile_of(present_cards(self.boxes.profile.slots))
 
     def end_rule(self, tools: Sequence[dict[str, Any]] = ()) -> turn_ends.EndRule:
-        """Return the profile's rule about the end, for a model with these tool definitions."""
+        """Return the profile's rule about the end of a turn, for a model that is offered these tools."""
         return turn_ends.end_rule(self.profile, tools)
 
     def tool(self, name: str) -> Tool | None:
@@ -46,7 +46,7 @@ class RunState(TurnContext, frozen=True, kw_only=True):
 
 
 class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that has begun, and its request. `written` counts the cards that the run had written by then."""
+    """A step that has begun, and its request. `written` counts the cards that the run wrote before it."""
 
     step_id: str
     asked: TurnRequest
@@ -54,14 +54,17 @@ class BegunStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallIdTaken(Exception):
-    """The refusal of an answer, because another run has just taken one of its call ids. Read it again."""
+    """The refusal of an answer, because another run has just used one of its call ids.
+
+    Reading the answer again assigns other ids.
+    """
 
 
 def lock_call_ids(runtime: Runtime, cards: Sequence[CardDraft], stored: Collection[str]) -> None:
     """Lock the ids of the calls of these cards until the end of the caller's transaction.
 
-    A result finds its call by the id, so ids are unique. Raises CallIdTaken if the project already has one.
-    Cards with an id in `stored` are skipped, because an earlier attempt has stored them.
+    A result finds its call by the id, so ids must be unique. Raises CallIdTaken if the project has already
+    used one of them. Cards with an id in `stored` are skipped, because an earlier attempt has stored them.
     """
     ids = [call.tool_call_id for card in cards for call in calls_of(card) if card.card_id not in stored]
     if ids and runtime.turns.lock_tool_call_ids(ids):
@@ -72,7 +75,7 @@ _State = TypeVar("_State", bound=RunState)
 
 
 class Ledger(Protocol[_State]):
-    """The storage of one run: a turn or a chat's run. `noun` and `name` are for messages.
+    """The storage of one run of a turn or chat. `noun` and `name` describe it in messages.
 
     The ids identify the agent and turn, or the chat and its run.
     """
@@ -105,9 +108,9 @@ class Ledger(Protocol[_State]):
     def store_answer(
         self, runtime: Runtime, state: _State, step: BegunStep, answer: StepAnswer
     ) -> TurnEnd | None:
-        """Store the answer of a step. Return the end of the run if no call waits for a result.
+        """Store the answer of a step. Return the end of the run if the answer ends it.
 
-        Raises CardConflict if the id of a card is taken, CallIdTaken if the id of a call is.
+        Raises CardConflict if a card id is taken, and CallIdTaken if the id of a call is taken.
         """
 
     def answers(self, call: ToolCall) -> bool:
@@ -120,14 +123,14 @@ class Ledger(Protocol[_State]):
         """Store the result of a call."""
 
     def complete_step(self, runtime: Runtime, state: _State) -> TurnEnd | None:
-        """Complete the last step once its calls have results. Return the end if the results end the run."""
+        """Complete the last step when its calls have results. Return the end if the results end the run."""
 
     def answer_handlers(
         self, runtime: Runtime, state: _State, calls: Sequence[ToolCall], others: Sequence[ToolCall]
     ) -> list[ToolCall]:
-        """Answer `calls` by internal handlers. Return all calls that now wait, including `others`.
+        """Answer `calls` by internal handlers. Return all calls that wait for a report, including `others`.
 
-        If a call waits, the turn is suspended.
+        If there are any, the turn is suspended.
         """
 
     def suspend(self, runtime: Runtime, state: _State, calls: Sequence[ToolCall]) -> None:
@@ -159,7 +162,7 @@ class Ledger(Protocol[_State]):
         """Store the last `kept` bytes of a command's stderr."""
 
     def author(self, state: _State) -> Author:
-        """Return the author of results of the last step's calls."""
+        """Return the author of the result cards of the last step."""
 
     def variables(self, state: _State) -> dict[str, str]:
         """Return the environment variables that describe the run to each command."""

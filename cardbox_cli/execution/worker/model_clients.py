@@ -1,8 +1,8 @@
 """Long-running model clients: processes that exchange lines of JSON with the worker.
 
 A client prints `{"ready": true}`. Then it reads a line `{"id": n, "request": …, "turn": {…}}` and prints
-`{"id": n, "answer": …}` or `{"id": n, "error": "why"}`, repeatedly until its input ends. The id matches an
-answer with its request, however late it comes; a client without ids must answer in order.
+`{"id": n, "answer": …}` or `{"id": n, "error": "why"}`, repeatedly until its input ends. The worker finds the
+request of a late answer by the id. A client that prints no ids must answer in order.
 
 A line `{"cancel": true}` means that the worker no longer waits. A busy client must then print an answer or
 error at once, or it is killed. An idle client ignores the line. The worker starts one client for each
@@ -28,7 +28,7 @@ from cardbox_cli.execution.worker.command_processes import (
 from cardbox_cli.settings import STDERR_KEPT
 
 _POLL_INTERVAL = 0.1
-# Seconds in which a client must acknowledge a cancellation, and in which it must end.
+# The seconds that a client has to acknowledge a cancellation, and to end when its input ends.
 _CLIENT_TIMEOUT_SECONDS = 2.0
 # The number of characters of an unexpected line that a message shows.
 _MAX_QUOTE_LENGTH = 200
@@ -39,7 +39,7 @@ class _Ready(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    """A line of a client. The answer is a string, null, or a message or response in the provider's format."""
+    """A line that a client printed. The answer is a string, null, or a message in the provider's format."""
 
     id: int | None = None
     answer: msgspec.Raw = msgspec.Raw()
@@ -68,10 +68,9 @@ class ModelClients:
         requests: int | None = None,
         keep_stderr: int = STDERR_KEPT.default,
     ) -> None:
-        """Configure clients that `sh -c` starts with `command` in exactly `environment`.
+        """Configure clients that run `sh -c COMMAND`. Their whole environment is `environment`.
 
-        After `requests` requests a client is replaced. The last `keep_stderr` bytes of its stderr are
-        retained for each request.
+        A client is replaced after `requests` requests. Outcomes have the last `keep_stderr` bytes of stderr.
         """
         self._command = command
         self._environment = environment
@@ -81,10 +80,9 @@ class ModelClients:
         self._idle: list[_Client] = []
 
     def ask(self, body: bytes, turn: Mapping[str, str], *, timeout: float, stop: Event) -> CommandOutcome:
-        """Send the JSON of a request to a client, and wait for `timeout` seconds or until `stop` is set.
+        """Send the JSON of a request to a client. Wait for `timeout` seconds, or until `stop` is set.
 
-        `turn` has the variables that a command would have in its environment. Raises OSError if no client can
-        be started.
+        `turn` has the variables that describe the turn. Raises OSError if no client can be started.
         """
         began = time.monotonic()
         client = self._take_client()
@@ -101,7 +99,7 @@ class ModelClients:
         return msgspec.structs.replace(ran, duration=time.monotonic() - began)
 
     def close(self) -> None:
-        """End the idle clients. Busy clients end with their requests."""
+        """End the idle clients. A busy client ends after its request."""
         with self._lock:
             ending, self._idle = self._idle, []
         for client in ending:
@@ -118,8 +116,6 @@ class ModelClients:
 
 
 class _Client:
-    """One client, from its start to its end."""
-
     def __init__(self, command: str, environment: Mapping[str, str], keep_stderr: int) -> None:
         self.answered = 0
         self._last_id = 0
@@ -135,12 +131,12 @@ class _Client:
 
     @property
     def is_silent(self) -> bool:
-        """True if it has printed nothing since its last answer. Another turn must not read such output."""
+        """True if it has printed nothing since its last answer. The next turn must not read such output."""
         self._pipes.serve(0)
         return not self._pipes.stdout
 
     def ask(self, body: bytes, turn: Mapping[str, str], *, until: float, stop: Event) -> CommandOutcome:
-        """Send a request and return the outcome. A client that cannot take another request is killed."""
+        """Send a request and return its outcome. Kills the client if it cannot serve another request."""
         self._pipes.stderr.clear()
         self._pipes.stderr_bytes = 0
         try:
@@ -201,7 +197,7 @@ class _Client:
                 self._wait(time.monotonic() + _CLIENT_TIMEOUT_SECONDS)
                 last_line = self._pipes.take_line()
                 if last_line is None and self._process.poll() == 0:
-                    # A program that succeeded may leave out the last line break.
+                    # A program that has succeeded may omit the last line break.
                     last_line = self._pipes.take_rest()
                 if last_line is not None:
                     return last_line
@@ -210,7 +206,7 @@ class _Client:
         return line
 
     def _give_up(self, given_up: _NoReply) -> CommandOutcome:
-        """Return the outcome of an unanswered request. Kill the client unless it confirms a cancellation."""
+        """Give up the request and return its outcome. Kills the client unless it confirms a cancellation."""
         why, fault = given_up.why, given_up.fault
         if why == "timed_out" and not self._is_ready:
             fault = 'the client did not print {"ready": true}'
@@ -258,14 +254,14 @@ class _Client:
 
 def _decode(line: bytes, kind: type[_Line]) -> _Line | None:
     try:
-        # Decoding first checks UTF-8: msgspec.Raw does not check the bytes that it holds.
+        # `decode` checks that the line is UTF-8, because msgspec.Raw does not check its bytes.
         return msgspec.json.decode(line.decode(), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def _answer_bytes(answer: bytes) -> bytes:
-    """Return the output of a command with this answer: text for a string, nothing for null, else JSON."""
+    """Return the answer as a command would print it: a string as text, null as nothing, the rest as JSON."""
     if answer == b"null":
         return b""
     return msgspec.json.decode(answer, type=str).encode() if answer.startswith(b'"') else answer

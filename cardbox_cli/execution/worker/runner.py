@@ -1,8 +1,8 @@
-"""The loop that runs a turn or a chat until it ends, is suspended, or another worker has it.
+"""The loop that runs a turn or a chat until it ends, is suspended, or belongs to another worker.
 
-If calls have no result, cbx or the commands of their tools answer them. Otherwise the model's command runs
-the next step. Each round reads the state from the ledger, so a run continues where an earlier worker stopped.
-The loop uses no tables and no threads. A cancellation token stops it.
+Each round reads the state from the ledger, so a run continues where an earlier worker stopped. If calls have
+no result, cbx or the commands of their tools answer them. If not, the model's command runs the next step. The
+loop uses neither tables nor threads. A cancellation token stops it.
 """
 
 import time
@@ -74,13 +74,13 @@ _SIGNAL_TIMEOUT_SECONDS = 0.5
 
 
 class Attempt(Protocol):
-    """A function that calls a repeatable action, again on a new connection if the connection breaks."""
+    """A function that calls a repeatable action. If the connection breaks, it calls it again on a new one."""
 
     def __call__(self, action: Callable[[Runtime], _T]) -> _T: ...
 
 
 class CancellationToken:
-    """The cancellation of a run, and whether the run is lost to another worker.
+    """A token that cancels a run. `lost` is True if another worker has the run.
 
     `leaving` is set once the process of the run stops, even if the run may still finish.
     """
@@ -91,16 +91,16 @@ class CancellationToken:
         self.lost = False
 
     def cancel(self, *, lost: bool = False) -> None:
-        """Stop the run, which then returns to the inbox. A `lost` run may not store anything."""
+        """Stop the run and return it to the inbox. If it is `lost`, it only stops and stores nothing."""
         self.lost = self.lost or lost
         self.cancelled.set()
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run. `end` is set if the run ended; `message` is for people.
+    """The outcome of a run. `end` is set if the turn or chat run ended. `message` is for people.
 
-    `failure` is the last failure of a step, if there is one. For a chat, the ids are the chat's key and the
-    id of the run.
+    `failure` is the last failure of a step, or None. For a chat, the agent id is the chat's key, and the turn
+    id is the id of the run.
     """
 
     kind: Kind
@@ -119,8 +119,6 @@ class _Cancelled(Exception):
 
 
 class _RunFailed(Exception):
-    """The failure of the run, with its end status."""
-
     status: EndStatus = "failed"
 
     def __init__(
@@ -152,9 +150,9 @@ class _OutOfTime(_RunFailed):
 
 
 class Run(Generic[_State]):
-    """One run of a ledger's turn or chat. `attempt` provides a database.
+    """One run of a ledger's turn or chat. `attempt` calls the ledger's methods with a runtime.
 
-    `tell` gets log lines about failed commands. `warn` gets warnings about requests that may fail.
+    `tell` gets log lines about failed commands, and `warn` gets warnings about requests that may fail.
     """
 
     def __init__(
@@ -177,7 +175,7 @@ class Run(Generic[_State]):
         self._deadline = time.monotonic() + program.turn_time
 
     def run(self) -> RunOutcome:
-        """Run until there is an outcome. Raises only database failures and bugs."""
+        """Run until there is an outcome. Raises only database errors, apart from bugs."""
         try:
             try:
                 return self._loop()
@@ -294,9 +292,9 @@ class Run(Generic[_State]):
             postponed = self._attempt(lambda runtime: self._ledger.postpone(runtime, turn, step, failure))
         if isinstance(postponed, StepFailure):
             raise _RunFailed(postponed.error_code, postponed.message, dict(postponed.details), postponed)
-        self._tell(f"{self._ledger.name}: {postponed.message}")
         if postponed.is_deferred:
             return self._outcome("deferred", postponed.message, failure=failure)
+        self._tell(f"{self._ledger.name}: {postponed.message}")
         if self._cancellation.cancelled.wait(postponed.seconds):
             raise _Cancelled
         return None
@@ -312,7 +310,7 @@ class Run(Generic[_State]):
         try:
             return self._attempt(lambda runtime: self._ledger.store_answer(runtime, turn, step, answer))
         except CallIdTaken:
-            # Another run has just stored a call with the same id. Reading the answer again makes a new id.
+            # Another run has just stored a call with the same id. Reading the answer again assigns a new id.
             return self._store_answer(turn, step, ran)
         except (CardConflict, InvalidInput) as exc:
             raise _RunFailed(

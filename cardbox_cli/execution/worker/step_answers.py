@@ -1,9 +1,9 @@
 """Read the output of a step's or a tool's command as cards. This module is pure.
 
-A model's message, alone or in a provider's response, becomes a thought. Each tool call becomes a card; a
-message without tool calls becomes the deliverable, too. Other output is the text of a deliverable. Lines of
-cards are read as cards only in the mode `cards`. Such a card has one of the agent's own types; cbx sets its
-role, author, id, turn and step. Output that cannot be read is refused with an error code.
+A model's message, alone or in a provider's response, becomes a thought. Each tool call in it becomes a card.
+Without tool calls, the message also becomes the deliverable. Other output becomes the text of a deliverable.
+Lines of JSON cards are read as cards only in the mode `cards`. An agent may print only certain types of
+cards, and cbx sets their role, author, id, turn and step. Unreadable output is refused with an error code.
 """
 
 import re
@@ -47,7 +47,7 @@ from cardbox_cli.settings import MAX_TOOL_CALLS
 
 OWN_TYPES = (THOUGHT, PLAN, DELIVERABLE)
 
-# Metadata that only cbx sets: a card's owner, message or layer, the cards it replaces, and the turn's end.
+# Metadata keys that only cbx sets, because they decide who wrote a card and how cbx uses it.
 _RESERVED_METADATA = IGNORED_METADATA | {
     *("tool_call_id", "function_name", "layer", "signature", "semantic_type"),
     *("edited_from", "covers", "partial", "stop_reason", "terminal_reason"),
@@ -56,16 +56,16 @@ _IMPORT_PREFIX = "source_"
 
 
 class RefusedCard(ValueError):
-    """The refusal of a line that is not a card which a command may print."""
+    """The refusal of a line that is not a valid card, or is a card that a command may not print."""
 
 
 def resembles_card(value: Any) -> bool:
-    """Return whether a value may be meant as a card."""
+    """Return whether the author of a value may have meant it as a card."""
     return isinstance(value, dict) and isinstance(value.get("type"), str) and "content" in value
 
 
 def read_cards(text: str, author: Author) -> list[CardDraft]:
-    """Return the cards in the lines of a text, with the call ids of the text. Raises RefusedCard."""
+    """Return the cards in the lines of a text. Their call ids are unchanged. Raises RefusedCard."""
     lines = [line for line in text.split("\n") if line.strip()]
     return [_card(line, author, number) for number, line in enumerate(lines, 1)]
 
@@ -93,7 +93,7 @@ def _refuse_others(value: dict[str, Any]) -> None:
 
 
 def _adopt_card(author: Author, given: CardDraft) -> CardDraft:
-    """Return the card with a new id, the agent's role, and its author, turn and step."""
+    """Return the card as written by `author`, with a new id and the role of an agent."""
     if isinstance(given.content, ToolContent | ToolCallContent | ToolResultContent):
         raise RefusedCard(f"a card of type {given.type} cannot hold a {type(given.content).__name__}")
     if is_fallback(given.content):
@@ -142,7 +142,7 @@ _TEXT_HINT = "if the client prints the model's bare text, pass --answers text"
 
 
 class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules for reading output: the mode, the request's format, and the limit of calls per answer."""
+    """The rules for reading output: the mode, the request's format, and the maximum calls of an answer."""
 
     mode: AnswerMode = "auto"
     format: str = DEFAULT
@@ -154,7 +154,7 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def responses(self) -> list[AnswerReader]:
-        """The readers of whole responses. A format without a provider has the readers of all providers."""
+        """The readers of whole responses. If the format has no provider, these are all readers."""
         known = [provider_named(self.format)] if self.is_provider_format else providers()
         return [each.answers for each in known if each.answers is not None]
 
@@ -163,10 +163,7 @@ AUTO_RULES = AnswerRules()
 
 
 class StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a step: its cards in order, and their calls, which have no results yet.
-
-    `usage` has the provider's token counts, under the provider's names.
-    """
+    """The answer of a step: its cards in order, and their calls. `usage` has the provider's token counts."""
 
     cards: list[CardDraft]
     calls: list[ToolCall]
@@ -174,8 +171,6 @@ class StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InvalidAnswer(msgspec.Struct, frozen=True):
-    """The reason why an output is not an answer."""
-
     error_code: str
     message: str
 
@@ -249,7 +244,7 @@ def _check_names(calls: Sequence[ToolCall]) -> None:
 
 
 def _check_parts(parts: int) -> None:
-    """Refuse an answer with too many parts before cards are made of them. An output may have a million."""
+    """Refuse an answer with too many parts, before cards are made of perhaps a million parts."""
     if parts > ANSWER_PARTS.value:
         what = f"the answer has {parts} parts (cards or content blocks)"
         raise _Refused(TOO_MANY_PARTS, f"{what}; the limit is {ANSWER_PARTS.value}")
@@ -259,7 +254,7 @@ def _check_parts(parts: int) -> None:
 
 
 def _json(text: str, rules: AnswerRules) -> dict[str, Any] | None:
-    """Return the object of a JSON text, or None for other text. Refuses text that only begins like JSON."""
+    """Return the object of a JSON text, or None for other text. Refuses a text with incomplete JSON."""
     if _STREAM.match(text):
         what = "the output is an event stream: request a whole response, for example with `stream: false`"
         raise _Refused(INVALID, f"{what}; {_TEXT_HINT}")
@@ -276,9 +271,9 @@ def _json(text: str, rules: AnswerRules) -> dict[str, Any] | None:
 
 
 def _refuse_list(values: list[Any], rules: AnswerRules) -> None:
-    """Refuse a list of responses, and raise the provider's error if it has one.
+    """Refuse a list of responses, with the provider's error if the list contains one.
 
-    Gemini's `streamGenerateContent` returns chunks, and errors, as a list unless it sends events.
+    Gemini's `streamGenerateContent` returns its chunks and errors as a list if it does not send events.
     """
     first = values[0] if values and isinstance(values[0], dict) else {}
     if isinstance(first.get("error"), dict):
@@ -307,7 +302,7 @@ class _ModelMessage(msgspec.Struct, frozen=True):
 
 
 def _find_message(value: dict[str, Any], rules: AnswerRules) -> _ModelMessage | None:
-    """Return the model's message that `value` is or contains, or None if there is no message."""
+    """Return the model's message, which may be `value` or a part of it, or None if there is none."""
     _refuse_error(value, rules)
     for answers in rules.responses:
         if answers.is_response(value):
@@ -321,20 +316,20 @@ def _find_message(value: dict[str, Any], rules: AnswerRules) -> _ModelMessage | 
 def _response_message(response: dict[str, Any], answers: AnswerReader) -> _ModelMessage:
     _refuse_cut_off(response, answers)
     message, usage = answers.unwrap(response), answers.usage(response)
-    # Gateways return the default format with messages of other providers.
+    # Gateways return a response in the default format that contains a message of another provider.
     own = _format_of(message) if answers is provider_named(DEFAULT).answers else answers
     return _ModelMessage(message, own, usage if isinstance(usage, dict) else None)
 
 
 def _format_of(message: dict[str, Any]) -> AnswerReader:
-    """Return the reader of the format that a message resembles, or else the reader of the default format."""
+    """Return the reader of the format that a message appears to have, or else of the default format."""
     others = (each for each in providers() if each.name != DEFAULT)
     formats = [each.answers for each in (*others, provider_named(DEFAULT)) if each.answers is not None]
     return next(each for each in formats if each.is_own(message))
 
 
 def _refuse_error(value: dict[str, Any], rules: AnswerRules) -> None:
-    """Raise the provider's error, if `value` is one. curl exits with 0 even if the response is an error."""
+    """Refuse a provider's error with its message. curl exits with 0 even if the response is an error."""
     error = value.get("error")
     message = error.get("message") if isinstance(error, dict) else error if len(value) == 1 else None
     if not isinstance(message, str) or not message:
@@ -344,7 +339,7 @@ def _refuse_error(value: dict[str, Any], rules: AnswerRules) -> None:
 
 
 def _own_errors(value: dict[str, Any], rules: AnswerRules) -> Iterator[str | None]:
-    """Yield the error in a value in the form of the format's provider, or of any provider for a response."""
+    """Yield the error message that each suitable reader finds in a value, or None."""
     for answers in rules.responses:
         if rules.is_provider_format or answers.is_response(value):
             yield answers.error(value)
@@ -359,7 +354,7 @@ def _refuse_cut_off(value: dict[str, Any], answers: AnswerReader) -> None:
 
 
 def _refuse_other_formats(value: dict[str, Any], rules: AnswerRules) -> None:
-    """Refuse a response in another format than the request's, because it cannot be meant as text."""
+    """Refuse a response in another format than the request's, because its author did not mean it as text."""
     for each in providers():
         if each.name != rules.format and each.answers is not None and each.answers.is_response(value):
             what = f"the output is a response of {each.name}, but the request has the format {rules.format}"
@@ -397,7 +392,7 @@ def _card_lines_answer(text: str, author: Author, held: FindHeldIds, rules: Answ
 
 
 def _add_origin(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
-    """Return the cards of one message with ids and `author`. Several cards get a common group."""
+    """Return the cards of one message with ids and `author`. If there are several, they share a group."""
     group = {"source_group": new_card_id()} if len(drafts) > 1 else {}
     own = {**author.metadata, "author_id": author.agent_id, **group}
     return [
@@ -409,7 +404,7 @@ def _add_origin(drafts: Sequence[CardDraft], author: Author) -> list[CardDraft]:
 def _complete_answer(
     thoughts: Sequence[CardDraft], author: Author, usage: dict[str, Any] | None
 ) -> StepAnswer:
-    """Return the answer of a message: its thoughts and their calls, or without calls, a deliverable."""
+    """Return the answer with the thoughts of a message and their calls, or else with a deliverable."""
     calls = [call for thought in thoughts for call in calls_of(thought)]
     if calls:
         cards = [*thoughts, *(call_card(call, author) for call in calls)]
@@ -422,7 +417,7 @@ def _complete_answer(
 
 
 def result_of(call: ToolCall, author: Author, tool: Tool, ran: CommandOutcome, timeout: float) -> CardDraft:
-    """Return the result card of a call after its command has run, with its output or its failure."""
+    """Return the result card of a call. It has the output of the command that ran, or its failure."""
     answer = partial(result_card, call, author, after_execution=tool.after_execution)
     if not ran.succeeded:
         code, message = failure_reason(ran, call, timeout)

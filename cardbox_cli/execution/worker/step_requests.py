@@ -1,7 +1,7 @@
-"""The request of a run's next step, its request box, and the beginning of a step of a turn.
+"""Compose the request of a run's next step, store it as a request box, and begin the step of a turn.
 
-A step cannot begin if a card or box is missing, if its layers are invalid, or if no offered tool could end
-the turn. One statement writes all rows of a new step if the turn is still at its fence.
+A step cannot begin if a card or box is missing, if its layers are invalid, or if the model has no tool that
+could end the turn. One statement writes all rows of a new step if the turn is still at its fence.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def copy_with_new_id(card: CardDraft) -> CardDraft:
 
 
 def _store_card(runtime: Runtime, draft: CardDraft) -> CardDraft:
-    """Store a card. If its id is shared and the stored card was deleted, store the card with a new id."""
+    """Store a card of a request. If a card with its id exists and was deleted, store it with a new id."""
     try:
         runtime.cards.add(draft)
     except CardConflict:
@@ -91,11 +91,11 @@ _LOST = "abandoned by an earlier worker"
 
 
 class CannotEnd(Exception):
-    """The refusal of a step in a turn that no offered tool could end."""
+    """The refusal of a step whose model has no tool that could end the turn."""
 
 
 def enter(runtime: Runtime, turn: TurnState) -> None:
-    """Mark a turn as running. It continues with calls that have no results. Raises StaleEpoch."""
+    """Mark a turn as running before its unanswered calls are answered. Raises StaleEpoch."""
     if turn.head.status != DISPATCHED:
         return
     with runtime.statement():
@@ -116,8 +116,8 @@ def _publish_running(runtime: Runtime, turn: TurnState) -> None:
 def begin_step(runtime: Runtime, turn: TurnState, *, format: str, options: ComposeOptions) -> BegunStep:
     """Begin a step, and store its request as the request box.
 
-    Raises StaleEpoch, IncompleteContext unless the project allows that, InvalidLayers, CannotEnd, and
-    InvalidInput for a request that cannot be stored.
+    Raises StaleEpoch, InvalidLayers and CannotEnd. Raises IncompleteContext unless the project allows missing
+    cards, and InvalidInput if the request cannot be stored.
     """
     asked, settings = compose_step(runtime, turn, format=format, options=options)
     fault = turn.end_rule(asked.request.tools).problem(turn.boxes.own)
@@ -139,7 +139,7 @@ def _write_beginning(
     step_id: str,
     format: str,
 ) -> None:
-    """Write the rows of a step. A card gets a new id if the stored card with its shared id was deleted."""
+    """Write the rows of a step. A card gets a new id if a card with its id exists and was deleted."""
     cards = request_cards(runtime.project_id, asked.request, reproducible=settings.stored_layers)
     metadata = {SNAPSHOT_KEY: snapshot_of(asked.request, asked.body, turn.boxes, format)}
     # Only the second try sees cards that another transaction has just written.

@@ -98,7 +98,7 @@ from cardbox_cli.store.execution.step_store import AnsweredStep
 def read_step_answer(
     runtime: Runtime, turn: TurnState, step: BegunStep, stdout: bytes, rules: AnswerRules = AUTO_RULES
 ) -> StepAnswer | InvalidAnswer:
-    """Return the cards that a step's command printed, or no cards if it appended them to the box itself."""
+    """Return the cards that a command printed. There are none if it appended its cards to the box itself."""
     answer = read_answer(
         stdout, step_author(turn.head, step.step_id), runtime.turns.held_tool_call_ids, rules
     )
@@ -108,10 +108,10 @@ def read_step_answer(
 
 
 def store_answer(runtime: Runtime, turn: TurnState, step: BegunStep, answer: StepAnswer) -> TurnEnd | None:
-    """Store the answer of a step. Return the end of the turn if no call waits for a result.
+    """Store the answer of a step. Return the end of the turn if the answer ends it.
 
     If the answer may not end the turn, it is stored as thoughts with a reminder for the model. Raises
-    StaleEpoch, CardConflict if the id of a card is taken, and CallIdTaken if the id of a call is.
+    StaleEpoch, CardConflict if the id of a card is taken, and CallIdTaken if the id of a call is taken.
     """
     rule = turn.end_rule(step.asked.request.tools)
     with runtime.transaction(savepoint=False):
@@ -145,7 +145,7 @@ def add_result(runtime: Runtime, state: TurnState, draft: CardDraft) -> None:
 
 
 def complete_step(runtime: Runtime, turn: TurnState) -> TurnEnd | None:
-    """Complete the last step once its calls have results. Return the end if the results end the turn.
+    """Complete the last step when its calls have results. Return the end if the results end the turn.
 
     Raises StaleEpoch.
     """
@@ -194,7 +194,7 @@ def _append(
             return
         runtime.boxes.get(turn.boxes.output.box_id)
         for card in cards:
-            # Another transaction may have just written the card; then the next try sees it.
+            # Another transaction may have just written the card. The next try then sees it.
             if card.card_id not in found.stored:
                 runtime.cards.add(card)
 
@@ -291,7 +291,7 @@ def _check_answer(handler: Handler, answer: Any) -> None:
 
 
 def ending_call_with_others(turn: RunState) -> ToolCall | None:
-    """Return a call that would end the turn, if the same answer made other calls, and None otherwise."""
+    """Return a call that would end the turn, if its answer also made other calls. Return None if not."""
     calls = last_calls(turn.boxes.own)
     tools = ((call, turn.tool(call.tool_name)) for call in calls)
     ending = (call for call, tool in tools if isinstance(tool, HandlerTool) and tool.ends_turn)
@@ -299,7 +299,7 @@ def ending_call_with_others(turn: RunState) -> ToolCall | None:
 
 
 def not_alone_result(call: ToolCall, author: Author, ending: ToolCall) -> CardDraft:
-    """Return the failure of a call that was made together with `ending`."""
+    """Return the failure of a call whose answer also made the call `ending`, which must be the only one."""
     why = f"{ending.tool_name!r} ends the turn and must be called alone; none of these calls was executed"
     return result_card(call, author, failure=("not_called_alone", why))
 
@@ -307,7 +307,7 @@ def not_alone_result(call: ToolCall, author: Author, ending: ToolCall) -> CardDr
 def _answer(
     runtime: Runtime, caller: Caller, turn: TurnState, call: ToolCall
 ) -> Sequence[CardDraft] | Awaiting:
-    """Return the cards of a handler's result. If it fails, roll back its writes and return its failure."""
+    """Call a handler and return the cards of its result. If it fails, its writes are rolled back."""
     fault = size_problem(call) or argument_problem(call)
     if fault is not None:
         return [_failure(call, turn, "invalid_arguments", fault)]
@@ -324,24 +324,24 @@ def _answer(
                 return _ending_cards(call, turn, answer)
             return [result_card(call, last_step_author(turn), result=answer)]
     except (SchemaMissing, MissingRight) as exc:
-        # The database is available but lacks a table or a right, so another try would fail, too.
+        # The database is available and lacks a table or a right, so another try would also fail.
         return [_failure(call, turn, exc.code.replace("-", "_"), exc.message)]
     except (DatabaseUnavailable, StaleEpoch, LeaseLost):
         raise
     except CbxError as exc:
         if is_collision(exc):
             raise
-        # The hint is left out: it is for people at a terminal.
+        # The model does not get the hint, which is for people at a terminal.
         code = exc.details.get("error_code")
         message = f"{exc.message} ({code})" if code and str(code) not in exc.message else exc.message
         return [_failure(call, turn, exc.code.replace("-", "_"), message)]
     except Exception as exc:
-        # A package's handler may raise anything; the turn continues, and its model reads the failure.
+        # A package's handler may raise anything. The turn continues, and its model reads the failure.
         return [_failure(call, turn, "handler_failed", f"{type(exc).__name__}: {exc}")]
 
 
 def _ending_cards(call: ToolCall, turn: TurnState, answer: Ending) -> list[CardDraft]:
-    """Return the result that ends the turn, then the deliverable. A result must directly follow its call."""
+    """Return the result that ends the turn, then the deliverable, because a result must follow its call."""
     author = last_step_author(turn)
     deliverable = draft_card(
         DELIVERABLE, JsonContent(answer.deliverable), author_id=author.agent_id, metadata=author.metadata
@@ -354,7 +354,7 @@ def _failure(call: ToolCall, turn: TurnState, code: str, message: str) -> CardDr
 
 
 class TurnLedger:
-    """The storage of one claimed turn, at the fence of the claim; `owner` has its lease."""
+    """The storage of one claimed turn. All writes are guarded by the claim's fence. `owner` has the lease."""
 
     noun = "turn"
     enter = staticmethod(step_requests.enter)
@@ -374,7 +374,6 @@ class TurnLedger:
         self.agent_turn_id = work.fence.agent_turn_id
 
     def read(self, runtime: Runtime) -> TurnState:
-        """Read the turn at its fence."""
         return read_turn(runtime, self._fence)
 
     def answers(self, call: ToolCall) -> bool:

@@ -1,7 +1,7 @@
 """A worker: it claims due rows for its target, runs their turns in threads, and extends its leases.
 
 One thread claims and reaps, one sends heartbeats, and each running turn has its own thread and connection. A
-notification only ends a wait; the worker finds due rows by polling. It writes events to a `WorkerJournal` and
+notification only ends a wait. The worker finds due rows by polling. It writes events to a `WorkerJournal` and
 does not depend on a command line or terminal.
 """
 
@@ -17,7 +17,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 import uuid6
 
-from cardbox_cli.errors import CbxError, DatabaseUnavailable
+from cardbox_cli.errors import CbxError, DatabaseUnavailable, ServiceUnavailable
 from cardbox_cli.execution.notifications.service import WakeupListener
 from cardbox_cli.execution.queue.claims import begin, claim, defer, hand_back, heartbeat
 from cardbox_cli.execution.recovery.reaping import ReapOutcome, reap
@@ -36,10 +36,15 @@ from cardbox_cli.text.quantities import format_count
 _T = TypeVar("_T")
 
 _LEAVE_POLL_INTERVAL = 0.2
+# After this number of its own failures in a row, a worker claims only one turn after each pause. A pause is a
+# lease longer than the one before, up to this number of leases.
+_MAX_FAILURES, _MAX_PAUSES = 3, 10
+# The key of the model's command among the failing actions.
+_COMMAND = "command"
 
 
 class WorkerJournal(Protocol):
-    """The log of a worker; any thread may write to it."""
+    """The log of a worker. Any thread may write to it."""
 
     def line(self, text: str) -> None:
         """Write one line of text."""
@@ -49,9 +54,9 @@ class WorkerJournal(Protocol):
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a worker. `project_id` None means all projects; `grace` is in seconds.
+    """The configuration of a worker. If `project_id` is None, it serves all projects. `grace` is in seconds.
 
-    `mode`: `once` makes one claim, `drain` continues until nothing is due or running, `serve` never ends.
+    The mode `once` claims once, `drain` ends when nothing is due or running, and `serve` never ends.
     """
 
     target: str
@@ -63,7 +68,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Running(msgspec.Struct, eq=False):
-    """A claimed row and its running work. If a report resumed the turn, the row has the turn's new epoch."""
+    """A claimed row and the work that runs for it. `row` has the epoch of the turn, also after a resume."""
 
     row: InboxRow
     cancellation: CancellationToken
@@ -97,11 +102,14 @@ class Worker:
         self._listener = listener
         self._lock = Lock()
         self._running: list[_Running] = []
-        self._leaving = False
+        self._leaving = Event()
         self._leaves_now = False
         self._stopped = Event()
         self._reap_at = 0.0
-        # The last error of each failing action, and the error that is stored with the worker's entry.
+        # The worker's own failures in a row, and the end of the pause that follows them.
+        self._failures = 0
+        self._paused_until = 0.0
+        # The last error of each failing action, and the error that the worker's entry now shows.
         self._failing: dict[str, str] = {}
         self._stored_error: str | None = None
 
@@ -110,13 +118,13 @@ class Worker:
 
         After a second call or the grace, running work is canceled and returned to the inbox.
         """
-        self._leaves_now = self._leaving
-        self._leaving = True
+        self._leaves_now = self._leaving.is_set()
+        self._leaving.set()
         self._listener.wake()
 
     def run(self) -> None:
         """Work until the plan is done or `leave` is called. Raises the errors of the first connection."""
-        with closing(self._connections), self._connections.open_own(lambda: self._leaving) as connection:
+        with closing(self._connections), self._connections.open_own(self._leaving.is_set) as connection:
             connection.database().require_worker()
             self._serve(connection)
 
@@ -127,7 +135,8 @@ class Worker:
             self._claim_until_done(connection)
             self._wait_for_running()
         except BaseException:
-            self._leaving = self._leaves_now = True
+            self._leaves_now = True
+            self._leaving.set()
             self._wait_for_running()
             raise
         finally:
@@ -139,10 +148,10 @@ class Worker:
 
     def _claim_until_done(self, connection: WorkerConnection) -> None:
         try:
-            while not self._leaving and self._is_more_to_do(connection):
+            while not self._leaving.is_set() and self._is_more_to_do(connection):
                 pass
         except DatabaseUnavailable:
-            if not self._leaving:
+            if not self._leaving.is_set():
                 raise
 
     def _is_more_to_do(self, connection: WorkerConnection) -> bool:
@@ -151,6 +160,11 @@ class Worker:
             self._reap_all(connection)
             self._reap_at = time.monotonic() + self._settings.poll
         claimed = self._claim(connection)
+        if self._plan.mode == "drain" and (trouble := self._failing.get(_COMMAND)) is not None:
+            raise ServiceUnavailable(
+                f"this worker cannot run turns: {trouble}",
+                hint="repair the command; its turns wait for another worker",
+            )
         if self._plan.mode == "once" or (
             self._plan.mode == "drain" and not claimed and self._is_drained(connection)
         ):
@@ -164,7 +178,7 @@ class Worker:
         connection: WorkerConnection,
         find: Callable[[Database, str], Sequence[str]] = worker_store.due_projects,
     ) -> Sequence[str]:
-        """Return the served project, or for a worker of all projects those that `find` returns."""
+        """Return the project that the worker serves. If it serves all, return the projects from `find`."""
         if self._plan.project_id is not None:
             return [self._plan.project_id]
         return connection.retry(lambda database: find(database, self._plan.target))
@@ -172,7 +186,7 @@ class Worker:
     def _reap_all(self, connection: WorkerConnection) -> None:
         for each in self._projects(connection, worker_store.unsettled_projects):
             reaped = self._try(f"reap {each}", partial(connection.attempt, each, reap)) or ReapOutcome()
-            # If there is more work than workers, each pass notifies again, so the log omits notifications.
+            # The log omits notifications, because each pass repeats them if there is more work than workers.
             facts = [
                 f"{name.replace('_', ' ')} {', '.join(ids)}"
                 for name, ids in msgspec.structs.asdict(reaped).items()
@@ -185,7 +199,7 @@ class Worker:
         count = 0
         for project_id in self._projects(connection):
             free = self._free()
-            if free == 0 or self._leaving:
+            if free == 0 or self._leaving.is_set():
                 break
             action = partial(claim, target=self._plan.target, owner=self.worker_id, limit=free)
             claimed = self._try(f"claim {project_id}", partial(connection.attempt, project_id, action)) or []
@@ -195,7 +209,7 @@ class Worker:
         return count
 
     def _try(self, what: str, action: Callable[[], _T]) -> _T | None:
-        """Return the result of `action`, or None if it failed although the database is available."""
+        """Return the result of `action`, or None if it fails for a reason other than a lost database."""
         try:
             result = action()
         except DatabaseUnavailable:
@@ -208,16 +222,21 @@ class Worker:
         return result
 
     def _free(self) -> int:
+        """Return the number of rows to claim. If the command is broken, only one turn tries it again."""
         with self._lock:
-            return self._plan.concurrency - len(self._running)
+            free = self._plan.concurrency - len(self._running)
+            if self._failures < _MAX_FAILURES:
+                return free
+            is_paused = self._running or time.monotonic() < self._paused_until
+            return 0 if is_paused else min(free, 1)
 
     def _is_drained(self, connection: WorkerConnection) -> bool:
-        if self._free() < self._plan.concurrency:
+        if self._running:
             return False
         target, headless = self._plan.target, []
         for project_id in self._projects(connection, worker_store.unsettled_projects):
             left = connection.attempt(project_id, lambda runtime: runtime.inbox.unfinished(target))
-            # Rows that other workers have claimed count, too, because they may become due again.
+            # Rows that other workers have claimed also count, because they may become due again.
             if left.rows:
                 return False
             headless += left.headless
@@ -229,10 +248,10 @@ class Worker:
     # --- running
 
     def _start(self, row: InboxRow) -> None:
-        running = _Running(row, CancellationToken())
+        running = _Running(row, CancellationToken(self._leaving))
         with self._lock:
             for each in self._running:
-                # This worker lost the lease and claimed the row again before a heartbeat noticed.
+                # This worker lost the lease and claimed the row again before a heartbeat noticed the loss.
                 if each.key == running.key:
                     each.cancellation.cancel(lost=True)
             self._running.append(running)
@@ -247,7 +266,7 @@ class Worker:
                     if is_refusal(exc):
                         self._defer(connection, running.row, exc.message)
                     else:
-                        # The database went away, so this does not count as a try.
+                        # The database is unavailable, so this does not count as a try.
                         self._return_row(connection, running.row, partial(hand_back, reason=exc.message))
                 except CbxError as exc:
                     self._defer(connection, running.row, exc.message)
@@ -278,7 +297,27 @@ class Worker:
             tell=self._journal.line,
             warn=self._warn,
         )
-        self._journal.write_outcome(project_id, run.run())
+        outcome = run.run()
+        self._journal.write_outcome(project_id, outcome)
+        self._count_failure(outcome)
+
+    def _count_failure(self, outcome: RunOutcome) -> None:
+        """Pause claiming after some own failures of this worker in a row. Another outcome ends the pause."""
+        failure = outcome.failure
+        with self._lock:
+            if failure is None or failure.cause != "worker":
+                if outcome.kind in ("ended", "suspended", "deferred"):
+                    self._failures = 0
+                    self._failing.pop(_COMMAND, None)
+                return
+            self._failures += 1
+            if self._failures < _MAX_FAILURES:
+                return
+            seconds = self._settings.lease * min(self._failures - _MAX_FAILURES + 1, _MAX_PAUSES)
+            self._paused_until = time.monotonic() + seconds
+            trouble = f"the command failed {self._failures} times in a row: {failure.message}"
+            self._failing[_COMMAND] = trouble
+        self._journal.line(f"warning: {trouble}; claiming is paused for {seconds:g} s")
 
     def _defer(self, connection: WorkerConnection, row: InboxRow, reason: str) -> None:
         """Defer a row that failed for a reason outside its turn. The backoff decides when it is due again."""
@@ -297,10 +336,10 @@ class Worker:
         """Wait for running work. If the worker leaves, cancel the work after the grace."""
         deadline = None
         while self._running:
-            if self._leaving and deadline is None:
+            if self._leaving.is_set() and deadline is None:
                 deadline = time.monotonic() + self._plan.grace
                 count = format_count(len(self._running), "turn")
-                self._journal.line(f"finishing {count} before leaving; interrupt again to leave at once")
+                self._journal.line(f"finishing {count} before exiting; interrupt again to exit at once")
             if self._leaves_now or (deadline is not None and time.monotonic() >= deadline):
                 self._leaves_now = True
                 with self._lock:
@@ -313,7 +352,7 @@ class Worker:
     def _beat_until_over(self) -> None:
         with self._connections.open_own(self._stopped.is_set) as connection:
             while not self._stopped.is_set():
-                # These are separate, because a worker that may not announce itself must still extend leases.
+                # Two actions, because a worker that cannot announce itself must still extend its leases.
                 self._beat("announce", partial(self._announce, connection))
                 self._beat("extend leases", partial(self._extend_leases, connection))
                 self._stopped.wait(self._settings.heartbeat)

@@ -1,8 +1,8 @@
 """The program of a worker: the commands of the model and the tools, their environment and their limits.
 
-Commands get a short list of the worker's environment variables. They get the address of the database or a
-provider's key only if the operator names the variable. Other programs can write the rows with stored commands
-of tools, so the worker runs such commands only if the operator trusts them.
+Commands get only a short list of the worker's environment variables. They get the address of the database or
+a provider's key only if the operator names the variable. The database may store commands of tools, which any
+program with access can write. The worker runs them only if the operator trusts them.
 """
 
 import os
@@ -30,7 +30,7 @@ INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 def command_environment(
     names: Collection[str] = (), environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return the variables that commands get: the usual ones and the ones in `names`, if they are set."""
+    """Return the environment variables that commands get: the default ones and `names`, if they are set."""
     return {name: environ[name] for name in (*INHERITED_VARIABLES, *names) if name in environ}
 
 
@@ -48,7 +48,7 @@ class ToolCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCommands(msgspec.Struct, frozen=True):
-    """The worker's own commands, by tool name, and whether stored commands are trusted, too."""
+    """The worker's own commands by tool name, and whether it also runs commands from the database."""
 
     own: Mapping[str, ToolCommand] = {}
     trusts_stored: bool = False
@@ -62,9 +62,9 @@ class ToolCommands(msgspec.Struct, frozen=True):
 
 
 def schema_mismatch(value: Any, schema: Any, path: str = "the arguments") -> str | None:
-    """Return why a JSON value does not match a schema, or None. An invalid schema matches every value.
+    """Return a sentence if a JSON value does not match a schema, or None. An invalid schema allows any value.
 
-    Checks types, enums, required and additional properties. The tool must check other JSON Schema keywords.
+    Checks only types, enums, required and additional properties. The tool must check all other keywords.
     """
     if not isinstance(schema, dict):
         return None
@@ -109,19 +109,18 @@ def _has_type(value: Any, type_name: Any) -> bool:
 
 
 def _is_whole(value: float | Decimal) -> bool:
-    # Python cannot compute the remainder of a large Decimal.
+    # `%` fails for a large Decimal.
     return value == value.to_integral_value() if isinstance(value, Decimal) else value % 1 == 0
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """The model's command with its request format, compose options and limits.
 
-    `timeout` limits each run of the command, and `turn_time` limits a turn; both are in seconds.
-    `format_named` is False for a default format. `answers` is the mode for reading the output.
-    `max_tool_calls` limits the calls in one answer. `tools` has the commands of tools. `environment` is the
-    whole environment of all commands, without the variables of the turn. `stderr_kept` is the number of
-    stderr bytes to store per command. For each run of the command, `listen` returns a function that gets the
-    output as it arrives. If there are `clients`, they replace the command.
+    `timeout` limits each run of the command, and `turn_time` limits a turn, in seconds. `format_named` is
+    False if the format is only a default. `answers` is the mode for reading the output. `max_tool_calls`
+    limits the calls in one answer. `environment` is the environment of all commands, without the variables of
+    the turn. `stderr_kept` is the number of stderr bytes to store per command. `listen` is called for each
+    run, and returns a function that gets the output as it arrives. If given, `clients` replace the command.
     """
 
     command: str
@@ -140,7 +139,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     listen: Callable[[], OutputHandler] = lambda: lambda piece: None
 
     def configure(self, config: Mapping[str, Any]) -> "Program":
-        """Return the program with the model, timeout and step limit of a turn's runtime config."""
+        """Return the program with the model, timeout and step limit that a turn's runtime config sets."""
         known = {name: config[name] for name in _Config.__struct_fields__ if name in config}
         try:
             limits = msgspec.convert(known, _Config)
@@ -162,15 +161,15 @@ class _Config(msgspec.Struct):
 
 # A command line with only these operators fails if its first program is missing.
 _SAFE_OPERATORS = frozenset({"|", "&&", "<", ">", ">>", ">&", "<&", "<<"})
-# A literal word: the shell expands and assigns nothing in it, and it is not a redirection's number.
+# A word that the shell neither expands nor assigns, and that is not the number of a redirection.
 _LITERAL_WORD = re.compile(r"(?!\d+$)[\w./+@%,:-][\w./+@%,: -]*")
 
 
 def missing_program(command: str, environment: Mapping[str, str]) -> str | None:
     """Return the first word of a command line if `sh` certainly cannot find that program, or None.
 
-    `environment` is its whole environment. Lists of commands, functions, and words that the shell would
-    expand are not checked.
+    `environment` is the whole environment of `sh`. Lists of commands, functions, and words that the shell
+    would expand are not checked.
     """
     word = _first_word(command)
     if word is None:

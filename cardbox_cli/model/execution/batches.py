@@ -1,6 +1,6 @@
-"""Batches, as values: children that were dispatched together, with one result.
+"""Values that describe batches and their children, and the names of their states. This module is pure.
 
-Owns the names of the states. `orchestration/batch_ends.py` decides how a batch ends. Does no I/O.
+`orchestration/batch_ends.py` decides how a batch ends.
 """
 
 from datetime import datetime
@@ -18,7 +18,7 @@ TASK_OPEN = (TASK_PENDING, TASK_DISPATCHED)
 
 
 def new_batch_id() -> str:
-    """Return `batch_` and a UUIDv7 as 32 hex digits."""
+    """Return a new id: `batch_` and a UUIDv7 as 32 hex digits."""
     import uuid6
 
     return f"batch_{uuid6.uuid7().hex}"
@@ -27,8 +27,8 @@ def new_batch_id() -> str:
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """A batch. `parent_turn_id` is None if a person or a script created it.
 
-    `parent_tool_call_id` is the call that its end answers. With `report_due`, the batch has ended but the
-    answer is still missing. `error_code` says why it ended before its children.
+    The end of the batch answers the call `parent_tool_call_id`. `report_due` is True if the batch has ended
+    and that answer is not written yet. `error_code` is set if the batch ended before its children.
     """
 
     batch_id: str
@@ -59,8 +59,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
     """One child of a batch. `agent_turn_id` is None before its dispatch.
 
-    `attempts` counts temporarily refused dispatches; the next is due at `next_try_at`. With `stop_due`, the
-    batch has ended, but the child's turn must still be stopped.
+    `attempts` counts the dispatches that were refused temporarily. The next try is due at `next_try_at`.
+    `stop_due` is True if the batch has ended and the child's turn must still be stopped.
     """
 
     batch_id: str
@@ -87,5 +87,5 @@ class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def correlation_id(self) -> str:
-        """Return the correlation id of its dispatch; a second dispatch returns the first one's turn."""
+        """Return the correlation id of the child's dispatch. It makes a second dispatch a replay."""
         return f"{self.batch_id}.{self.task_index}"

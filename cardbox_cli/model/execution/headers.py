@@ -1,7 +1,7 @@
 """The context headers of an inbox row: agent, parent, depth and trace.
 
-Names and required keys are those of the card-box protocol v1r4, whose workers refuse a row without
-`traceparent` and `CG-Recursion-Depth`. `traceparent` is W3C Trace Context's.
+The card-box protocol v1r4 defines the names. Its workers refuse a row without `traceparent` (W3C Trace
+Context) or without `CG-Recursion-Depth`.
 """
 
 import re
@@ -33,7 +33,7 @@ def new_trace_id() -> str:
 
 
 def canonical_trace_id(text: str) -> str | None:
-    """Return the canonical form of a trace id (without the dashes of a UUID), or None if it is invalid."""
+    """Return a trace id as 32 lowercase hex digits, or None if it is invalid. Dashes are ignored."""
     trace_id = text.replace("-", "").lower()
     return trace_id if _TRACE_ID.fullmatch(trace_id) and trace_id.strip("0") else None
 
@@ -43,18 +43,18 @@ def new_traceparent(trace_id: str) -> str:
 
 
 def parse_trace_id(headers: Any) -> str | None:
-    """Return the trace in stored headers, or None if it cannot be read."""
+    """Return the trace id in stored headers, or None if `traceparent` is missing or invalid."""
     match = _TRACEPARENT.fullmatch(_text(headers, TRACEPARENT) or "")
     return match[1] if match else None
 
 
 def parse_depth(headers: Any) -> int:
-    """Return the recursion depth in stored headers, or 0."""
+    """Return the recursion depth in stored headers, or 0 if it is missing or invalid."""
     return int(_text(headers, DEPTH) or 0) if has_depth(headers) else 0
 
 
 def has_depth(headers: Any) -> bool:
-    """Return whether stored headers have a recursion depth; workers refuse a row without one."""
+    """Return whether stored headers have a valid recursion depth. Workers refuse a row without one."""
     return _DEPTH.fullmatch(_text(headers, DEPTH) or "") is not None
 
 
@@ -83,7 +83,7 @@ def turn_headers(
     turn_epoch: int,
     tool_call_id: str | None = None,
 ) -> dict[str, str]:
-    """Return the headers of a row for this turn, without None values; starts a trace if there is none."""
+    """Return the headers of an inbox row for this turn. A lineage without a trace id gets a new trace."""
     headers = {
         "CG-Project-Id": project_id,
         "CG-Agent-Id": agent_id,

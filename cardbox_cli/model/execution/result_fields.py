@@ -1,7 +1,7 @@
-"""Result fields: those required of a turn, and those that its deliverable lacks.
+"""Result fields: the fields that a turn must deliver, and the fields that its deliverable lacks.
 
-Pure. A deliverable is JSON or text; owns what counts as a field of either. Others decide the consequences of
-a missing field.
+This module is pure. It defines how a field appears in a deliverable, which is JSON or text. Callers decide
+the consequences of a missing field.
 """
 
 import re
@@ -13,7 +13,7 @@ from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import FieldSchema, FieldsSchemaContent, JsonContent, StoredContent
 
-# Key of a profile that makes a turn without a required field partial; and the error code of such a turn.
+# The profile key that makes a turn partial if its deliverable lacks a field, and the error code of that turn.
 REQUIRED = "require_result_fields"
 MISSING = "result_fields_missing"
 
@@ -23,12 +23,12 @@ _FENCED = re.compile(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
 def required_fields(cards: Iterable[Card]) -> list[str]:
-    """Return the names of the fields that these cards require of a result, in order, each once."""
+    """Return the names of the result fields that these cards require, in order and without duplicates."""
     return [field.name for field in field_schemas(cards)]
 
 
 def field_schemas(cards: Iterable[Card]) -> list[FieldSchema]:
-    """Return the fields that these cards require of a result, in order; the first of each name."""
+    """Return the result fields that these cards require, in order. The first field of a name wins."""
     first: dict[str, FieldSchema] = {}
     for card in cards:
         if card.type == RESULT_FIELDS and isinstance(card.content, FieldsSchemaContent):
@@ -38,10 +38,10 @@ def field_schemas(cards: Iterable[Card]) -> list[FieldSchema]:
 
 
 def missing_fields(required: Sequence[str], content: StoredContent) -> list[str]:
-    """Return the required fields that a deliverable lacks; all of them without a deliverable.
+    """Return the required fields that a deliverable lacks. Without content, it lacks all of them.
 
-    JSON has a field as a key, or as an entry of its `fields` with that name. Other text has it as a label, in
-    any case, at the beginning of a line.
+    In JSON, a field is a key, or an entry of the list `fields` with that `name`. In other text, it is a label
+    at the beginning of a line, for example `Total:`. The case of a label does not matter.
     """
     if not required:
         return []
@@ -59,7 +59,7 @@ def missing_fields_message(missing: Sequence[str]) -> str:
 
 
 def _value(text: str) -> Any:
-    """Return the JSON of a text, which may be fenced as models do; None for other text."""
+    """Return the JSON value of a text, or None if it is not JSON. It may be in a Markdown code fence."""
     fenced = _FENCED.match(text)
     try:
         return exact_json.read(text if fenced is None else fenced[1])
@@ -68,7 +68,7 @@ def _value(text: str) -> Any:
 
 
 def _names(value: dict[str, Any] | list[Any]) -> set[str]:
-    """Return the keys of an object, and the names in a list of fields."""
+    """Return the keys of an object and the names in its `fields`, or the names in a list of fields."""
     if isinstance(value, dict):
         fields = value.get("fields")
         return {*value, *(_names(fields) if isinstance(fields, list) else ())}

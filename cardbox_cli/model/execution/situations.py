@@ -1,4 +1,4 @@
-"""Facts, as read from the database, on which decisions about turns and diagnoses are based."""
+"""The facts that cbx reads from the database before it decides about a turn or diagnoses it."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from cardbox_cli.model.execution.turns import (
 
 
 class ProfileCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile's card that is not deleted. `name` is as stored, and may not be a string."""
+    """A profile card that is not deleted. `name` is the stored JSON value, which may not be a string."""
 
     name: Any
     expires_at: datetime | None
@@ -34,7 +34,7 @@ class HeadState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParentTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The turn on whose behalf another one is dispatched, from its inbox row."""
+    """The turn on whose behalf a new turn is dispatched, as its own inbox row describes it."""
 
     agent_id: str
     context_headers: Any
@@ -45,13 +45,13 @@ class ParentTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent and all rows that a dispatch names, at `now`. The head and the boxes are locked.
+    """The agent of a dispatch and the rows that the request names, read at `now`. Head and boxes are locked.
 
-    `queued_turn_id` is the agent's next turn. `earlier_inbox_id` is the row with the dispatch's correlation
-    id. `context_box_id` and `output_box_id` are canonical ids, or None if the given ids are invalid.
-    `output_user` is a turn of another agent that writes to the output box, with that agent.
-    `project_status` is None if the project has no row, `profile_cards` if the box has no profile.
-    `profile_box_id` and `output_length` are None if the box is missing.
+    `queued_turn_id` is the agent's oldest queued turn. `earlier_inbox_id` is an existing row with the same
+    correlation id. `context_box_id` and `output_box_id` are canonical ids, or None if the given ids are
+    invalid. `output_user` is (turn id, agent id) if another agent's turn writes to the output box.
+    `project_status` is None if the project has no row. `profile_cards` is None if the profile box holds no
+    profile. `profile_box_id` and `output_length` are None if their box is missing.
     """
 
     now: datetime = EARLIEST
@@ -73,11 +73,12 @@ class DispatchSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the inbox, the head of its agent and its lease, all locked.
+    """An inbox row, its agent's head and its lease. All three are locked.
 
-    `output_start` is the position of the turn's first own card, or None if it was not recorded. `calls` are
-    the calls that the turn of a report waits or waited for, in order. If the report is to be applied,
-    `results` has the result cards of all calls of the step. If `is_old`, the head changed during the read.
+    `output_start` is the position of the turn's first own card, or None if it was not recorded. If the row is
+    a report, `calls` lists the calls that its turn waits for or has waited for, in order. `results` has the
+    result cards of all calls of the step if the report can be applied. `is_old` is True if the head changed
+    during the read.
     """
 
     row: InboxRow
@@ -90,11 +91,11 @@ class ClaimedSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromotionSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest queued row of an idle agent, and its output box, at `now`; both are locked.
+    """The oldest queued row of an idle agent and the output box that it names, at `now`. Both are locked.
 
-    If `is_repeated`, an older row is for the same turn. `end_status` is the turn's end, or None.
-    `output_start` is the position of the turn's first own card in the box. `worker_target` is None if the
-    agent is not on the roster.
+    `is_repeated` is True if an older row has the same turn. `end_status` is None unless the turn has ended.
+    `output_user` is (turn id, agent id) if another agent's turn writes to the box. `output_start` is the
+    position of the turn's first own card in it. `worker_target` is None for an agent without a roster entry.
     """
 
     now: datetime = EARLIEST
@@ -111,16 +112,15 @@ EndMove = Literal["end", "stop"]
 
 
 class LatestDeliverable(msgspec.Struct, frozen=True, kw_only=True):
-    """A deliverable that is not deleted."""
-
     card_id: str
     expires_at: datetime | None
 
 
 class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """An active turn, whose head is locked, at `now`. `record` is None if cbx has no record of the turn.
+    """The facts about an active turn that is about to end, read at `now`. Its head is locked.
 
-    `delivered` lists the turn's own deliverables in its output box, newest first, or is None.
+    `record` is None if cbx has no record of the turn. `delivered` lists the deliverables that the turn wrote
+    to its output box, newest first. It is None if there are none.
     """
 
     now: datetime = EARLIEST
@@ -129,7 +129,7 @@ class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def deliverable(self) -> str | None:
-        """Return the last deliverable that has not expired, or None."""
+        """Return the card id of the newest deliverable that has not expired, or None."""
         for each in self.delivered or ():
             if each.expires_at is None or each.expires_at > self.now:
                 return each.card_id
@@ -137,10 +137,10 @@ class EndSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a turn. `move` changes its head. `step_status` is the new state of its open steps.
+    """The decided end of a turn. `move` is applied to its head. Its open steps get the state `step_status`.
 
-    If `is_repeated`, the turn had already ended, and the move only frees its agent. If `needs_deliverable`,
-    the turn has no deliverable. If set, `remembered_box_id` is recorded as the last output box of the agent.
+    `is_repeated` is True if the turn has already ended, so the move only frees the agent. `needs_deliverable`
+    is True if the turn has no deliverable. If set, `remembered_box_id` becomes the agent's last output box.
     """
 
     move: EndMove
@@ -165,7 +165,7 @@ def decide_end(
     error_code: str | None = None,
     message: str | None = None,
 ) -> EndPlan:
-    """Return the plan to end a turn with this output box with `end_status`."""
+    """Decide how to end a turn with `end_status`. `output_box_id` is the turn's output box."""
     repeated = situation.record is not None and situation.record.end_status is not None
     is_success = end_status == "success" and not repeated
     return EndPlan(
@@ -189,13 +189,13 @@ class TurnPlace(msgspec.Struct, frozen=True):
 
 
 class CycleLink(TurnPlace, frozen=True):
-    """A turn in a cycle of turns that wait for each other. The previous turn waits for this one."""
+    """A turn in a cycle of waiting turns. The turn that precedes it in the cycle waits for it."""
 
     status: str
 
 
 class LostCard(msgspec.Struct, frozen=True):
-    """A reference of a box to a card that readers do not see."""
+    """A card that a box references and readers cannot see, because it is missing, deleted or expired."""
 
     box_id: str
     card_id: str
@@ -203,9 +203,9 @@ class LostCard(msgspec.Struct, frozen=True):
 
 
 class BoxFacts(msgspec.Struct, frozen=True):
-    """A box of a turn, the name of its pointer, and its problems.
+    """A box of a turn and its problems. `pointer` is the field of the turn that names the box.
 
-    If `without_profile`, the box should contain the turn's profile, but has no visible profile.
+    `without_profile` is True if the box should contain the turn's profile and no visible profile is in it.
     """
 
     pointer: str
@@ -216,7 +216,7 @@ class BoxFacts(msgspec.Struct, frozen=True):
 
 
 class LiveWorker(msgspec.Struct, frozen=True):
-    """A live worker and its project, which is None if it serves all projects."""
+    """A live worker. `project_id` is None if it serves all projects."""
 
     worker_id: str
     worker_target: str
@@ -224,11 +224,11 @@ class LiveWorker(msgspec.Struct, frozen=True):
 
 
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a turn's agent, and its workers.
+    """The configuration of a turn's agent, and the live workers that might serve it.
 
-    `profile_target` is the current worker target of the profile with the agent's profile name. `serving` has
-    the live workers of the project, of any target. `elsewhere` has workers of the agent's target that serve
-    only another project. `archived` is the project's id if the project is archived.
+    `profile_target` is the worker target in the current version of the agent's profile. `serving` lists the
+    workers that serve the project, for any target. `elsewhere` lists the workers that have the agent's target
+    and serve only another project. `archived` is the project's id if the project is archived.
     """
 
     on_roster: bool = True
@@ -240,14 +240,14 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DurationEstimate(msgspec.Struct, frozen=True):
-    """95th percentile of the durations of the last (at most 100) ended items."""
+    """The 95th percentile of the durations of the newest ended items. `ended` counts them, at most 100."""
 
     ended: int
     p95_seconds: float
 
 
 class ResultCard(msgspec.Struct, frozen=True):
-    """A tool.result card of a call, reported or not."""
+    """A tool.result card of a call. It may or may not have been reported."""
 
     tool_call_id: str
     card_id: str
@@ -255,9 +255,9 @@ class ResultCard(msgspec.Struct, frozen=True):
 
 
 class ChildTurn(msgspec.Struct, frozen=True):
-    """A turn that another one dispatched. `tool_call_id` is the call that its end answers, if any.
+    """A turn that the turn `source_turn_id` dispatched. Its end answers the call `tool_call_id`, if any.
 
-    If `beside` is set, the turn belongs to a batch, and the end of the batch answers the call.
+    If `beside` is True, the turn belongs to a batch, and the end of the batch answers the call instead.
     """
 
     agent_turn_id: str
@@ -269,9 +269,9 @@ class ChildTurn(msgspec.Struct, frozen=True):
 
 
 class TaskFacts(msgspec.Struct, frozen=True):
-    """A child of a batch, from its row. `turn` is its turn, `due_at` the time of its dispatch.
+    """One child of a batch. `turn` is the id of its turn, and `due_at` is the time when its dispatch is due.
 
-    `ended` and `ended_at` are the end of that turn, even if the batch has not recorded it yet.
+    `ended` and `ended_at` describe the end of that turn, which the batch may not have recorded yet.
     """
 
     batch_id: str
@@ -284,7 +284,7 @@ class TaskFacts(msgspec.Struct, frozen=True):
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch whose end answers a call of a turn. cbx only ends batches that its own `table` stores."""
+    """A batch whose end answers a tool call. cbx ends a batch only if its own table (`is_own`) stores it."""
 
     batch_id: str
     table: str
@@ -301,7 +301,7 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliverableFacts(msgspec.Struct, frozen=True):
-    """A deliverable with the metadata of its turn and step."""
+    """A deliverable, and the turn and step that its metadata names."""
 
     agent_turn_id: str
     card_id: str

@@ -1,7 +1,7 @@
-"""Turns, as values: heads, inbox rows, leases, steps, waiting tools, edges, records, logs; state machines.
+"""Values of execution: the rows that describe turns, the names of their states, and the moves between states.
 
-Owns the names of the states, the ids of execution, and the fence that guards every write of a turn. Rows of
-other programs may have other states, so a row's status is a string.
+A struct is one row, for example a head, a lease or a step. This module does not read the database. A status
+is a string and not an enum, because other programs that share the tables may write states unknown to cbx.
 """
 
 from collections.abc import Sequence
@@ -27,27 +27,27 @@ WAITING, RECEIVED, APPLIED = "waiting", "received", "applied"
 LLM_DONE: Final = "llm_done"
 COMPLETED: Final = "completed"
 FAILED: Final = "failed"
-# States of a step: with an answer; ended; without running work.
+# A step in STEP_ANSWERED has the model's answer. STEP_OVER: it has ended. STEP_INACTIVE: it runs nothing now.
 STEP_ANSWERED = (LLM_DONE, COMPLETED, SUSPENDED)
 STEP_OVER = (COMPLETED, FAILED)
 STEP_INACTIVE = (*STEP_OVER, SUSPENDED)
 
 EndStatus = Literal["success", "failed", "canceled", "timeout", "partial"]
 END_STATUSES: tuple[EndStatus, ...] = ("success", "failed", "canceled", "timeout", "partial")
-# States of a turn for people, in their usual order.
+# The states of a turn that commands show, in the order in which a turn passes through them.
 TURN_STATUSES = (QUEUED, PENDING, DISPATCHED, RUNNING, SUSPENDED, "ended")
 
 DEFAULT_CHANNEL = "public"
 MAX_DEPTH = RECURSION_DEPTH.value
 
-# Author of the fallback deliverables of recovery, and of reports that it writes for missing reporters.
+# The author of the deliverables and reports that recovery writes when the turn itself cannot write them.
 WATCHDOG = "sys.cbx"
 
 
 def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc", "run", "ctx"]) -> str:
-    """Return `kind`, an underscore and a UUIDv7 as 32 hex digits.
+    """Return an id such as `turn_0192…`: `kind`, an underscore and a UUIDv7 as 32 hex digits.
 
-    `tc` is for calls whose original id is in use, `run` and `ctx` for the runs and contexts of chats.
+    `tc` is for tool calls whose original id is in use. `run` and `ctx` are for runs and contexts of chats.
     """
     import uuid6
 
@@ -55,7 +55,7 @@ def new_id(kind: Literal["turn", "step", "edge", "inbox", "audit", "log", "tc", 
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """The right to write for a turn, valid while the head is at this turn and epoch."""
+    """The right to write for a turn. It is valid while the agent's head has this turn and this epoch."""
 
     agent_id: str
     agent_turn_id: str
@@ -89,7 +89,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that an agent must process. `payload` and `context_headers` are as stored."""
+    """An item that an agent must process. `payload` and `context_headers` may hold any JSON."""
 
     inbox_id: str
     project_id: str
@@ -113,12 +113,12 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turn_id(self) -> str:
-        """Return the turn of the row. Other programs may store its id in other columns."""
+        """Return the id of the row's turn. Other programs may store it in `correlation_id` or `inbox_id`."""
         return self.agent_turn_id or self.correlation_id or self.inbox_id
 
     @property
     def fence(self) -> Fence:
-        """Return the fence with which the row was promoted or written."""
+        """Return the fence that the row recorded when it was promoted or written. It may be out of date."""
         return Fence(self.agent_id, self.turn_id, self.turn_epoch)
 
     @property
@@ -127,14 +127,17 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str | None:
-        """Return the row's error or reason for deferral. Other programs write errors to the payload."""
+        """Return the row's error, or the reason why it was deferred, or None.
+
+        Other programs store errors in the payload instead of the columns.
+        """
         payload = self.payload if isinstance(self.payload, dict) else {}
         own = self.last_error or self.defer_reason
         problem = own or payload.get("dispatch_error") or payload.get("watchdog_error")
         return None if problem is None else str(problem)
 
     def pointer(self, name: str) -> str | None:
-        """Return a box id of the payload, such as `context_box_id`."""
+        """Return the box id that the payload stores under `name`, for example `context_box_id`, or None."""
         value = self.payload.get(name) if isinstance(self.payload, dict) else None
         return value if isinstance(value, str) else None
 
@@ -159,7 +162,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One LLM call of a turn, with the turn's boxes at that time. `request_box_id` has the sent request."""
+    """One LLM call of a turn, and the turn's boxes at that time. `request_box_id` holds the sent request."""
 
     step_id: str
     agent_id: str
@@ -179,7 +182,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def has_last_step_ended(steps: Sequence[Step]) -> bool:
-    """Return whether a turn's last step is over, which ends it in other systems (SQL: last_step_status)."""
+    """Return whether the last step is over. In other systems, that ends the turn (SQL: last_step_status)."""
     return bool(steps) and steps[-1].status in STEP_OVER
 
 
@@ -200,7 +203,7 @@ class WaitingTool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the result must still be applied. It may already have arrived."""
+        """Return whether the turn still has to apply the result. The result may have arrived already."""
         return self.wait_status in (WAITING, RECEIVED)
 
 
@@ -226,17 +229,17 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def awaiting_call(self) -> str | None:
-        """Return the call that waits for the end of the dispatched turn or its batch, or None."""
+        """Return the id of the tool call that waits for the dispatched turn or its batch to end, or None."""
         about = self.metadata if isinstance(self.metadata, dict) else {}
         waiting = (each for each in (about.get("report_to"), about.get("batch")) if isinstance(each, dict))
         return next((call for each in waiting if isinstance(call := each.get("tool_call_id"), str)), None)
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """cbx's record of a turn, in addition to the tables of agents. `end_status` is None before the end.
+    """The facts about a turn that only cbx records. `end_status` is None until the turn has ended.
 
-    `output_start` is the length of the output box when the turn was promoted. `report_to` names the call that
-    waits for the end: {agent_id, agent_turn_id, tool_call_id}.
+    `output_start` is the number of cards in the output box when the turn was promoted. `report_to` names the
+    tool call that waits for the turn to end: {agent_id, agent_turn_id, tool_call_id}.
     """
 
     agent_turn_id: str
@@ -253,7 +256,7 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An action on a turn from outside its run, or on something else, and its reason."""
+    """An action of an operator or of recovery. `agent_turn_id` is None if it is not about a turn."""
 
     audit_id: str
     agent_id: str | None
@@ -268,7 +271,10 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An announced worker. `project_id` is None for all projects, `last_error` says why it cannot work."""
+    """A worker that announced itself. `last_error` explains why it cannot work.
+
+    `project_id` is None if the worker serves all projects.
+    """
 
     worker_id: str
     project_id: str | None
@@ -285,7 +291,7 @@ class WorkerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a turn. `created` is False if the turn had already ended this way."""
+    """The end of a turn. `created` is False if the end was already recorded before this call."""
 
     agent_turn_id: str
     end_status: str
@@ -294,9 +300,9 @@ class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
     created: bool = True
 
 
-# --- the state of a turn: the one decision that lists, pages, waits, reports and diagnoses use
+# --- the state of a turn: every list, page, wait, report and diagnosis uses this decision
 #
-# Pure. `turn_status` in SQL is the state by the turn's head and row alone.
+# `turn_status` in SQL derives a first state from the head and the inbox row. `turn_state` corrects it.
 
 
 ENDED = "ended"
@@ -305,10 +311,10 @@ ENDED = "ended"
 def turn_state(
     status: str, row_status: str | None, *, record: TurnRecord | None, carried: bool, finished: bool
 ) -> str:
-    """Return the state of a turn. `status` is the state by its head and its row alone.
+    """Return the state of a turn. `status` is the state that SQL derived from its head and its row.
 
-    If `carried`, an open row or call lets the active agent continue the turn. If `finished`, its last step is
-    over, or it has a deliverable. A recorded end counts unless another program runs the turn again.
+    `carried` is True if an open row or tool call will continue the active turn. `finished` is True if the
+    last step is over or it has a deliverable. A recorded end counts unless another program runs it again.
     """
     if record is not None and record.end_status is not None:
         return status if status in ACTIVE and carried else ENDED
@@ -326,11 +332,11 @@ def turn_state(
 # --- the state machines of heads and inbox rows
 #
 # Every change of a state in the database is one of these moves, a compare-and-set on its source states.
-# `docs/inbox-lifecycle.md` shows the same tables.
+# `docs/concepts/turns.md` shows the same tables.
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A named change of state. `epoch` is added to the turn's epoch."""
+    """A named change from one of `sources` to `target`. The move adds `epoch` to the epoch of the turn."""
 
     name: str
     sources: tuple[str, ...]
@@ -379,7 +385,7 @@ HEAD_MOVES = {move.name: move for move in _HEAD}
 INBOX_MOVES = {move.name: move for move in _INBOX}
 
 
-# --- stderr of the commands of turns: complete, and as a tail
+# --- what the commands of a turn wrote to stderr
 
 
 class _Log(msgspec.Struct, frozen=True, kw_only=True):
@@ -413,23 +419,27 @@ class _Log(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandLog(_Log, frozen=True, kw_only=True):
-    """The last part of a command's stderr, without secrets. In total, the command wrote `stderr_bytes` bytes.
+    """The stored end of a command's stderr, with secrets redacted. The command wrote `stderr_bytes` bytes.
 
-    `tool_call_id` and `tool_name` are None for the command that answers for the model. `exit_code` is
-    negative after a signal, and None if cbx stopped the command.
+    `tool_call_id` and `tool_name` are None if the command answers instead of a model. `exit_code` is negative
+    if a signal ended the command, and None if cbx stopped it.
     """
 
     stderr: str
 
 
 class LogTail(_Log, frozen=True, kw_only=True):
-    """A log with only the last characters of its text."""
+    """A command log that carries only the last characters of the stored stderr."""
 
     stderr_tail: str
 
 
 def find_failure_log(logs: Sequence[LogTail], last_step_id: str | None) -> LogTail | None:
-    """Return the log that may explain a failed turn: of the last failed command, or of an invalid answer."""
+    """Return the command log that may explain why a turn failed, or None.
+
+    That is the last log that either failed or belongs to the command that answers instead of a model. If that
+    command succeeded, its log counts only in the turn's last step, where its answer may have been invalid.
+    """
     log = next((log for log in reversed(logs) if log.failed or log.tool_name is None), None)
     return log if log is not None and (log.failed or log.step_id == last_step_id) else None
 

@@ -1,7 +1,7 @@
 """Values that people write by hand: the positions of their parts, and their problems.
 
-Owns the list of problems and the one error that names them all. Does not parse YAML (`yaml_files` does), and
-does not know what a recipe or a profile may hold (`validation` judges that).
+This module collects problems and makes one error that names all of them. `yaml_files` parses YAML, and
+`validation` checks the contents.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.text.error_messages import ValuePath, describe_value, format_path
 
 MAX_DEPTH = 32
-"""Maximum nesting of lists and mappings in hand-written values."""
+"""The maximum nesting of lists and mappings in hand-written values."""
 
 
 class FilePosition(NamedTuple):
@@ -34,8 +34,8 @@ class DocumentProblem:
 class HandwrittenDocument:
     """A JSON-like value and the problems of reading it.
 
-    `marks` has the position of every key and list item by its path; it is empty for a value that is not from
-    a file. If `whole` is False, reading was aborted, and `value` is meaningless.
+    `marks` maps the path of every key and list item to its position. It is empty if the value is not from a
+    file. If `whole` is False, reading was aborted and `value` must not be used.
     """
 
     source: str
@@ -52,10 +52,9 @@ class HandwrittenDocument:
 
 
 def document_from_value(value: object, source: str) -> HandwrittenDocument:
-    """Return a document for a value of a Python caller: a copy in plain JSON types.
+    """Return a document with a copy of a Python caller's value in plain JSON types. Tuples become lists.
 
-    Lists and tuples become lists. Values that JSON cannot represent, keys that are not strings, and nesting
-    beyond `MAX_DEPTH` are among its problems.
+    Values that JSON cannot represent, keys that are not strings, and too deep nesting are its problems.
     """
     problems: list[DocumentProblem] = []
     return HandwrittenDocument(source, _plain(value, (), problems), problems=problems)
@@ -84,10 +83,9 @@ def _plain(value: object, where: ValuePath, problems: list[DocumentProblem]) -> 
 def document_error(
     kind: type[InvalidInput], source: str, problems: Sequence[DocumentProblem], *, hint: str | None = None
 ) -> InvalidInput:
-    """Return the error that names all `problems` of `source`, at least one, in the order of their positions.
+    """Return the error that names all `problems` of `source` in order. There must be at least one.
 
-    One problem reads `FILE:LINE: path: what`; several are counted, then listed one per line with their
-    columns.
+    One problem reads `FILE:LINE: path: what`. Several are counted, and then listed with their columns.
     """
     problems = sorted(problems, key=lambda problem: problem.mark or FilePosition(0, 0))
     if len(problems) == 1:

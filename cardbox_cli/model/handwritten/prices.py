@@ -29,9 +29,9 @@ class PriceFile(Section):
 
 
 def parse_prices(text: str, source: str) -> tuple[str, dict[str, tuple[Decimal, Decimal | None]]]:
-    """Return the currency, and by model the price of a token and that of a cached one.
+    """Return the currency, and for each model the price of a token and of a cached token, if it has one.
 
-    Raises InvalidInput with all problems; `source` is the file in messages.
+    Raises InvalidInput with all problems. Messages name the file `source`.
     """
     prices = fit(PriceFile, read_yaml(text, source), refuse_with=InvalidInput)
     return prices.currency, {name: (price.input, price.cached) for name, price in prices.models.items()}

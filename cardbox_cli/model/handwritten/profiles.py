@@ -1,7 +1,7 @@
 """Profile files: the static configuration of an agent, stored in a `sys.profile` card.
 
-Owns the checks and the normal form of the file. Unknown keys are preserved, because other workers may read
-them. Loads pydantic: import this module only to read a profile.
+This module checks and normalizes the file. It preserves unknown keys, because other workers may read them. It
+needs pydantic, which loads slowly, so import it only to read a profile.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -52,7 +52,6 @@ def _split_tags(tags: object) -> object:
 
 
 def _check_layers(layers: object) -> object:
-    """Check all requested layers, and report every problem at once."""
     requests = layers.items() if isinstance(layers, dict) else ()
     problems = [(str(name), _problem_of_layer(str(name), value)) for name, value in requests]
     wrong = [f"{short_repr(name)} {problem}" for name, problem in problems if problem]
@@ -60,7 +59,7 @@ def _check_layers(layers: object) -> object:
 
 
 def _problem_of_layer(layer: str, value: object) -> str | None:
-    """Return the problem of a layer's value, to be read after its name, or None."""
+    """Return the problem of a layer's value, or None. A message puts it after the name of the layer."""
     if not is_layer(layer):
         return f"does not end in {SUFFIX!r}"
     if isinstance(value, str):
@@ -183,9 +182,9 @@ class Profile(Section, extra="allow"):
 
 
 def parse_profile(text: str, source: str) -> dict[str, Any]:
-    """Return the profile in `text` as a JSON object to store: as written, with its worker target and tags.
+    """Return the profile in `text` as the JSON object to store, with the defaults of worker target and tags.
 
-    Raises InvalidInput with all problems; `source` is the file in messages.
+    Raises InvalidInput with all problems. Messages name the file `source`.
     """
     profile = fit(Profile, read_yaml(text, source), refuse_with=InvalidInput)
     normal = {"worker_target": profile.worker_target, "tags": profile.tags}
@@ -193,12 +192,12 @@ def parse_profile(text: str, source: str) -> dict[str, Any]:
 
 
 def profile_warnings(profile: Mapping[str, Any], registered: Container[str]) -> list[str]:
-    """Return warnings about a valid profile that may not do what its author means; `registered` are tools."""
+    """Return warnings about a valid profile with probable mistakes. `registered` has the project's tools."""
     return [*_warn_of_unknown_keys(profile), *_warn_of_missing_ends(profile, registered)]
 
 
 def _warn_of_missing_ends(profile: Mapping[str, Any], registered: Container[str]) -> Iterator[str]:
-    """Yield a warning for each tool of must_end_with that is never offered to a model."""
+    """Yield a warning for each tool of must_end_with that a model can never call."""
     allowed, internal = profile.get("allowed_tools", []), profile.get("allowed_internal_tools", [])
     for name in profile.get("must_end_with", []):
         if name in internal:

@@ -1,7 +1,7 @@
 """Recipes, and the binding of arguments to their declarations.
 
-Owns a recipe's shape and meaning: its digest, and the arguments that it uses. Packing executes it. Loads
-pydantic: import this module only to read a recipe.
+This module defines the shape of a recipe, its digest, and the arguments that it uses. `packing/` executes a
+recipe. The module needs pydantic, which loads slowly, so import it only to read a recipe.
 """
 
 import copy
@@ -72,8 +72,7 @@ class CardMetadata(Section, extra="allow"):
     )
 
 
-# Keys of a card's metadata: those that a recipe sets, those that packing writes, and those that cbx reads on
-# cards of some types.
+# Metadata keys of a card: keys that a recipe sets, that packing writes, and that cbx reads on some cards.
 _FIELDS_OF_RECIPES = ("role",)
 _FIELDS_OF_PACKING = ("type", "author_id", "project_id", "created_at")
 _FIELDS_OF_TYPES = ("covers", "edited_from", "function_name", "layer")
@@ -126,7 +125,7 @@ class InheritContext(Section):
 
 
 def _complete_order(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the complete order: steps that it omits follow in the order of `STEPS`."""
+    """Return `steps` followed by the steps that it omits, in the order of `STEPS`."""
     twice = [step for index, step in enumerate(steps) if step in steps[:index]]
     if twice:
         refuse(f"{twice[0]!r} appears twice; name each of {', '.join(STEPS)} at most once")
@@ -175,7 +174,7 @@ class Recipe(Section):
 
     @property
     def used_arguments(self) -> tuple[str, ...]:
-        """Return the arguments that rules use, in the order of the rules; the profile's name comes last."""
+        """Return the arguments that rules use, in the order of the rules. The profile's name is last."""
         packing = self.context_packing_config
         packed = [rule.arg_key for rule in packing.pack_arguments]
         inherited = packing.inherit_context.include_boxes_from_args
@@ -183,13 +182,13 @@ class Recipe(Section):
 
     @property
     def box_arguments(self) -> tuple[str, ...]:
-        """Return the arguments whose values are box ids: inherited ones, and those declared as such."""
+        """Return the arguments whose values are box ids: inherited arguments, and arguments declared so."""
         declared = (name for name, each in (self.arguments or {}).items() if each.type in _BOX_TYPES)
         inherited = self.context_packing_config.inherit_context.include_boxes_from_args
         return tuple(dict.fromkeys([*inherited, *declared]))
 
     def unused_arguments(self, arguments: Mapping[str, object]) -> list[str]:
-        """Return those of `arguments` that no rule uses, so that they have no effect on the context."""
+        """Return the names in `arguments` that no rule uses. They have no effect on the context."""
         return [name for name in arguments if name not in self.used_arguments]
 
     def warnings(self) -> list[str]:
@@ -213,8 +212,8 @@ class Recipe(Section):
     def bind(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """Return `arguments` with the declared defaults of missing ones.
 
-        Raises one `BadRequest` with every missing, ill-typed and unknown argument. A recipe without
-        `arguments:` accepts any; see `unused_arguments`.
+        Raises one `BadRequest` with every missing, ill-typed and unknown argument. A recipe without the key
+        `arguments` accepts any argument (see `unused_arguments`).
         """
         declared = self.arguments or {}
         problems = self._unknown(arguments)
@@ -229,7 +228,7 @@ class Recipe(Section):
         return {**copy.deepcopy(defaults), **arguments}
 
     def digest(self) -> str:
-        """Return the SHA-256 of the recipe's effect, as hex; ignores layout, defaults and descriptions."""
+        """Return the SHA-256, as hex, of all that affects a context: no layout, defaults or descriptions."""
         described: dict[str, Any] = {"description": True, "arguments": {"__all__": {"description"}}}
         meaning = self.model_dump(exclude_defaults=True, exclude=described)
         return hashlib.sha256(exact_json.canonical(exact_json.encode(meaning))).hexdigest()
@@ -310,7 +309,7 @@ _TYPES: dict[ArgumentType, tuple[str, Callable[[object], bool]]] = {
 
 
 def _problem_of_value(value: object, type_name: ArgumentType) -> str | None:
-    """Return what is wrong with `value` as an argument of this type, or None."""
+    """Return the problem of `value` as an argument of this type, or None if it is valid."""
     expected, fits = _TYPES[type_name]
     if fits(value):
         return None

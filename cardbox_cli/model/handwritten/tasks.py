@@ -1,6 +1,6 @@
 """Tasks that one agent gives to another, and batches of them, in tool calls and task files.
 
-Loads pydantic: import this module only to read a task.
+This module needs pydantic, which loads slowly, so import it only to read a task.
 """
 
 from typing import Annotated, Any, Literal
@@ -26,8 +26,8 @@ class Task(Section):
     may_be_null = frozenset({"context_box_id"})
 
     target_strategy: Strategy = Field(
-        description="new: a new agent of a profile; reuse: an existing agent; clone: a new agent that "
-        "sees the output of an existing one."
+        description="new: a new agent with a profile; reuse: an existing agent; clone: a new agent that "
+        "reads the output of an existing agent."
     )
     target_ref: Trimmed = Field(description="The profile's name for new, the agent's id for reuse and clone.")
     instruction: Instruction = Field(description="What to do.")

@@ -1,7 +1,7 @@
-"""The base of the models of what people write by hand, and the validation of a document by them.
+"""The base class of models of hand-written documents, and the validation of a document by a model.
 
-All models refuse empty keys, report every problem at once in cbx's words, and have a readable JSON Schema.
-Loading pydantic takes long: import this module, and the models based on it, only to read such a document.
+A model refuses empty keys, reports all problems at once with cbx's messages, and has a readable JSON Schema.
+Pydantic loads slowly, so import this module, and models based on it, only to read such a document.
 """
 
 import re
@@ -29,13 +29,13 @@ from cardbox_cli.text.error_messages import ValuePath, closest, describe_value, 
 
 M = TypeVar("M", bound=BaseModel)
 
-# Maximum number of reported problems per document.
+# The maximum number of reported problems of a document.
 _MAX_PROBLEMS = 100
 _EMPTY = "is empty; set a value or remove the key"
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Refuse the value in a validator. The sentence is shown unchanged after the path."""
+    """Refuse the value in a validator. The message has the path, and then the unchanged sentence."""
     raise PydanticCustomError("cbx", "{sentence}", {"sentence": sentence})
 
 
@@ -64,13 +64,13 @@ class Section(BaseModel):
 def fit(
     model: type[M], document: HandwrittenDocument, *, refuse_with: type[InvalidInput], hint: str | None = None
 ) -> M:
-    """Validate a document as a `model`. Raises `refuse_with` with all problems, also those of reading."""
+    """Validate a document as a `model`. Raises `refuse_with` with all problems, including syntax errors."""
     problems = list(document.problems)
     if document.whole:
         try:
             fitted = model.model_validate(document.value)
         except ValidationError as error:
-            # A document of a model may have any number of problems.
+            # The document of an LLM may have any number of problems.
             problems += _problems(error.errors(include_url=False)[:_MAX_PROBLEMS], model, document)
         if not problems:
             return fitted
@@ -80,7 +80,7 @@ def fit(
 def _problems(
     found_by_pydantic: list[ErrorDetails], model: type[M], document: HandwrittenDocument
 ) -> Iterator[DocumentProblem]:
-    """Convert pydantic's findings to our words. A misspelled key is not also reported as missing."""
+    """Convert pydantic's errors to problems. A misspelled key is not also reported as missing."""
     known = {problem.where for problem in document.problems}
     errors = {error["loc"]: error for error in found_by_pydantic if error["loc"] not in known}
     unknown = {
@@ -102,7 +102,7 @@ def _problems(
 
 
 def _model_at(annotation: Any, where: ValuePath) -> type[BaseModel]:
-    """Return the model at the path `where`, through fields, lists, mappings and optional types."""
+    """Return the model at the path `where`, which may lead through lists, mappings and optional fields."""
     if _is_model(annotation):
         field = keys_of(annotation)[str(where[0])] if where else None
         return _model_at(field.annotation, where[1:]) if field else annotation
@@ -115,7 +115,7 @@ def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
 
 
 def _unknown_key(key: str, beside: type[BaseModel]) -> str:
-    """Return where the unknown `key` belongs, which key was probably meant, or which keys exist."""
+    """Describe an unknown `key`: where it belongs, which key was probably meant, or which keys exist."""
     for name, declared in keys_of(beside).items():
         if _is_model(declared.annotation) and key in keys_of(declared.annotation):
             return f"unknown key; it belongs under {name!r}"
@@ -135,7 +135,7 @@ _EXPECTED = {
 
 
 def _problem_sentence(error: ErrorDetails) -> str:
-    """Convert a finding of pydantic to our words, or return pydantic's."""
+    """Return cbx's sentence for an error of pydantic, or else pydantic's own sentence."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if value is None and isinstance((0, *error["loc"])[-1], str):
         return _EMPTY
@@ -153,7 +153,7 @@ def _problem_sentence(error: ErrorDetails) -> str:
 
 
 class _EditorsSchema(GenerateJsonSchema):
-    """JSON Schema for `Section`: null is never allowed, and no title repeats a key."""
+    """A generator of the JSON Schema of a `Section`, without null and without titles that repeat a key."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
@@ -169,7 +169,7 @@ class _EditorsSchema(GenerateJsonSchema):
 
 
 def tool_parameters(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of `model` as providers accept it for tools: without references."""
+    """Return the JSON Schema of `model` without references, which providers do not accept for tools."""
     described = model.model_json_schema(schema_generator=_EditorsSchema)
     parts = described.pop("$defs", {})
     described.pop("description", None)
@@ -179,7 +179,6 @@ def tool_parameters(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _inline(schema: Any, parts: dict[str, Any]) -> Any:
-    """Return the schema without references and titles."""
     if isinstance(schema, list):
         return [_inline(item, parts) for item in schema]
     if not isinstance(schema, dict):

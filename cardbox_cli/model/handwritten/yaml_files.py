@@ -1,12 +1,11 @@
 """Safe reading of hand-written YAML, with the position of every part.
 
-A file has one document of JSON values. Refused are parts that YAML readers disagree on, or that are
-dangerous:
+A file has one document of JSON values. This module refuses parts that are dangerous, or that different YAML
+readers read differently:
 
-- tags, aliases (every bomb needs them), merge keys, repeated keys and keys that are not strings
-- dates, and unquoted `yes`, `on`, `0x1F` and the like
-
-Opens no file, and does not know the contents of recipes or profiles.
+- tags, aliases (a small file with aliases can expand to a huge one), merge keys, repeated keys, and keys that
+  are not strings
+- dates, and unquoted values such as `yes`, `on` and `0x1F`
 """
 
 import re
@@ -48,7 +47,7 @@ def decode_text(data: bytes, source: str, *, refuse_with: type[InvalidInput]) ->
 
 
 def read_yaml(text: str, source: str) -> HandwrittenDocument:
-    """Read the one document in `text`; `source` is its name in messages. Errors become its problems."""
+    """Read the one document in `text`. Messages name it `source`. Errors become its problems."""
     reader = _YamlReader()
     try:
         with _load_events(text) as loader:
@@ -60,7 +59,7 @@ def read_yaml(text: str, source: str) -> HandwrittenDocument:
 
 
 class _Aborted(Exception):
-    """An error that stops reading; `problem` has the reason."""
+    """An error that stops reading. `problem` has the reason."""
 
     def __init__(self, message: str, mark: FilePosition | None = None) -> None:
         super().__init__(message)
@@ -68,10 +67,10 @@ class _Aborted(Exception):
 
 
 class _YamlReader:
-    """Builds a value from PyYAML's events, and limits their depth and number.
+    """A reader that builds a value from PyYAML's events, and limits their depth and number.
 
-    PyYAML's nodes would not do: there, aliases are already followed, explicit tags look like implied ones,
-    and nothing is left of an incomplete file.
+    It does not use PyYAML's nodes, because they follow aliases, do not distinguish explicit from implied
+    tags, and do not exist for an incomplete file.
     """
 
     _loader: Any
@@ -181,7 +180,7 @@ def _load_events(text: str) -> Iterator[Any]:
         raise _Aborted(message, _mark_of(loader.get_mark())) from None
 
 
-# The most frequent mistakes, by PyYAML's message; `{line}` is where the construct begins.
+# Our sentences for frequent mistakes, by PyYAML's message. `{line}` is the line where the construct begins.
 _SYNTAX = (
     (r"found character '\\t' that cannot", "YAML requires spaces here, not a tab"),
     (r"found character '(.)' that cannot", r"a value cannot begin with '\1'; quote it"),
@@ -237,11 +236,11 @@ def _scalar(event: yaml.ScalarEvent) -> object:
 
 
 def _join_surrogates(text: str) -> str:
-    """Join each pair of surrogates in `text`, as JSON escapes an emoji, into the character it encodes."""
+    """Replace each pair of surrogates in `text`, such as JSON's escape of an emoji, by its character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
-# YAML 1.1, YAML 1.2 and people agree on these.
+# Unquoted words that have the same meaning in YAML 1.1, in YAML 1.2 and to people.
 _WORDS: dict[str, object] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -250,7 +249,7 @@ _WORDS: dict[str, object] = {
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"[-+]?(?=\.?[0-9])(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
-# They disagree on these; the keys are the tags of YAML 1.1, which the resolver knows.
+# The problem of an unquoted value with different meanings, by the YAML 1.1 tag that the resolver returns.
 _ODD_NUMBER = "is a number to some YAML readers and a string to others; quote it, or write it as in JSON"
 _DISPUTED = {
     "bool": "is a boolean to some YAML readers and a string to others; write true or false, or quote it",
@@ -264,7 +263,7 @@ _ZERO_FIRST = re.compile(r"[-+]?0o?[0-9]+")
 
 
 def _unquoted_value(text: str) -> object:
-    """Return the value of unquoted `text`, as in JSON, or the text. Raises ValueError if readers disagree."""
+    """Return the JSON value of an unquoted text, or the text. Raises ValueError if YAML readers disagree."""
     if text in _WORDS:
         return _WORDS[text]
     if _NUMBER.fullmatch(text):

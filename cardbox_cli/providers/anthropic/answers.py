@@ -8,10 +8,10 @@ from cardbox_cli.model.cards import CardDraft
 from cardbox_cli.providers.anthropic.blocks import NAME, is_call
 from cardbox_cli.providers.anthropic.cards import AnthropicFiles
 
-# What only a list of blocks has, and not a chat message's parts.
+# The types of blocks that only Anthropic's messages have, and no message in the chat form.
 _OWN_BLOCKS = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
 
-# Anthropic's reasons to stop in the middle of what a model says.
+# The stop reasons that mean that the answer is incomplete.
 _CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 
 

@@ -1,9 +1,9 @@
 """Anthropic's content blocks, and their conversion from and to parts and calls of the chat form.
 
-Pure. A part without a counterpart becomes text with its type. The ids of tool calls must be unique in a
-request and consist of letters, digits, `_` and `-`. A call and its result get a new id together. They are
-paired by their original ids, as in `model/pairing.py`, so renaming neither makes nor separates pairs.
-Sources: the types of the packages `anthropic` and `openai`.
+This module is pure. A part without a counterpart becomes text with its type. Anthropic requires that the ids
+of tool calls are unique in a request and consist of letters, digits, `_` and `-`. If an id must change, it
+changes in the call and in its result. Their original ids pair them, as in `model/pairing.py`, so a change
+never affects the pairs. Sources: the types of the packages `anthropic` and `openai`.
 """
 
 import re
@@ -64,13 +64,13 @@ def is_result(block: Any) -> bool:
 
 
 def is_of_server(name: str) -> bool:
-    """Return whether a block type is a call of a server's tool, or the result of one."""
+    """Return whether a block type is a call or result of a tool that Anthropic's server runs."""
     is_result = name.endswith("_tool_result") and name != "tool_result"
     return is_result or name in ("server_tool_use", "mcp_tool_use")
 
 
 def call_of_block(block: Block) -> dict[str, Any]:
-    """Convert a tool_use block to a tool call. Equal inputs give equal arguments."""
+    """Convert a tool_use block to a tool call. Equal inputs result in equal arguments."""
     return function_call(block["id"], block["name"], exact_json.canonical_text(block["input"]))
 
 
@@ -171,13 +171,13 @@ def own_blocks(card: AnyCard) -> Any:
 
 
 def content_of(card: AnyCard, provider: Provider) -> Any:
-    """Return the content of a card's message: its original, or else the content made of its own fields."""
+    """Return the original content that a card stores, or else content made from its own fields."""
     original = own_blocks(card)
     return standard_content(card, provider) if original is msgspec.UNSET else original
 
 
 def standard_content(card: AnyCard, provider: Provider) -> str | list[Block]:
-    """Make content of a card's own fields. It is a string if the fields hold only text."""
+    """Return content made from a card's own fields. It is a string if they hold only text."""
     if card.type == ASIDE:
         return []
     if card.type == REASONING:
@@ -251,7 +251,7 @@ def results_first(block: Any) -> bool:
 
 
 def allowed_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Map each of `ids` that Anthropic refuses to an allowed id, which is unique among all ids."""
+    """Map each id that Anthropic refuses to an allowed id. The new id differs from all other ids."""
     every = {call_id: block_id(call_id) for call_id in ids}
     others = {call_id: allowed for call_id, allowed in every.items() if allowed != call_id}
     taken = every.keys() - others.keys()
@@ -295,7 +295,7 @@ def _is_call(block: Any) -> bool:
 
 
 def make_ids_unique(messages: Sequence[Message]) -> tuple[list[Message], list[RenamedCall]]:
-    """Return the messages and the renamed calls. The repetitions of a call id `x` become `x_2`, `x_3`, …."""
+    """Return the messages with unique call ids, and the renamed calls. A repeated id `x` becomes `x_2`."""
     naming = CallNaming(lambda: messages)
     return list(naming.renamed()), naming.changes
 
@@ -320,9 +320,9 @@ def is_allowed(call_id: str) -> bool:
 
 
 class CallNaming:
-    """One pass that gives calls unique ids. Each call of `messages` returns a new iterator of all messages.
+    """One pass that makes call ids unique. `messages` must return a new iterator of all messages each time.
 
-    `changes` has the renamed calls after the iterator that `renamed` returns is exhausted.
+    `changes` is complete when the iterator that `renamed` returns is exhausted.
     """
 
     def __init__(self, messages: Callable[[], Iterable[Message]]) -> None:
@@ -330,7 +330,7 @@ class CallNaming:
         self._messages = messages
         self._given: set[str] = set()
         self._times: dict[str, int] = {}
-        # Maps an old id to (place of the message, new id) of each call that has no result yet.
+        # Maps an old id to the calls without a result: (position of the message, new id).
         self._waiting: dict[str, list[tuple[int, str]]] = {}
 
     def renamed(self) -> Iterator[Message]:
@@ -368,7 +368,7 @@ class CallNaming:
         return new
 
     def _answer_id(self, old: str) -> str:
-        """Return the new id of the call that a result answers: the first one in the nearest message."""
+        """Return the new id of the call that a result answers: the first such call in the nearest message."""
         waiting = self._waiting.get(old)
         if not waiting:
             return self._allowed.get(old, old)

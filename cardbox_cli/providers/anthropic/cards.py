@@ -54,7 +54,7 @@ class AnthropicFiles(MessageFiles):
             return f"{_SYSTEM!r} is next to the messages"
         if any(isinstance(tool, dict) and "input_schema" in tool for tool in list_of(beside.get("tools"))):
             return "a tool has an 'input_schema'"
-        # In another format, a gateway puts the vendor before the model, as in `anthropic/claude-…`.
+        # A name such as `anthropic/claude-…` belongs to a gateway, which uses another format.
         model = text_at(beside, "model") or ""
         is_own = model.startswith("claude-") and "max_tokens" in beside
         return f"the model is {model!r}, and there is 'max_tokens'" if is_own else None
@@ -102,14 +102,14 @@ class AnthropicFiles(MessageFiles):
 
     def _run_card(self, card_type: str, role: str, blocks: list[Any], source_format: str) -> CardDraft:
         card = _card(card_type, role, blocks)
-        # On export, ids that Anthropic refuses are changed unless the card stores its blocks.
+        # If the card does not store its blocks, an export changes ids that Anthropic refuses.
         is_held = all(map(is_allowed, ids_in(blocks))) and same_json(
             ensure_blocks(standard_content(card, self.provider)), blocks
         )
         return card if is_held else keep(card, source_format, source_blocks=blocks)
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Body]]:
-        """Return the system prompt and the messages. System text that was imported as a message stays one."""
+        """Return the system prompt and the messages. System text that was a message remains a message."""
         others = self.ids_on_export(cards)
         prompts = [card for card in cards if _is_prompt(card)]
         sent = (card for card in answering(cards) if never_a_message(card) is None)
@@ -128,7 +128,7 @@ class AnthropicFiles(MessageFiles):
             refused = [call_id for call_id in self._ids(card) if not is_allowed(call_id)]
             (own if own_blocks(card) is msgspec.UNSET else kept).update(refused)
         if own <= kept:
-            return {}  # the usual case, which need not hold all ids
+            return {}  # the usual case, in which the ids need not be in memory
         others = allowed_ids(call_id for card in cards for call_id in self._ids(card))
         return {old: new for old, new in others.items() if old not in kept}
 
@@ -157,7 +157,7 @@ class AnthropicFiles(MessageFiles):
 
 
 def empty_content(content: Any) -> Any:
-    """Return the placeholder for a string (`""`) or a list (`[]`). Returns other content unchanged."""
+    """Return `""` for a string and `[]` for a list. Returns other content unchanged."""
     return type(content)() if isinstance(content, str | list) else content
 
 

@@ -1,7 +1,7 @@
 """Rules of Anthropic's Messages about thinking, about parameters, and about what some of its models refuse.
 
-They check the request in the form in which it is sent. Thinking must be sent back unchanged and at its
-original position. Unknown models are not checked.
+They check the request in the form in which it is sent. Anthropic requires thinking unchanged and at its
+original position. Rules about models do not apply to unknown models.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ class MergedMessage(msgspec.Struct, frozen=True):
 
 
 class SentMessages:
-    """The sent messages of a lint's subject. `subject.view(SentMessages)` makes them only once."""
+    """The messages as they are sent. `subject.view(SentMessages)` makes them once for all rules."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -70,12 +70,12 @@ class SentMessages:
 
     @property
     def prefill(self) -> MergedMessage | None:
-        """The last message if the assistant wrote it, else None."""
+        """The last message if it is the assistant's and has blocks, or None."""
         last = self.find(-1)
         return last if last is not None and last.role == "assistant" and last.blocks else None
 
     def place_in(self, message: MergedMessage, index: int) -> RequestEntry | None:
-        """Return the entry of the card that makes a block of a message."""
+        """Return the entry of the card from which a block of a message comes."""
         return self._subject.place(message.blocks[index][1]) if message.blocks else None
 
     @cached_property
@@ -97,7 +97,7 @@ def _merged(run: Sequence[Message]) -> MergedMessage:
 
 
 def is_thinking_on(subject: Subject) -> bool:
-    """Return whether the request enables thinking. Adaptive thinking does not count; the model enables it."""
+    """Return whether the request enables thinking. Adaptive thinking does not count as enabled."""
     return _mode(subject) == "enabled"
 
 
@@ -132,7 +132,7 @@ def _modified(subject: Subject) -> Iterator[Hit]:
 
 def _late(subject: Subject) -> Iterator[Hit]:
     if _mode(subject) == "adaptive":
-        return  # the model thinks in between, too, as it does after what a server's tool found
+        return  # adaptive thinking may also follow other blocks
     sent = subject.view(SentMessages)
     for message in sent.merged:
         if message.role != "assistant" or not message.kinds or message.kinds[0] in THINKING_BLOCKS:
@@ -149,12 +149,12 @@ def _torn(subject: Subject) -> Iterator[Hit]:
     for group, run in groupby(subject.history.messages, key=lambda each: each[2].group):
         for entry, card, _ in run:
             if group in ended and group is not None and card.type == REASONING:
-                yield entry, "another message parts the thinking from its own"
+                yield entry, "another message separates the thinking from its message"
         ended.add(group)
 
 
 @THINKING.error(
-    "thinking-out-of-order", remedy="put the cards of the message side by side as they were, thinking first"
+    "thinking-out-of-order", remedy="put the cards of the message next to each other again, thinking first"
 )
 def _out_of_order(subject: Subject) -> Iterator[Hit]:
     """Thinking that does not begin its message, unless it is adaptive or follows a server's tool; thinking
@@ -198,7 +198,7 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     yield from shared.out_of_range(subject.body_without_messages, _RANGES)
     stops = subject.body_without_messages.get("stop_sequences")
     if isinstance(stops, list) and any(isinstance(stop, str) and not stop.strip() for stop in stops):
-        yield None, "a text of stop_sequences is empty, or white"
+        yield None, "a string in stop_sequences is empty or blank"
     user = shared.value_at(subject.body_without_messages, "metadata.user_id")
     if isinstance(user, str) and len(user) > _MAX_USER:
         yield None, f"metadata.user_id has {len(user)} characters, not up to {_MAX_USER}"
@@ -209,7 +209,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     """A `tool_choice` without tools."""
     sent = subject.body_without_messages
     if sent.get("tool_choice") is not None and not (subject.tools or sent.get("mcp_servers")):
-        yield None, "tool_choice is set, and there are no tools"
+        yield None, "tool_choice is set, but the request has no tools"
 
 
 @PARAMETERS.error(
@@ -290,7 +290,7 @@ def _refused_by_thinking(subject: Subject) -> Iterator[Hit]:
 @PARAMETERS.error(
     "parameter-removed",
     source="Anthropic docs, Migration guide: Claude Opus 4.7, breaking changes",
-    remedy="leave the parameter out; say how much to think by output_config.effort",
+    remedy="omit the parameter; set the amount of thinking with output_config.effort",
 )
 def _removed(subject: Subject) -> Iterator[Hit]:
     """A `temperature` or `top_p` other than 1, a `top_k`, thinking of type `enabled`, for Claude 4.7 or
@@ -300,9 +300,9 @@ def _removed(subject: Subject) -> Iterator[Hit]:
     model, sent = subject.request.model, subject.body_without_messages
     for name in _SAMPLING:
         if name in sent and (name == "top_k" or shared.number_of(sent[name]) != 1):
-            yield None, f"{model} takes no {name}, which is {sent[name]}"
+            yield None, f"{model} does not accept {name}, which is {sent[name]}"
     if text_at(sent.get("thinking"), "type") == "enabled":
-        yield None, f"{model} takes no thinking of type 'enabled', but of 'adaptive'"
+        yield None, f"{model} accepts thinking of type 'adaptive', not 'enabled'"
 
 
 @MODELS.error(
@@ -316,7 +316,7 @@ def _roles(subject: Subject) -> Iterator[Hit]:
         return
     for entry, message in subject.logged.messages:
         if text_at(message, "role") == "system":
-            yield entry, f"{subject.request.model} takes no system message among the others"
+            yield entry, f"{subject.request.model} does not accept a system message among the other messages"
 
 
 @MODELS.error(
@@ -331,10 +331,9 @@ def _refused_by_model(subject: Subject) -> Iterator[Hit]:
     mode, known = shared.value_at(sent, "thinking.type"), subject.facts.thinking
     if known is None or mode not in ("enabled", "adaptive"):
         return
-    # Models that only think when they see fit have a rule of their own for the other type:
-    # `parameter-removed`.
+    # For models that support only adaptive thinking, the rule `parameter-removed` reports type `enabled`.
     if not known or (mode == "adaptive" and mode not in known):
-        yield None, f"{subject.request.model} does no thinking of type {mode!r}"
+        yield None, f"{subject.request.model} does not support thinking of type {mode!r}"
 
 
 @MODELS.error("answer-too-long", remedy="lower max_tokens")
@@ -359,4 +358,4 @@ def _temperature_and_top_p(subject: Subject) -> Iterator[Hit]:
     sent = subject.body_without_messages
     both = sent.get("temperature") is not None and sent.get("top_p") is not None
     if both and subject.facts.temperature_and_top_p is False:
-        yield None, f"{subject.request.model} takes a temperature or a top_p, and both are set"
+        yield None, f"{subject.request.model} accepts a temperature or a top_p, but both are set"

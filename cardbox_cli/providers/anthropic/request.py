@@ -1,7 +1,7 @@
 """Anthropic's Messages: cards as messages in blocks, and the body of a request.
 
-Calls have the ids of their cards until a request's messages are put together. What the lint reports (repeated
-ids, arguments that are not JSON, thinking without a signature) is not a loss here. Source:
+Calls have the ids of their cards until `members` builds the messages of a request. The losses omit problems
+that the lint reports: repeated ids, arguments that are not JSON, thinking without a signature. Source:
 `anthropic.types.message_create_params` of the package `anthropic`.
 """
 
@@ -72,9 +72,9 @@ from cardbox_cli.providers.tools import NO_ARGUMENTS, choice_for, compact, copy_
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
 
-# The API requires max_tokens; this is sent if the profile names none.
+# The API requires max_tokens. This value is sent if the profile has none.
 MAX_TOKENS = 4096
-# Keys of a profile's llm_config that are the same parameter here.
+# The keys of a profile's llm_config that the API takes under the same name.
 SAME_PARAMETERS = (
     *("temperature", "top_p", "top_k", "thinking", "output_config", "stop_sequences", "metadata"),
     *("service_tier", "speed", "container", "inference_geo", "user_profile_id", "workspace_id"),
@@ -92,7 +92,7 @@ class Anthropic(Provider):
     sends = "a Messages body"
     has_failures = True
     keeps_late_system = True
-    # Anthropic docs, "Prompt caching": another choice of tools or way of thinking loses the messages.
+    # Anthropic docs, "Prompt caching": a change of these parameters makes the cached messages unusable.
     cached_parameters = ("tool_choice", "thinking")
     max_temperature = 1
     schema_package = __package__
@@ -100,7 +100,7 @@ class Anthropic(Provider):
     answers_class = AnthropicAnswers
 
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the message of a card, or why there is none: the API refuses empty and unsigned content."""
+        """Return the message of a card, or the reason for none. The API refuses empty or unsigned content."""
         nothing = never_a_message(card)
         if nothing is not None:
             return nothing
@@ -113,7 +113,7 @@ class Anthropic(Provider):
         message = {"role": role, "content": content if isinstance(content, str) else ensure_blocks(content)}
         if role != "system":
             return message
-        # How long a system text within the messages holds, and how to answer.
+        # System text within the messages has extra keys: when it expires, and the form of the answer.
         around = sources.envelope(card, NAME, sources.MESSAGE) or {}
         return {**{key: around[key] for key in _LATE_SYSTEM_KEYS if key in around}, **message}
 
@@ -132,10 +132,10 @@ class Anthropic(Provider):
         return any(is_result(block) and block.get("is_error") for block in ensure_list(own_blocks(card)))
 
     def members(self, request: Request) -> Members:
-        """Yield the JSON body of a request, without a model if none is known.
+        """Yield the members of a request's JSON body. There is no `model` if the model is unknown.
 
-        System text is in `system`, in its order, except within the history for models that take it there.
-        Layers after the history keep their place, as the user's text.
+        System text is in `system`, in order. Some models take it within the history, where it then remains.
+        Layers after the history remain there, as text of the user.
         """
         if request.model is not None:
             yield "model", request.model
@@ -152,9 +152,9 @@ class Anthropic(Provider):
         yield from self._parameters(request.config).items()
 
     def renamed_calls(self, messages: Sequence[Message]) -> list[RenamedCall]:
-        """Return the calls that are sent under other ids to any model."""
+        """Return the calls whose ids change in a request, whichever model it is for."""
         naming = CallNaming(lambda: conversation(messages, UNKNOWN_MODEL))
-        # The messages are not collected: all of a long history would be in memory.
+        # Discard the messages, because a long history would need much memory.
         deque(naming.renamed(), maxlen=0)
         return naming.changes
 
@@ -169,7 +169,7 @@ class Anthropic(Provider):
         system = ((place, message) for place, (is_top, message) in placed if is_top)
         for number, (place, message) in enumerate(system, 1):
             yield SentMessage("system", number, _convert_to_blocks(message), [place])
-        # The conversation is every other message, in the same order.
+        # The conversation has all messages that are not at the top, in the same order.
         others, _ = make_ids_unique(list(conversation(request.messages, facts)))
         places = (place for place, (is_top, _) in placed if not is_top)
         for number, run in enumerate(speakers.runs(others), 1):
@@ -201,7 +201,7 @@ class Anthropic(Provider):
 
     def losses_to_chat(self, card: Card) -> Iterator[str]:
         if sources.FORMAT in card.metadata and card.metadata[sources.FORMAT] not in FORMATS:
-            return  # another's, which says itself what gets lost
+            return  # a card of another provider's format, which reports its own losses
         yield from _unsent("the message's", card.metadata.get(sources.MESSAGE), ("role", "content"))
         if card.type == REASONING:
             yield "thinking is left out"
@@ -214,10 +214,10 @@ class Anthropic(Provider):
 
     def losses_from_chat(self, card: Card) -> Iterator[str]:
         if own_blocks(card) is not msgspec.UNSET or card.type in OF_ONE_FORMAT:
-            return  # sent as it came, or in no chat form
+            return  # sent unchanged, or not in the chat form
         body = self.chat_body(card)
         is_result_body = body["role"] in ("tool", "function")
-        # The name of a result is lost if a person wrote it, and it is not in the text.
+        # The name of a result is a loss only if a person wrote it and the text does not contain it.
         is_said = not (sources.is_named_result(card) and card.tool_call_id)
         if is_sent_as_text(card, body):
             yield lost_result(card)
@@ -238,7 +238,7 @@ class Anthropic(Provider):
 
 
 def _result_text(blocks: Any, text: Any) -> Any:
-    """Return the text of a tool result, with the types of other blocks: tool messages hold only text."""
+    """Return the text of a tool result, with the types of its other blocks. Tool messages hold only text."""
     content = list_at(blocks[0], "content") if isinstance(blocks, list) and len(blocks) == 1 else []
     return plain_text(content) if content else text
 
@@ -254,7 +254,7 @@ def _convert_to_blocks(message: Message) -> Body:
 
 
 def _system(contents: Sequence[Any]) -> str | list[Block]:
-    """Return one text, or blocks if an original marks what to cache."""
+    """Return the system prompt as one text, or as blocks if one has `cache_control` or is not text."""
     every = (block for content in contents for block in ensure_blocks(content))
     blocks = [block for block in every if kind(block) not in SYSTEM_BLOCKS]
     if all(is_text(block) and not block.get("cache_control") for block in blocks):
@@ -263,7 +263,7 @@ def _system(contents: Sequence[Any]) -> str | list[Block]:
 
 
 def _merged(run: Sequence[Message]) -> dict[str, Any]:
-    """Return one message for neighbours of one role, with the results of tools first."""
+    """Join adjacent messages of one role to one message. Tool results come first."""
     role, content = run[0].body["role"], run[0].body["content"]
     if len(run) > 1:
         content = [block for message in run for block in ensure_blocks(message.body["content"])]
@@ -273,7 +273,7 @@ def _merged(run: Sequence[Message]) -> dict[str, Any]:
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool definition; one with `parameters`, as OpenAI writes it, is translated."""
+    """Return a tool definition in Anthropic's form. Converts a function in OpenAI's form."""
     function = None if "input_schema" in tool else function_of(tool)
     if function is None:
         return tool
@@ -313,7 +313,7 @@ def _output_config(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unsent(whose: str, value: Any, known: Iterable[str]) -> Iterator[str]:
-    """Yield the keys of an object that the chat form has no place for."""
+    """Yield a loss for each key of an object that the chat form lacks."""
     for key in sorted(value.keys() - set(known)) if isinstance(value, dict) else ():
         if not is_nothing(value[key]):
             yield f"{whose} {key!r} is not sent"

@@ -1,7 +1,7 @@
 """The rules of Anthropic's Messages: those of all providers, and its own about messages, blocks and tools.
 
-A problem that rendering repairs is a warning, any other an error. Rules with `logged="error"` also check the
-rendered request, where they only warn.
+A problem is a warning if rendering repairs it, and an error if not. A rule with `logged="error"` is an error
+for a logged request, and a warning for a rendered one.
 """
 
 from collections.abc import Iterator
@@ -35,11 +35,11 @@ _LONG_LIFETIME = "1h"
 _NAMES = shared.NamePattern.up_to(128)
 # The types of tools that have no name: `BetaMCPToolsetParam`.
 _NAMELESS = ("mcp_toolset",)
-# Which blocks only one side may send.
+# Maps the types of blocks that only one role may send to that role.
 _SIDES = dict.fromkeys((*THINKING_BLOCKS, "tool_use", "server_tool_use"), "assistant")
 _SIDES["tool_result"] = "user"
 
-# The blocks that a message may have, those of betas among them, and those that a tool's result may.
+# The types of blocks that a message may have, including beta types, and that a tool result may have.
 _BLOCKS = frozenset(
     {*_SIDES, "text", "image", "document", "search_result", "container_upload", "compaction", "fallback"}
     | {"mcp_tool_listing", "tool_addition", "tool_removal"}
@@ -49,7 +49,7 @@ _BLOCKS = frozenset(
 )
 _IN_RESULTS = frozenset({"text", "image", "search_result", "document", "tool_reference", "browser_state"})
 
-# What blocks must hold, and what that must be; ids that are empty are none.
+# The required keys of blocks and the types of their values. An empty id counts as missing.
 _NEEDS: dict[str, dict[str, type]] = {
     "text": {"text": str},
     "tool_use": {"id": str, "name": str, "input": dict},
@@ -155,7 +155,7 @@ def _malformed_blocks(subject: Subject) -> Iterator[Hit]:
 
 
 def _block_problem(block: dict[str, Any], needs: dict[str, type]) -> str | None:
-    """Return what is wrong with the keys that a block needs, or None."""
+    """Return the problem of a block whose required key is missing or has the wrong type, or None."""
     for key, value_type in needs.items():
         value = block.get(key)
         if key not in block or (value == "" and key in _IDS):
@@ -243,7 +243,7 @@ def _cache_order(subject: Subject) -> Iterator[Hit]:
 
 
 def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
-    """Return the blocks with `cache_control`, in the order of the cache, and their lifetimes."""
+    """Return (entry, lifetime) for each block with `cache_control`, in the order of the cache."""
     request, sent = subject.request, subject.view(SentMessages)
     lifetimes: list[tuple[RequestEntry | None, str]] = []
     for tool in subject.offered:
@@ -259,7 +259,7 @@ def _cached(subject: Subject) -> list[tuple[RequestEntry | None, str]]:
 
 
 def _lifetimes(block: Any) -> list[str]:
-    """Return the lifetimes in the cache of the blocks within a block, and of the block."""
+    """Return the cache lifetimes of the blocks within a block, and then of the block itself."""
     mark = block.get("cache_control") if isinstance(block, dict) else None
     within = [each for inner in list_at(block, "content") for each in _lifetimes(inner)]
     return [*within, *([text_at(mark, "ttl") or "5m"] if mark else [])]
@@ -296,7 +296,7 @@ def _renamed(subject: Subject) -> Iterator[tuple[RenamedCall, bool]]:
 def _names(subject: Subject) -> Iterator[Hit]:
     for block, message in subject.view(SentMessages).blocks.get("tool_use", []):
         name = text_at(block, "name")
-        # What has no name that is a text is malformed as a block.
+        # A block whose name is not a string is reported as malformed by another rule.
         if name is not None and (problem := _NAMES.problem(name, "the called tool")) is not None:
             yield subject.place(message), problem
     yield from shared.invalid_tool_names(
@@ -345,7 +345,7 @@ def _raw_arguments(subject: Subject) -> Iterator[Hit]:
     calls = subject.view(SentMessages).blocks.get("tool_use", [])
     if all(text_at(block.get("input"), RAW) is None for block, _ in calls):
         return
-    # Blocks are sent as they came.
+    # The blocks of imported messages are sent unchanged.
     originals = (card for _, card, _ in subject.history.imported_messages)
     with_blocks = {card.card_id for card in originals if own_blocks(card) is not msgspec.UNSET}
     for call in subject.history.calls:

@@ -11,10 +11,10 @@ from cardbox_cli.context.provider import Body
 from cardbox_cli.providers.bedrock_converse.cards import kind_of
 from cardbox_cli.providers.parts import Part, PartsAnswers
 
-# The reasons to stop in the middle of what a model says, or to keep it back.
+# The stop reasons of an answer that is incomplete because of a limit.
 _LIMITS = ("max_tokens", "model_context_window_exceeded")
 _FAULTS = ("content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use")
-# What the body of an error has, and nothing else: its type is in a header.
+# The only keys of an error body. The type of the error is in a header.
 _OF_ERRORS = frozenset(("message", "Message", "__type"))
 
 
@@ -45,7 +45,7 @@ class BedrockAnswers(PartsAnswers):
         return any("type" not in block for block in list_at(message, "content") if kind_of(block))
 
     def is_call(self, part: Part) -> bool:
-        """Return whether a block calls a tool; a call with a type is one that the server answers."""
+        """Return whether a block calls a client's tool. The server answers a call with a `type`."""
         is_use = isinstance(part, dict) and isinstance(part.get("toolUse"), dict)
         return is_use and "type" not in part["toolUse"]
 

@@ -14,15 +14,15 @@ from cardbox_cli.providers.parts import PartsFiles
 from cardbox_cli.providers.tools import Function, chat_tool
 
 NAME = "bedrock-converse"
-# What a block is, by its one key.
+# The types of blocks. The type of a block is its only key.
 KINDS = (
     *("text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent"),
     *("cachePoint", "reasoningContent", "citationsContent", "searchResult"),
 )
-# The modes of choosing a tool, and their names here.
+# Maps the modes of `tool_choice` to their names in Converse.
 MODES = {"auto": "auto", "required": "any"}
 _MODES_READ = {name: mode for mode, name in MODES.items()}
-# The parameters of an llm_config that have another name in `inferenceConfig`.
+# Maps parameters in `inferenceConfig` to their other names in an llm_config.
 _NAMES = {"maxTokens": "max_tokens", "stopSequences": "stop", "topP": "top_p"}
 _SYSTEM = "system"
 _ROLES = ("user", "assistant")
@@ -31,7 +31,7 @@ _OWN_KEYS = ("inferenceConfig", "additionalModelRequestFields", "guardrailConfig
 
 
 def kind_of(block: Any) -> str:
-    """Return which of KINDS a block is; "" for none."""
+    """Return the type of a block, one of KINDS, or "" if it has none of them."""
     return next((name for name in KINDS if isinstance(block, dict) and name in block), "")
 
 

@@ -28,7 +28,7 @@ from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
 
-# Keys of the body that an llm_config has as they are.
+# The keys of an llm_config that the body has under the same name.
 SAME_PARAMETERS = (
     *("guardrailConfig", "additionalModelRequestFields", "promptVariables", "requestMetadata"),
     *("additionalModelResponseFieldPaths", "performanceConfig", "serviceTier", "outputConfig"),
@@ -92,7 +92,7 @@ class BedrockConverse(PartsProvider):
         value = part.get("toolUse") if isinstance(part, dict) else None
         name, call_id = text_at(value, "name"), text_at(value, "toolUseId")
         if not isinstance(value, dict) or not name or not call_id or "type" in value:
-            return None  # with a type it is a call that the server answers
+            return None  # the server answers a call with a `type`
         arguments = value.get("input")
         if not isinstance(arguments, dict):
             return None
@@ -135,7 +135,7 @@ class BedrockConverse(PartsProvider):
     def losses_of_part(self, part: Part) -> Iterator[str]:
         name = kind_of(part)
         if name == "cachePoint":
-            return  # a mark of what to cache changes no answer
+            return  # a cache mark does not affect the answer
         for inner in list_at(part["toolResult"], "content") if name == "toolResult" else ():
             inner_kind = next(iter(inner), "") if isinstance(inner, dict) else ""
             if inner_kind not in ("text", "json"):
@@ -146,7 +146,7 @@ class BedrockConverse(PartsProvider):
             yield "a block of an unknown kind is left out"
 
     def members(self, request: Request) -> Members:
-        """Yield the JSON body of a request. All system text is in `system`, in its order."""
+        """Yield the members of a request's JSON body. All system text is in `system`, in order."""
         if system := self.system_parts(request):
             yield "system", system
         messages = self.merged(self.split_messages(request.messages))

@@ -27,7 +27,7 @@ _BYTES = ("image", "document", "video", "audio")
 _OF_TOOLS = frozenset(("toolUse", "toolResult"))
 _SIDES = dict.fromkeys(("toolResult", *_BYTES), "user")
 _SIDES |= {"toolUse": "assistant", "reasoningContent": "assistant"}
-# Letters and digits, blanks one at a time, hyphens, parentheses and brackets.
+# Letters, digits, hyphens, parentheses, brackets, and single blanks between them.
 _DOCUMENT_NAME = re.compile(r"[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
 
@@ -145,7 +145,7 @@ def _tool_blocks_without_config(subject: Subject) -> Iterator[Hit]:
         return
     for entry, _, blocks in _messages(subject):
         if not _OF_TOOLS.isdisjoint(map(kind_of, blocks)):
-            yield entry, "tools were called, and there is no toolConfig"
+            yield entry, "tools were called, but toolConfig is missing"
             return
 
 

@@ -11,23 +11,23 @@ from cardbox_cli.context.provider import Body
 from cardbox_cli.providers.gemini.cards import get_either_case
 from cardbox_cli.providers.parts import Part, PartsAnswers
 
-# The reasons to stop of a whole answer; all others end it early, or keep it back.
+# The finish reasons of a complete answer. Any other reason means that the answer was cut off or withheld.
 _WHOLE = ("STOP", "FINISH_REASON_UNSPECIFIED")
-# What only a response has, in addition to its candidates.
+# The keys that only a response of Gemini has, in addition to its candidates.
 _OWN_KEYS = ("usageMetadata", "promptFeedback")
 _UNSPECIFIED = "BLOCK_REASON_UNSPECIFIED"
 
 
 class GeminiAnswers(PartsAnswers):
-    """Responses with candidates, or a content alone."""
+    """A reader of Gemini's responses with candidates, or of one content."""
 
     limits = ("MAX_TOKENS",)
     parts_key = "parts"
 
     def is_response(self, value: Body) -> bool:
-        """Return whether a value is a content or a response; that of a blocked prompt has no candidates.
+        """Return whether a value is a content or a response. A blocked prompt results in no candidates.
 
-        Other JSON may have candidates, too: Gemini's have a content or a finish reason.
+        Other JSON may also have candidates. Candidates of Gemini have a content or a finish reason.
         """
         candidate = _candidate(value)
         if isinstance(get_either_case(candidate, "content"), dict) or _is_content(value):

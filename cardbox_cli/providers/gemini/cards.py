@@ -16,7 +16,7 @@ from cardbox_cli.providers.parts import Part, PartsFiles
 from cardbox_cli.providers.tools import Function, chat_tool
 
 NAME = "gemini"
-# What a part is, by the key that it has.
+# The types of parts. The type of a part is one of its keys.
 KINDS = (
     *("text", "inlineData", "fileData", "functionCall", "functionResponse"),
     *("executableCode", "codeExecutionResult", "toolCall", "toolResponse"),
@@ -25,12 +25,12 @@ _OTHER_KEYS = (
     *("mimeType", "fileUri", "displayName", "thoughtSignature", "finishReason", "promptFeedback"),
     *("blockReason", "usageMetadata", "functionCallingConfig"),
 )
-# Keys in camelCase, and the same in snake_case.
+# Maps keys in camelCase to the same keys in snake_case.
 SNAKE_KEYS = {key: re.sub("([A-Z])", r"_\1", key).lower() for key in (*KINDS, *_OTHER_KEYS)}
 _KINDS = {key: name for name in KINDS for key in (name, SNAKE_KEYS[name])}
-# The name of a result until that of its call is known: no card can hold such a text.
+# The name of a result until the name of its call is known. No card can contain this text.
 UNNAMED = "\0"
-# The parameters of an llm_config, and their names in `generationConfig`.
+# Maps the parameters of an llm_config to their names in `generationConfig`.
 GENERATION = {
     "temperature": "temperature",
     "top_p": "topP",
@@ -52,7 +52,7 @@ _NAMES = {"maxOutputTokens": "max_tokens", "stopSequences": "stop"} | {
     name: key for key, name in GENERATION.items()
 }
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none"}
-# The types of a schema, which may also be written as their numbers from 1.
+# The types of a schema. A number from 1 may replace the name.
 _TYPES = ("STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 
 
@@ -62,7 +62,7 @@ def camel_key(key: str) -> str:
 
 
 def get_either_case(value: Any, key: str) -> Any:
-    """Return the value of a camelCase key of an object, or that of the same key in snake_case."""
+    """Return the value of a camelCase key of an object, or else of the same key in snake_case."""
     if not isinstance(value, dict):
         return None
     return value[key] if key in value else value.get(SNAKE_KEYS.get(key, key))
@@ -77,7 +77,7 @@ def kind_of(part: Any) -> str:
 
 
 def named_part(part: Part, names: dict[str, str]) -> Part:
-    """Return a part. A result gets the name of its call. `names` maps ids to names of the calls so far."""
+    """Return a part. A result gets the name of its call. `names` maps ids of earlier calls to names."""
     if type(part) is dict and len(part) == 1 and "text" in part:
         return part
     call = get_either_case(part, "functionCall")
@@ -92,7 +92,7 @@ def named_part(part: Part, names: dict[str, str]) -> Part:
 
 
 def is_content(value: Any) -> bool:
-    """Return whether a value seems to be a content: its parts have no type, and it has no other content."""
+    """Return whether a value appears to be a content: no part has the key `type`, and no key is `content`."""
     if not isinstance(value, dict) or "parts" not in value or "content" in value:
         return False
     return not any(map(kind, _parts(value["parts"])))
@@ -139,7 +139,7 @@ class GeminiFiles(PartsFiles):
         return isinstance(part, dict) and "type" not in part and not _CALLS.isdisjoint(part)
 
     def problem(self, message: Any) -> str | None:
-        """Say what keeps a value from being a content; one without a role is the user's."""
+        """Return a sentence if a value is not a valid content, or None. Without a role, it is the user's."""
         message = _alone(message) or message
         if not isinstance(message, dict) or message.get("role", "user") in _ROLES:
             is_one = is_content(message) and isinstance(message["parts"], list | dict)
@@ -188,7 +188,7 @@ def _generation(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _choice(value: Any) -> Any:
-    """Return the choice of a tool in the chat form, or None if the chat form cannot express it."""
+    """Return the `tool_choice` in the chat form, or None if the chat form cannot express it."""
     if not isinstance(value, dict):
         return None
     calling = get_either_case(value, "functionCallingConfig")
@@ -219,7 +219,7 @@ def _function(declared: dict[str, Any]) -> Function:
 
 
 def _json_schema(schema: Any) -> Any:
-    """Convert a schema in OpenAPI's subset to JSON Schema's names of types."""
+    """Return a schema of Gemini's OpenAPI subset with the type names of JSON Schema."""
     if isinstance(schema, list):
         return [_json_schema(each) for each in schema]
     if not isinstance(schema, dict):

@@ -40,15 +40,14 @@ from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider, text_
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
 
-# The keys under which a function's answer is a text alone: the one that is written, and Google's own
-# package's.
+# The keys of a function's answer that is only a text: `output` for a result, and `error` for a failure.
 _ANSWER, _FAILURE = "output", "error"
-# Keys of the body that an llm_config has as they are.
+# The keys of an llm_config that the body has under the same name.
 SAME_PARAMETERS = ("safetySettings", "cachedContent", "toolConfig", "labels", "serviceTier", "store")
 _ROLES = {"assistant": "model"}
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 _JSON = "application/json"
-# What else than its name, description and parameters a declaration may have.
+# The keys that a declaration may have in addition to its name, description and parameters.
 _DECLARED = ("behavior", "response", "responseJsonSchema")
 _OWN_TOOLS = (
     *("googleSearch", "google_search", "googleSearchRetrieval", "google_search_retrieval"),
@@ -122,7 +121,7 @@ class Gemini(PartsProvider):
 
     def make(self, body: Body, *, failed: bool = False) -> list[Part]:
         if body["role"] in ("tool", "function"):
-            # Only the call has the name, which `_name_results` finds.
+            # `_name_results` replaces UNNAMED by the name of the call.
             call_id, name = text_at(body, "tool_call_id") or None, text_at(body, "name") or UNNAMED
             answer = {_FAILURE if failed else _ANSWER: texts_in(body.get("content"))}
             return [{"functionResponse": {**shared.compact(id=call_id, name=name), "response": answer}}]
@@ -148,7 +147,7 @@ class Gemini(PartsProvider):
             yield f"the key {key!r} of a part is not sent"
 
     def members(self, request: Request) -> Members:
-        """Yield the JSON body of a request. All system text is in `systemInstruction`, in its order."""
+        """Yield the members of a request's JSON body. All system text is in `systemInstruction`, in order."""
         if system := self.system_parts(request):
             yield "systemInstruction", {"parts": system}
         messages = self.merged(_name_results(self.split_messages(request.messages)))
@@ -178,7 +177,7 @@ class Gemini(PartsProvider):
 
 
 def _answer(response: Any) -> str:
-    """Return the answer of a function: its text if it has nothing else, otherwise its JSON."""
+    """Return the answer of a function: its text if it has only a text, or else its JSON."""
     if isinstance(response, dict) and len(response) == 1:
         [(key, value)] = response.items()
         if key in (_ANSWER, _FAILURE) and isinstance(value, str):
@@ -192,7 +191,7 @@ def _file(part: Any) -> Part | None:
     address = address_of(part) or ""
     if not address.startswith(("https://", "http://", "gs://")):
         return None
-    # The API wants a type, which only the address shows.
+    # The API requires a media type. Only the ending of the address shows it.
     ending = address.partition("?")[0].rpartition(".")[2].lower()
     media_type = f"image/{ending if ending in ('png', 'gif', 'webp') else 'jpeg'}"
     return {"fileData": {"fileUri": address, "mimeType": media_type}}
@@ -230,7 +229,7 @@ def _answer_format(response_format: Any) -> Body:
 
 
 def _tools(tools: list[dict[str, Any]]) -> list[Body]:
-    """Return the tools as Gemini takes them: all functions in one, then its own."""
+    """Return the tools in Gemini's form: one tool with all functions, and then Gemini's own tools."""
     functions = [each for each in map(shared.function_of, tools) if each is not None]
     declared = []
     for each in functions:

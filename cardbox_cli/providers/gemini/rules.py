@@ -36,7 +36,7 @@ _RANGES = (
     shared.Range("frequencyPenalty", -2, 2),
     shared.Range("logprobs", 0, 20),
 )
-# Gemini API docs, Thinking: -1 is for the model to decide.
+# Gemini API docs, Thinking: with -1, the model decides.
 _MIN_BUDGET = -1
 _SCHEMAS = ("responseSchema", "responseJsonSchema")
 _ENUM, _JSON = "text/x.enum", "application/json"
@@ -83,7 +83,7 @@ _OWN.warning(
 
 
 def _camel(value: Any) -> dict[str, Any]:
-    """Return an object with its keys in camelCase; {} for any other value."""
+    """Return an object with its keys in camelCase, or {} for any other value."""
     if not isinstance(value, Mapping):
         return {}
     return {camel_key(key): each for key, each in value.items()}
@@ -218,7 +218,7 @@ def _data_problem(inline: Any) -> str | None:
     if not get_either_case(inline, "mimeType"):
         return "bytes have no mimeType"
     data = text_at(inline, "data") or ""
-    # The API takes both alphabets of base64.
+    # The API accepts the standard and the URL-safe alphabet of base64.
     if not shared.is_base64(data.replace("-", "+").replace("_", "/") + "=" * (-len(data) % 4)):
         return "bytes are not in base64"
     return None if data else "there are no bytes"

@@ -1,4 +1,4 @@
-"""OpenAI's answers as cards: chat completions, and what gateways make of them."""
+"""OpenAI's answers as cards: chat completions, and their variants from gateways."""
 
 import msgspec
 
@@ -8,15 +8,15 @@ from cardbox_cli.model.cards import CardDraft, card_text
 from cardbox_cli.model.content import TextContent
 from cardbox_cli.providers.openai.cards import card_of_message
 
-# The keys at which a message has what a model thought, as text.
+# The keys under which gateways put the model's reasoning, as text.
 _REASONING = ("reasoning_content", "reasoning")
-# What ended a chat completion in the middle of what the model said.
+# The finish reasons of an incomplete answer.
 _LIMITS = ("length",)
 _CUT_OFF = (*_LIMITS, "content_filter")
 
 
 class OpenAIAnswers(AnswerReader):
-    """Chat completions; also any message that no other provider's reader knows."""
+    """A reader of chat completions. It also reads any message that no other provider's reader recognizes."""
 
     limits = _LIMITS
 
@@ -36,7 +36,7 @@ class OpenAIAnswers(AnswerReader):
         return reason if reason in _CUT_OFF else None
 
     def is_own(self, message: Body) -> bool:
-        """Return True: this is the format of messages without a mark."""
+        """Return True, because a message without marks of another format has this format."""
         return True
 
     def draft(self, message: Body, own_ids: OwnIds) -> list[CardDraft]:
@@ -57,7 +57,7 @@ class OpenAIAnswers(AnswerReader):
 
 
 def _tidied(message: Body) -> Body:
-    """Return a message as it is sent back: its calls normalized, without empty keys."""
+    """Return a message in the form in which it is sent back: without empty keys, with normalized calls."""
     calls = message.get("tool_calls") or []
     if not calls and isinstance(message.get("function_call"), dict):
         calls = [{"function": message["function_call"]}]

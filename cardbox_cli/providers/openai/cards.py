@@ -1,7 +1,7 @@
 """OpenAI's messages as cards, and back without loss.
 
-A message that a card's own fields cannot hold is kept in `metadata.source_message`. Its text is also the
-card's content, for search and previews.
+If a card's own fields cannot hold a message, the card stores it in `metadata.source_message`. The card's
+content is then the text of the message, for search and previews.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from cardbox_cli.model.layers import CHECKPOINT
 
 NAME = "openai"
 MAX_STOPS = 4
-# The formats of files whose messages are kept in the chat form.
+# The formats of files whose messages cards store in the chat form.
 FORMATS = (NAME, "langchain", "sharegpt", "otel")
 _TYPES = {
     "user": INSTRUCTION,
@@ -28,7 +28,7 @@ _TYPES = {
     "system": RENDERED_PROMPT,
     "developer": RENDERED_PROMPT,
 }
-# The roles that may say a text and nothing else, which a card's own fields hold.
+# A card's own fields can hold a message of these roles if it has only text.
 _PLAIN_ROLES = ("user", "assistant", "system", "developer")
 _OWN_ROLES = ("tool", "function", "developer")
 _OWN_KEYS = ("tool_calls", "function_call")
@@ -36,7 +36,7 @@ _OWN_PARTS = ("image_url", "input_audio", "file", "refusal")
 
 
 def card_of_message(message: Body) -> CardDraft:
-    """Return the card that holds a message; `chat_body` gives the same message back."""
+    """Return the card of a message. `chat_body` restores the same message from it."""
     role = message["role"]
     if role in _PLAIN_ROLES and len(message) == 2 and type(text := message.get("content")) is str:
         return imported_card(_TYPES[role], text, role=role)
@@ -65,7 +65,7 @@ class OpenAIFiles(MessageFiles):
 
     @property
     def keyspace(self) -> tuple[str, ...]:
-        """Nothing: the keys of conversations in this format do not begin with a format."""
+        """Empty, because the keys of conversations in this format do not begin with a format."""
         return ()
 
     def marks_message(self, message: Any) -> str | None:
@@ -98,7 +98,7 @@ class OpenAIFiles(MessageFiles):
 
 
 def join(messages: Iterable[Message]) -> Iterator[Body]:
-    """Yield the messages, with neighbouring parts of one assistant message as one, which OpenAI requires."""
+    """Yield the messages. Joins adjacent parts of one assistant message, because OpenAI requires that."""
     return (run[0].body if len(run) == 1 else _join_run(run) for run in runs(messages))
 
 
@@ -107,7 +107,7 @@ def runs(messages: Iterable[Message]) -> Iterator[list[Message]]:
 
 
 def are_one(one: Message, other: Message) -> bool:
-    """Return whether two neighbours are parts of one assistant message."""
+    """Return whether two adjacent messages are parts of one assistant message."""
     return one.group is not None and one.group == other.group and _is_plain(one) and _is_plain(other)
 
 

@@ -19,7 +19,7 @@ _STRUCTURED = "OpenAI docs, Structured model outputs"
 PARAMETERS = Rules(_REFERENCE)
 RULES = Rules("OpenAI docs, Models")
 
-# The bounds that the reference names for each; those of `n` from OpenAI's published OpenAPI document.
+# The bounds of parameters in OpenAI's API reference. The bounds of `n` are from its OpenAPI document.
 _RANGES = (
     shared.Range("n", 1, 128),
     shared.Range("max_tokens", 1),
@@ -30,7 +30,7 @@ _RANGES = (
     shared.Range("presence_penalty", -2, 2),
 )
 _MAX_METADATA = 16
-# In characters: metadata's keys and values, and who the user is.
+# The maximum characters of a metadata key, a metadata value and a user id.
 _MAX_KEY, _MAX_VALUE, _MAX_USER = 64, 512, 128
 _SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -43,7 +43,7 @@ def _ranges(subject: Subject) -> Iterator[Hit]:
     yield from shared.out_of_range(sent, _RANGES)
     for token, bias in dict_at(sent, "logit_bias").items():
         if not token.isdecimal():
-            yield None, f"the logit_bias of {token!r} is of no token, which is a number"
+            yield None, f"the logit_bias of {token!r} does not name a token, which is a number"
         if (number := shared.number_of(bias)) is not None and not -100 <= number <= 100:
             yield None, f"the logit_bias of {token!r} is {number}, not from -100 to 100"
     yield from shared.too_many(sent.get("stop"), MAX_STOPS, "stop texts")
@@ -63,7 +63,7 @@ def metadata_hits(pairs: Any) -> Iterator[Hit]:
             yield None, f"metadata at {key!r} is longer than {_MAX_KEY} (key) or {_MAX_VALUE} (value)"
 
 
-# A parameter, and the one that it is about.
+# Each parameter with the other parameter that it needs.
 _NEEDS = (
     ("tool_choice", "tools"),
     ("parallel_tool_calls", "tools"),
@@ -81,7 +81,7 @@ def _alone(subject: Subject) -> Iterator[Hit]:
     sent = subject.body_without_messages
     yield from shared.find_lonely_parameters(sent, _NEEDS)
     if "audio" in list_at(sent, "modalities") and not sent.get("audio"):
-        yield None, "modalities asks for audio, and there is no audio with a voice and a format"
+        yield None, "modalities asks for audio, but audio with a voice and a format is missing"
 
 
 @PARAMETERS.error("parameters-exclusive", remedy="leave one of them out")
@@ -132,7 +132,7 @@ def _answer_schema(subject: Subject) -> dict[str, Any]:
     return dict_at(dict_at(subject.body_without_messages, "response_format"), "json_schema")
 
 
-# What models that reason have no use for.
+# The parameters that reasoning models refuse.
 _SAMPLING = ("temperature", "top_p")
 _OF_TOKENS = ("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs")
 
@@ -140,7 +140,7 @@ _OF_TOKENS = ("frequency_penalty", "presence_penalty", "logit_bias", "logprobs",
 @RULES.error(
     "role-refused",
     source="what the API answers: 'messages[0].role' does not support 'system' with this model",
-    remedy="say it in a message of the user's, or choose another model",
+    remedy="write it in a user message, or choose another model",
 )
 def _roles(subject: Subject) -> Iterator[Hit]:
     """A system or developer message for o1-mini or o1-preview."""
@@ -148,20 +148,20 @@ def _roles(subject: Subject) -> Iterator[Hit]:
         return
     for message in subject.request.messages:
         if (role := message.body.get("role")) in SYSTEM_ROLES:
-            yield subject.place(message), f"{subject.request.model} takes no {role} message"
+            yield subject.place(message), f"{subject.request.model} does not accept a {role} message"
 
 
 @RULES.error(
     "input-audio-refused",
     source="what the API answers: Content blocks are expected to be either text or image_url type",
-    remedy="choose a model that hears, such as gpt-audio",
+    remedy="choose a model that accepts audio, such as gpt-audio",
 )
 def _audio(subject: Subject) -> Iterator[Hit]:
     """Audio for a model that does not hear."""
     yield from _refused_parts(subject, "input_audio", "audio", subject.facts.audio)
 
 
-@RULES.error("image-refused", remedy="choose a model that sees, or say in words what is to be seen")
+@RULES.error("image-refused", remedy="choose a model that accepts images, or describe the image as text")
 def _images(subject: Subject) -> Iterator[Hit]:
     """An image for a model that does not see."""
     yield from _refused_parts(subject, "image_url", "images", subject.facts.vision)
@@ -170,7 +170,7 @@ def _images(subject: Subject) -> Iterator[Hit]:
 def _refused_parts(subject: Subject, part_type: str, what: str, is_taken: bool | None) -> Iterator[Hit]:
     if is_taken is False:
         entries = {id(entry): entry for entry, _, part in subject.parts if kind(part) == part_type}
-        yield from ((entry, f"{subject.request.model} takes no {what}") for entry in entries.values())
+        yield from ((entry, f"{subject.request.model} does not accept {what}") for entry in entries.values())
 
 
 @RULES.error(
@@ -183,14 +183,14 @@ def _parameters(subject: Subject) -> Iterator[Hit]:
     tools, a `json_schema`, a `reasoning_effort` or one of this level."""
     model, facts, sent = subject.request.model, subject.facts, subject.body_without_messages
     if sent.get("web_search_options") is not None and facts.web_search is False:
-        yield None, f"{model} does not search: it takes no web_search_options"
+        yield None, f"{model} does not search: it does not accept web_search_options"
     speaks = sent.get("audio") or "audio" in list_at(sent, "modalities")
     if speaks and facts.audio is False:
-        yield None, f"{model} does not speak: it takes no audio and no such modality"
+        yield None, f"{model} does not speak: it does not accept audio or this modality"
     if subject.tools and facts.tools is False:
-        yield None, f"{model} takes no tools"
+        yield None, f"{model} does not accept tools"
     if kind(sent.get("response_format")) == "json_schema" and facts.json_schema is False:
-        yield None, f"{model} takes no response_format of type json_schema"
+        yield None, f"{model} does not accept a response_format of type json_schema"
     yield from shared.refused_effort(subject, sent.get("reasoning_effort"), parameter="reasoning_effort")
 
 
@@ -217,15 +217,15 @@ def _refused_by_reasoning(subject: Subject) -> Iterator[Hit]:
     if facts.reasoning not in ("always", "optional"):
         return
     if sent.get("max_tokens") is not None:
-        yield None, f"{model} takes no max_tokens, but max_completion_tokens"
+        yield None, f"{model} accepts max_completion_tokens, not max_tokens"
     if not facts.reasons(sent.get("reasoning_effort")):
         return
     for name in _SAMPLING:
         value = shared.number_of(sent.get(name))
         if value not in (None, 1):
-            yield None, f"{model} takes no other {name} than 1 when it reasons, and it is {value}"
+            yield None, f"{model} accepts only 1 for {name} when it reasons, and it is {value}"
     for name in _OF_TOKENS:
         if sent.get(name):
-            yield None, f"{model} takes no {name} when it reasons"
+            yield None, f"{model} does not accept {name} when it reasons"
     if sent.get("stop") and facts.stop is False:
-        yield None, f"{model} takes no stop"
+        yield None, f"{model} does not accept stop"

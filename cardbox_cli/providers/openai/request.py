@@ -18,8 +18,8 @@ from cardbox_cli.providers.openai.cards import FORMATS, MAX_STOPS, NAME, OpenAIF
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
 
-# Keys of a profile's llm_config that are parameters of a request. Not `stream` and `stream_options`: the
-# command that sends the request decides whether an answer comes in chunks.
+# The keys of a profile's llm_config that are parameters of a request. `stream` and `stream_options` are not
+# among them, because the command that sends the request decides whether an answer comes in chunks.
 PARAMETERS = (
     *("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "n"),
     *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
@@ -35,7 +35,7 @@ class OpenAI(Provider):
     name = NAME
     title = "OpenAI"
     sends = "a chat-completions body"
-    # OpenAI docs, "Prompt caching": tools and a schema for the answer come before the messages.
+    # OpenAI docs, "Prompt caching": tools and the schema of the answer come before the messages.
     message_keys = ("messages",)
     cached_parameters = ("response_format",)
     schema_package = __package__
@@ -67,7 +67,7 @@ class OpenAI(Provider):
         return ExchangedIds(calls, [] if answered is None else [answered])
 
     def steps(self, messages: Sequence[Message]) -> list[int]:
-        """Return the step of each message: those that are sent as one share it, and neighbouring results."""
+        """Return the step of each message. Adjacent results share a step, and so do messages sent as one."""
         numbers: list[int] = []
         number, before = 0, None
         for message in messages:
@@ -96,7 +96,7 @@ class OpenAI(Provider):
 class OpenAICompatible(OpenAI):
     """Hosts that take OpenAI's chat completions for other models: Mistral, Groq, OpenRouter, vLLM, Ollama.
 
-    Each has its own parameters, values and models, so that only rules about the form of a completion apply.
+    Each host has its own parameters, values and models, so only rules about the form of a request apply.
     """
 
     name = "openai-compatible"
@@ -114,7 +114,7 @@ class OpenAICompatible(OpenAI):
 
 
 def _openai_config(llm_config: dict[str, Any], choice: Any) -> dict[str, Any]:
-    """Return the llm_config with stops and the choice of a tool in OpenAI's form."""
+    """Return the llm_config with `stop` and `tool_choice` in OpenAI's form."""
     config = {key: value for key, value in llm_config.items() if key not in TOOL_PARAMETERS}
     config |= shared.compact(tool_choice=_choice(choice), parallel_tool_calls=shared.is_parallel(llm_config))
     stops = shared.stops_of(config, MAX_STOPS)
@@ -132,13 +132,13 @@ def _choice(choice: Any) -> Any:
 
 
 def _chosen(tool: Any) -> Any:
-    """Return a chosen tool, with its name in an object under its type."""
+    """Return the choice of a tool in OpenAI's form, with the name in an object under the type."""
     sort, name = kind(tool), text_at(tool, "name")
     return {"type": sort, sort: {"name": name}} if sort in ("function", "custom") and name else tool
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool definition; one without `function` is translated."""
+    """Return a tool definition in OpenAI's form. Converts a definition without `function`."""
     if shared.is_custom(tool):
         return {**tool, "custom": shared.custom_tool(tool, nested=True)}
     function = None if isinstance(tool.get("function"), dict) else shared.function_of(tool)

@@ -18,9 +18,9 @@ _MAX_TOOLS = 128
 _MAX_DESCRIPTION = 1024
 _NAMES = shared.NamePattern.up_to(64)
 _SPEAKER = re.compile(r"[^\s<|\\/>]+")
-# What the parts of a message's content may be, by role; of roles that are not here, text alone.
+# The types of content parts that a role may have. A role that is not listed may only have text.
 _PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
-# The keys under which a part, a call or a tool has its value, and of which one must be a text in it.
+# Maps the type of a part, which is also the key of its value, to keys of the value. One must have a string.
 _VALUES = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
 _TOOL_TYPES = ("function", "custom")
 
@@ -95,7 +95,7 @@ def _null_contents(subject: Subject) -> Iterator[Hit]:
             yield entry, f"the {body['role']} message has no content (null)"
 
 
-# What an assistant's message may have instead of content.
+# The keys that an assistant's message may have instead of content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
@@ -189,7 +189,7 @@ def _malformed_calls(subject: Subject) -> Iterator[Hit]:
 
 
 def functions(subject: Subject) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the functions among the tools as they are sent, each with the number of the tool."""
+    """Yield the functions among the sent tools, each after the index of the tool."""
     for number, tool in enumerate(subject.tools):
         if kind(tool) == "function":
             yield number, dict_at(tool, "function")
@@ -295,7 +295,7 @@ RULES = (
     *shared.CACHING.cite("OpenAI docs, Prompt caching"),
 )
 
-# What is OpenAI's alone: how many and how long, which values there are, what its models refuse.
+# The rules that only apply to OpenAI itself: its limits, its values, and what its models refuse.
 _OPENAIS = {
     *("parameter-unknown", "key-unknown", "value-unknown", "parameter-out-of-range"),
     *("tool-id-too-long", "too-many-tools", "speaker-name-invalid", "json-unsaid", "list-empty"),
@@ -305,5 +305,5 @@ _OPENAIS = {
     *("role-refused", "image-refused", "input-audio-refused", "parameter-refused", "reasoning-parameters"),
 }
 
-# The rules of hosts that take this format for models of their own.
+# The rules for other hosts that take this format.
 COMPATIBLE = tuple(rule for rule in RULES if rule.id not in _OPENAIS)

@@ -11,14 +11,14 @@ from cardbox_cli.providers.parts import Part, PartsAnswers
 
 _CALLS = ("function_call", "custom_tool_call")
 _ITEMS = ("message", "reasoning", *_CALLS)
-# The parts of a message that only an item of the output has.
+# The types of parts that only output items have.
 _SAID = ("output_text", "refusal")
 
 _LIMIT = "incomplete: max_output_tokens"
 
 
 class ResponsesAnswers(PartsAnswers):
-    """Responses, or the item of an output that is its message."""
+    """A reader of responses, or of the message item of an output."""
 
     limits = (_LIMIT,)
     parts_key = "output"

@@ -1,6 +1,6 @@
 """OpenAI's items as cards, and back without loss; and the other keys of a request.
 
-Neighbouring items of the assistant's are one message here. Sources: OpenAI API reference, "Create a model
+Adjacent items of the assistant count as one message. Sources: OpenAI API reference, "Create a model
 response"; the types of the package `openai`.
 """
 
@@ -20,7 +20,7 @@ from cardbox_cli.providers.tools import chat_tool, function_of
 
 NAME = "openai-responses"
 RESULTS = ("function_call_output", "custom_tool_call_output")
-# Items other than messages, functions and thoughts: tools that OpenAI or its clients run, and marks.
+# The types of all other items, for example of tools that OpenAI or its clients run.
 _OTHERS = (
     *("file_search_call", "web_search_call", "image_generation_call", "code_interpreter_call"),
     *("computer_call", "computer_call_output", "local_shell_call", "local_shell_call_output"),
@@ -36,7 +36,7 @@ _INPUT, _INSTRUCTIONS = "input", "instructions"
 _ROLES = ("user", "assistant", "system", "developer")
 # Keys that only a request to the Responses has.
 _OWN_KEYS = (_INSTRUCTIONS, "previous_response_id", "max_output_tokens", "truncation")
-# Keys that others have, too, and the values that they have here alone.
+# Keys that other formats also have, and functions that recognize the values of this format.
 _OWN_VALUES: Mapping[str, Callable[[Any], bool]] = {
     "prompt": lambda value: text_at(value, "id") is not None,
     "conversation": lambda value: text_at(value, "id") is not None or str(value).startswith("conv_"),
@@ -47,17 +47,17 @@ _OWN_VALUES: Mapping[str, Callable[[Any], bool]] = {
 }
 # The types of parts that no chat message has.
 _OWN_PARTS = _PARTS[:4]
-# The key of a run of items that is one message of the assistant's.
+# The key of a message that joins adjacent items of the assistant.
 _ITEMS = "items"
 
 
 def kind_of(item: Any) -> str:
-    """Return the type of an item; a message may leave it out."""
+    """Return the type of an item, or "". A message need not have the key `type`."""
     return kind(item) or ("message" if text_at(item, "role") is not None else "")
 
 
 def role_of_item(item: Any) -> str:
-    """Return the role of an item: system, assistant, or user, who also brings the results of tools."""
+    """Return the role of an item: system, assistant or user. Tool results have the role user."""
     name = kind_of(item)
     if name != "message":
         return "user" if name in RESULTS else "assistant"
@@ -72,12 +72,12 @@ def _is_item(value: Any) -> bool:
 
 
 def _is_chat(value: Any) -> bool:
-    """Return whether it is a message of chat completions alone."""
+    """Return whether a value is a message that only chat completions can have."""
     return isinstance(value, dict) and ("tool_calls" in value or value.get("role") in ("tool", "function"))
 
 
 def _run(message: Any) -> list[Any] | None:
-    """Return the items that were gathered as one message; None for a single item."""
+    """Return the items that `gather` joined to this message, or None for a single item."""
     return message.get(_ITEMS) if isinstance(message, dict) and len(message) == 1 else None
 
 
@@ -135,7 +135,7 @@ class ResponsesFiles(MessageFiles):
         return None
 
     def gather(self, messages: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Join neighbouring items of the assistant's to one message."""
+        """Join adjacent items of the assistant to one message. Yields (number of the first item, message)."""
         for is_assistants, run in groupby(enumerate(messages), key=lambda each: _is_assistants(each[1])):
             if is_assistants:
                 (number, first), *others = run
@@ -154,7 +154,7 @@ class ResponsesFiles(MessageFiles):
         cards = self.provider.draft_parts(role, items)
         if role != "system":
             return cards
-        # Keep the items in any case: system text without them makes the instructions.
+        # Always store the items. System text of a card without items becomes the instructions.
         return [_set_item_role(keep(card, NAME, source_blocks=items), items[0]) for card in cards]
 
     def draft_system(self, key: str, value: Any) -> CardDraft:
@@ -183,7 +183,7 @@ class ResponsesFiles(MessageFiles):
         return config, [_tool(each) for each in listed if isinstance(each, dict)]
 
     def export(self, cards: Iterable[Card]) -> tuple[Body, Iterator[Any]]:
-        """Return the instructions, and the items; a text that is the whole input is returned as it is."""
+        """Return the instructions and the items. An input that was only a text is the only item, as text."""
         prompts = [card for card in cards if self._is_prompt(card)]
         envelope = sources.envelope(prompts[0], NAME, sources.MESSAGE) if len(prompts) == 1 else None
         texts = [card_text(card.content) for card in prompts]

@@ -37,7 +37,7 @@ from cardbox_cli.providers.parts import AnsweredCall, Part, PartsProvider
 if TYPE_CHECKING:
     from cardbox_cli.context.lint.rule import LintRule
 
-# Keys of the body that an llm_config has as they are. Not `stream`: the sender decides that.
+# The keys of an llm_config that the body has under the same name. The sender decides about `stream`.
 SAME_PARAMETERS = (
     *("temperature", "top_p", "top_logprobs", "truncation", "include", "store", "metadata", "service_tier"),
     *("conversation", "previous_response_id", "context_management", "prompt", "background", "user"),
@@ -45,7 +45,7 @@ SAME_PARAMETERS = (
     *("max_tool_calls", "moderation"),
 )
 _TOOL_KEYS = ("defer_loading", "allowed_callers")
-# The tools that OpenAI runs for the Responses alone, and those that are asked for in its words.
+# The tools that OpenAI runs only for the Responses, and tools that are defined only in this format.
 _OWN_TOOLS = frozenset(
     {"web_search", "web_search_preview", "web_search_2025_08_26", "web_search_preview_2025_03_11"}
     | {"file_search", "mcp", "code_interpreter", "image_generation", "local_shell", "shell", "apply_patch"}
@@ -55,7 +55,7 @@ _OWN_TOOLS = frozenset(
 
 
 class OpenAIResponses(PartsProvider):
-    """OpenAI's Responses. The facts about its models are those of the chat completions."""
+    """OpenAI's Responses. It uses the same facts about models as the chat completions."""
 
     name = NAME
     title = "OpenAI's Responses"
@@ -157,7 +157,7 @@ class OpenAIResponses(PartsProvider):
             yield "the 'namespace' of a call is not sent"
 
     def encode(self, card: Card) -> Body | NoMessage:
-        """Return the items of a card, or why there are none; system text that is not an item is a string."""
+        """Return the items of a card, or the reason for none. System text that is not an item is a string."""
         body = super().encode(card)
         if isinstance(body, dict) and body["role"] == "system" and self.own_parts(card) is None:
             texts = map(_text_of, body["content"])
@@ -165,9 +165,9 @@ class OpenAIResponses(PartsProvider):
         return body
 
     def members(self, request: Request) -> Members:
-        """Yield the JSON body of a request, without a model if none is known.
+        """Yield the members of a request's JSON body. There is no `model` if the model is unknown.
 
-        System text before the history makes the `instructions`; within it, it stays there as items.
+        System text before the history becomes the `instructions`. Within the history, it remains as items.
         """
         if request.model is not None:
             yield "model", request.model
@@ -185,7 +185,7 @@ class OpenAIResponses(PartsProvider):
         yield from shared.copy_parameters(request.config, SAME_PARAMETERS, self).items()
 
     def losses_in_request(self, request: Request) -> Iterator[tuple[str | None, str]]:
-        """Yield nothing: the order of messages is kept."""
+        """Yield nothing, because the order of messages does not change."""
         yield from ()
 
     def sent_messages(self, request: Request) -> Iterator[SentMessage]:
@@ -276,7 +276,7 @@ def _part(part: Any) -> dict[str, Any]:
 
 
 def _refused(content: Any, refusal: Any) -> list[dict[str, Any]]:
-    """Return the parts that an assistant says if one of them is a refusal; none otherwise."""
+    """Return the parts of an assistant's message that has a refusal, or [] if it has none."""
     parts = content if isinstance(content, list) else [text_part(content)] if content else []
     parts = [*parts, *([{"type": "refusal", "refusal": refusal}] if refusal else [])]
     sent = [_said_part(part, "output_text") for part in parts]
@@ -317,13 +317,13 @@ def _text_of(item: Part) -> str:
 
 
 def _each(messages: Sequence[Message]) -> Iterator[str | list[Part]]:
-    """Yield what each message is sent as: a text of the instructions, or items."""
+    """Yield the sent form of each message: a text of the instructions, or items."""
     is_begun = False
     for message in demote_late_layers(messages):
         role, content = message.body["role"], message.body["content"]
         is_begun = is_begun or role not in SYSTEM_ROLES or isinstance(content, list)
         if isinstance(content, list):
-            # The text of a card that must not instruct is the user's.
+            # Text that must not instruct the model is sent as the user's text.
             demoted = role == "user"
             yield [{**item, "role": "user"} if demoted and _is_system(item) else item for item in content]
         elif role == "system" and not is_begun:

@@ -18,9 +18,9 @@ _INPUT = f"{_REFERENCE}: input"
 _CONVERSATION = "OpenAI docs, Conversation state"
 _STRUCTURED = "OpenAI docs, Structured model outputs"
 _REASONING = "OpenAI docs, Reasoning models"
-# What says that the conversation began elsewhere, where its calls may be.
+# The keys of a request that continues a stored conversation, which may contain the calls of its results.
 _CONTINUING = ("previous_response_id", "conversation")
-# A result may follow its call anywhere here.
+# This rule does not apply, because a result may follow its call anywhere.
 _NO_RULES = ("result-not-after-call",)
 _NAMES = shared.NamePattern.up_to(128)
 
@@ -133,9 +133,9 @@ def _unsupported_parameters(subject: Subject) -> Iterator[Hit]:
         return
     for name in ("temperature", "top_p"):
         if shared.number_of(sent.get(name)) not in (None, 1):
-            yield None, f"{model} takes no other {name} than 1 when it reasons"
+            yield None, f"{model} accepts only 1 for {name} when it reasons"
     if sent.get("top_logprobs"):
-        yield None, f"{model} takes no top_logprobs when it reasons"
+        yield None, f"{model} does not accept top_logprobs when it reasons"
 
 
 @_REQUESTS.error(
@@ -192,11 +192,11 @@ def _images(subject: Subject) -> Iterator[Hit]:
             if url is not None and (problem := url_problem(url)) is not None:
                 yield entry, f"an image cannot be read: {problem}"
             elif url is not None and subject.facts.vision is False:
-                yield entry, f"{subject.request.model} takes no images"
+                yield entry, f"{subject.request.model} does not accept images"
 
 
 def _unless_continued(rule: LintRule) -> LintRule:
-    """Return the rule for requests that hold their whole conversation."""
+    """Return the rule so that it checks only requests that contain their whole conversation."""
 
     def find(subject: Subject) -> Iterator[Hit]:
         if not any(subject.request.config.get(key) for key in _CONTINUING):

@@ -1,7 +1,7 @@
 """Routes that run in one thread for each request: it opens the snapshot, runs the handler and closes it.
 
-FastAPI parses a request's address. The same thread reads a body after it has checked the token. The number of
-responses that are streamed at the same time is limited.
+FastAPI parses a request's address. The event loop reads the body. The thread parses it after it has checked
+the token. The number of responses that are streamed at the same time is limited.
 """
 
 import functools

@@ -1,7 +1,7 @@
-"""Connections that threads borrow for one read, and one connection that successive commands share.
+"""A pool of connections that threads borrow for one read, and a connection that successive commands share.
 
-Pooled connections are read-only and limit the time of a statement. The first connection starts an embedded
-server that is down; if the server is stopped after that, it stays down.
+Pooled connections are read-only and limit the time of a statement. The first connection of a pool starts an
+embedded server that is down. If that server is stopped later, the pool does not start it again.
 """
 
 import os
@@ -14,12 +14,12 @@ from cardbox_cli.errors import CbxError, ConnectionsBusy
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target
 
-# The time that a borrower waits if all connections are in use.
+# Maximum wait for a connection if all are in use.
 _TIMEOUT_SECONDS = 10
 
 
 class ConnectionPool:
-    """A pool of at most `most` connections to `target`, whose statements end after `longest`."""
+    """A pool of at most `most` connections to `target`. Statements longer than `longest` are cancelled."""
 
     def __init__(self, target: Target, *, most: int, longest: timedelta) -> None:
         self._target = target
@@ -32,7 +32,7 @@ class ConnectionPool:
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        """Yield a connection within one snapshot of its database. Replaces a broken connection first.
+        """Yield a connection that reads one snapshot of its database. First replaces a broken connection.
 
         Raises DatabaseUnavailable if it cannot connect, ConnectionsBusy if all connections stay in use.
         """
@@ -41,9 +41,9 @@ class ConnectionPool:
 
     @contextmanager
     def autocommit(self) -> Iterator[Database]:
-        """Yield a connection for a single statement without a transaction; for more, open a snapshot.
+        """Yield a connection for a single statement without a transaction. Raises as `snapshot` does.
 
-        Raises as `snapshot` does. Behind a pooler, whose session is not ours, it is within a snapshot.
+        Behind a connection pooler, the statement runs in a snapshot, because session settings do not persist.
         """
         with self._borrowed() as database:
             if database.direct:
@@ -73,7 +73,7 @@ class ConnectionPool:
             self._slots.release()
 
     def close(self) -> None:
-        """Close the idle connections now, and the others when they are returned."""
+        """Close the idle connections now, and each borrowed connection when it is returned."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -105,12 +105,12 @@ class ConnectionPool:
         database.close()
 
 
-# A connection that successive commands share. Each command checks it first and gets it outside of any
-# transaction. A broken connection, or one left in a transaction, is not shared again.
+# One connection for successive commands. Each command checks it first, and gets it without an open
+# transaction. A connection that is broken or has an open transaction is not reused.
 
 
 class CachedDatabase:
-    """A cache of one open database; a request for another one closes the first. `close` it at the end."""
+    """A cache of one open database. A request for another database replaces it. `close` it at the end."""
 
     def __init__(self) -> None:
         self._cached: Database | None = None
@@ -118,7 +118,7 @@ class CachedDatabase:
 
     @contextmanager
     def borrow(self, target: Target) -> Iterator[Database]:
-        """Yield the database of `target`, with its tables checked. Meanwhile, other callers get a new one."""
+        """Yield the database of `target` with checked tables. Concurrent callers get another connection."""
         libpq = _libpq_environment()
         database = self._take(target, libpq)
         try:
@@ -137,7 +137,7 @@ class CachedDatabase:
     def _take(self, target: Target, libpq: tuple[object, ...]) -> Database:
         cached, self._cached = self._cached, None
         if cached is not None:
-            # If the cached connection is broken, the fresh one reports the reason.
+            # If the cached connection is broken, opening a new one reports the reason.
             with suppress(CbxError):
                 if cached.target == target and libpq == self._libpq:
                     cached.refresh_schema()
@@ -147,9 +147,9 @@ class CachedDatabase:
 
 
 def _libpq_environment() -> tuple[object, ...]:
-    """Return what libpq adds to an address: its variables, and the state of the service files.
+    """Return all settings that libpq adds to an address: variables, and the states of the service files.
 
-    The files are in HOME unless a variable names them.
+    By default, the service file of the user is in HOME.
     """
     variables = {name: value for name, value in os.environ.items() if name.startswith("PG") or name == "HOME"}
     own = variables.get("PGSERVICEFILE") or os.path.join(variables.get("HOME", ""), ".pg_service.conf")
@@ -157,7 +157,7 @@ def _libpq_environment() -> tuple[object, ...]:
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Return values that change with a file; None if there is no file."""
+    """Return values that change when the file changes, or None if there is no file."""
     with suppress(OSError):
         status = os.stat(path)
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,8 +1,8 @@
-"""A connection to Postgres: its transactions and named queries, and what its database offers.
+"""A connection to Postgres: its transactions, its named queries, and the features of its database.
 
-The only module that translates driver errors. Statements run in the caller's transaction; a use case opens it
-with `transaction` (read and write) or `snapshot` (one READ ONLY view). Times in queries are parameters on
-shards, and expressions on a single server. Knows nothing about cards and boxes.
+Driver errors become errors of cbx. Statements run in the caller's transaction. A use case opens it with
+`transaction` to read and write, or with `snapshot` to read one state. On shards, the times in queries are
+parameters. A single server computes them itself. This module knows nothing about cards and boxes.
 """
 
 import select
@@ -42,7 +42,7 @@ from cardbox_cli.store.migrations import files
 
 
 class BoundedInstants(TimestamptzLoader):
-    """Loader of timestamptz. `infinity` and years that a datetime cannot have become EARLIEST or LATEST."""
+    """Loader of timestamptz. Maps `infinity` and years out of range to EARLIEST or LATEST."""
 
     def load(self, data: Buffer) -> datetime:
         try:
@@ -54,7 +54,7 @@ class BoundedInstants(TimestamptzLoader):
 
 OLDEST_SERVER = 150000
 
-# Number of executions after which a query is prepared, if the connection may keep plans.
+# A query is prepared after this many executions, if prepared statements are enabled.
 _PREPARE_THRESHOLD = 5
 _ROWS_PER_FETCH = 500
 _SNAPSHOT = (IsolationLevel.REPEATABLE_READ, True)
@@ -66,9 +66,9 @@ def jsonb(value: Any) -> Jsonb:
 
 
 class Database(AbstractContextManager["Database"]):
-    """A connection, and what its database offers. A context manager that closes the connection.
+    """A connection, and the features of its database. As a context manager, it closes the connection.
 
-    `commits` counts the committed transactions, without snapshots and single statements.
+    `commits` counts the committed transactions, but not snapshots and single statements.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], target: Target) -> None:
@@ -77,16 +77,16 @@ class Database(AbstractContextManager["Database"]):
         self.commits = 0
         self._max_pause: timedelta | None = None
         self._is_callers = False
-        # Whether a transaction that we began is open, and its time once it was queried.
+        # Whether this object has an open transaction, and the cached time of that transaction.
         self._in_transaction = False
         self._transaction_time: datetime | None = None
 
     @classmethod
     def open(cls, url: str | None = None) -> "Database":
-        """Connect to `url`, the database of the environment, or the embedded server, which it may start.
+        """Connect to `url`, or to the database of the environment, or to the embedded server.
 
-        For long-running programs: uses prepared statements. Raises DatabaseUnavailable if it cannot be
-        reached, SchemaMissing if it has no tables for cards.
+        Starts an embedded server that is down. Enables prepared statements, for long-running programs. Raises
+        DatabaseUnavailable if the server is unreachable, SchemaMissing if it has no tables for cards.
         """
         database = cls.open_target(find_target(url))
         try:
@@ -98,9 +98,9 @@ class Database(AbstractContextManager["Database"]):
 
     @classmethod
     def open_target(cls, target: Target, *, again: bool = False) -> "Database":
-        """Connect and check the tables; on the embedded server, create them.
+        """Connect and check the tables. On the embedded server, also create them.
 
-        `again` is for a caller that was connected before: an embedded server that was stopped stays down.
+        A caller that reconnects passes `again`: then an embedded server that was stopped is not started.
         """
         database = cls.connect(target, again=again)
         try:
@@ -114,13 +114,13 @@ class Database(AbstractContextManager["Database"]):
     def connect(
         cls, target: Target, *, timeout: int = 10, start: bool = True, again: bool = False, **more: str | int
     ) -> "Database":
-        """Connect within `timeout` seconds (at least 2 in libpq), without checking the tables.
+        """Connect within `timeout` seconds (libpq: at least 2), without checking the tables.
 
-        `more` has further options of libpq. Without `start`, an embedded server that is down stays down;
-        `again` as in `open_target`.
+        `more` has further options of libpq. Without `start`, an embedded server that is down stays down.
+        `again` is as in `open_target`.
         """
-        # No prepared statements by default: they break behind a transaction pooler, and a command runs a
-        # query once. Long-running callers turn them on with `enable_prepared_statements`.
+        # Prepared statements break behind a transaction pooler, and a command runs each query once. A
+        # long-running caller turns them on with `enable_prepared_statements`.
         options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "application_name": "cbx"}
         options |= {"connect_timeout": timeout, "client_encoding": "UTF8", **more}
         if target.conninfo is None:
@@ -140,13 +140,13 @@ class Database(AbstractContextManager["Database"]):
 
     @classmethod
     def adopt(cls, connection: psycopg.Connection[Any]) -> "Database":
-        """Wrap a caller's connection, whose transaction every statement joins. The caller closes it."""
+        """Wrap the caller's connection. Statements run in its transaction, and the caller closes it."""
         adopted = cls(connection, Target("", "the caller's connection", Path()))
         adopted._is_callers = True
         return adopted
 
     def enable_prepared_statements(self) -> None:
-        """Prepare repeated queries, if `can_prepare`: planning is most of the cost of a small claim."""
+        """Prepare repeated queries if `can_prepare`. Planning is most of the cost of a small claim."""
         if self.can_prepare:
             self.run("keep_plans")
             self.connection.prepare_threshold = _PREPARE_THRESHOLD
@@ -161,10 +161,10 @@ class Database(AbstractContextManager["Database"]):
 
     @contextmanager
     def transaction(self, *, savepoint: bool = True) -> Iterator[None]:
-        """Run the block in a transaction, all or nothing. Within another transaction, it is a savepoint.
+        """Run the block in a transaction, all or nothing. Within another transaction, use a savepoint.
 
-        Without `savepoint`, the block joins the outer transaction instead. An error in the block must then
-        end that transaction, unless nothing was written.
+        With `savepoint` False, the block joins the outer transaction. If it fails after a write, the caller
+        must roll back the outer transaction.
         """
         if not savepoint and not self.is_autocommitting:
             yield
@@ -183,14 +183,14 @@ class Database(AbstractContextManager["Database"]):
                 fault_point("committed")
 
     def limit_pauses(self, longest: timedelta) -> None:
-        """Let the server end this connection if one of its transactions is idle for longer than `longest`.
+        """Let the server close this connection if a transaction is idle for longer than `longest`.
 
-        A stopped or lost process then holds no locks longer than that. Call it outside of transactions.
+        A suspended or lost process then holds its locks no longer than that. Call it outside of transactions.
         """
         if self.direct:
             self.run("limit_pause", pause=longest, once=False)
         else:
-            # Behind a pooler, the server's connection may be another client's after this transaction.
+            # Behind a pooler, another client may get the server's connection after this transaction.
             self._max_pause = longest
 
     @contextmanager
@@ -206,26 +206,26 @@ class Database(AbstractContextManager["Database"]):
             self._in_transaction, self._transaction_time = False, None
 
     def limit_statements(self, longest: timedelta, *, once: bool) -> None:
-        """Cancel each longer statement: in this transaction (`once`), or on this connection from now on."""
+        """Cancel statements that take longer than `longest`. `once` applies to this transaction only."""
         self.run("limit_statement", longest=longest, once=once)
 
     def is_connected(self) -> bool:
-        """Return whether the connection still leads to a server, without a round trip."""
+        """Return whether the connection is idle and its server has not closed it. Sends nothing."""
         socket = self.connection.fileno() if not self.connection.closed else -1
         if socket < 0 or not self.idle:
             return False
-        # Without a query, readable data is the end of the connection, or the server's reason for it.
+        # Without a query, there is only data to read if the server has closed the connection.
         return not select.select([socket], [], [], 0)[0]
 
     def _begin(self) -> None:
-        # On a caller's connection without autocommit, psycopg would commit the outermost block itself. An
-        # open transaction makes the block a savepoint.
+        # If a caller's connection does not autocommit, psycopg would commit the outermost block. With an open
+        # transaction, the block is a savepoint instead.
         if not self.connection.autocommit and self.idle:
             self._cursor().execute("SELECT")
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Run the block on one read-only state of the database."""
+        """Run the block on one read-only state of the database. Joins an open transaction."""
         connection = self.connection
         if not self.idle or not connection.autocommit:
             yield
@@ -237,12 +237,12 @@ class Database(AbstractContextManager["Database"]):
             with driver_errors.translate_errors(), self._cached_time(True), connection.transaction():
                 yield
         finally:
-            # A connection that was interrupted in a statement, or closed, is not used again.
+            # A connection that was closed, or interrupted in a statement, is not reused.
             if before != _SNAPSHOT and self.idle:
                 connection.isolation_level, connection.read_only = before
 
     def make_read_only(self) -> None:
-        """Refuse all writes from now on. Behind a pooler, this only affects transactions."""
+        """Refuse all writes from now on. Behind a pooler, this applies only within transactions."""
         self.connection.isolation_level, self.connection.read_only = _SNAPSHOT
         if self.direct:
             self.run("only_read")
@@ -293,7 +293,7 @@ class Database(AbstractContextManager["Database"]):
             self.connection.execute(text.encode())
 
     def copy_in(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
-        """Stream `rows` through the COPY statement `name`; return their number."""
+        """Stream `rows` through the COPY statement `name`. Returns their number."""
         copied = 0
         fault_point(name)
         with driver_errors.translate_errors(), self._cursor().copy(query(name)) as copy:
@@ -308,7 +308,7 @@ class Database(AbstractContextManager["Database"]):
         return self._cursor().execute(*self._compile(name, parameters))
 
     def _compile(self, name: str, parameters: dict[str, Any]) -> tuple[LiteralString, list[Any]]:
-        """Return the query `name` and its parameters, with the times that it needs and that are not given."""
+        """Return the query `name` and its parameters. On shards, adds the times that the query needs."""
         times = clocks(name).difference(parameters)
         if times and self.sharded:
             values = {time: self._clock_value(time, parameters.get("delay")) for time in times}
@@ -328,7 +328,7 @@ class Database(AbstractContextManager["Database"]):
         return psycopg.RawCursor(self.connection, row_factory=tuple_row)
 
     def now(self) -> datetime:
-        """Return the database's time, that of all writes. It does not advance within a transaction."""
+        """Return the time of the database, which all writes use. It is constant within a transaction."""
         if self._transaction_time is not None:
             return self._transaction_time
         now: datetime = self.value("clock")
@@ -343,7 +343,7 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a statement failed, so that its transaction or savepoint must be rolled back."""
+        """Return whether a statement failed. The caller must then roll back its transaction or savepoint."""
         return self.connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
     @property
@@ -353,15 +353,15 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def is_autocommitting(self) -> bool:
-        """Return whether the next statement would be its own transaction, or fail on a lost connection."""
+        """Return whether the next statement would be its own transaction. Also True on a lost connection."""
         in_none = (psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.UNKNOWN)
         return self.connection.autocommit and self.connection.info.transaction_status in in_none
 
-    # --- what the database offers
+    # --- features of the database
 
     @cached_property
     def direct(self) -> bool:
-        """Return whether there is no pooler in front of the server, so that session settings stay ours."""
+        """Return whether there is no pooler in front of the server, so that session settings persist."""
         return bool(self.value("serving_process") == self.connection.info.backend_pid)
 
     @cached_property
@@ -370,7 +370,7 @@ class Database(AbstractContextManager["Database"]):
         return SHARDING in self._existing and self.distributed_tables().get(ESSENTIAL[0], False)
 
     def distributed_tables(self) -> dict[str, bool]:
-        """Return the tables of cbx that a sharding extension manages; True for those spread over shards."""
+        """Return the tables of cbx that a sharding extension manages, with True for a sharded table."""
         is_there = self.value("engine") is not None
         return dict(self.rows("distributed_tables", names=list(KNOWN))) if is_there else {}
 
@@ -382,9 +382,9 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def can_prepare(self) -> bool:
-        """Return whether plans may be cached: not behind a pooler, where they are another client's.
+        """Return whether prepared statements work, which need a direct connection and a single server.
 
-        Shards need the project: a plan that was forced to be generic crashed the coordinator of a cluster.
+        On shards, the coordinator chooses a shard by the project, which a generic plan does not contain.
         """
         return self.direct and not self.sharded
 
@@ -394,12 +394,12 @@ class Database(AbstractContextManager["Database"]):
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """Return the tables known to cbx that exist here, as schema.name."""
+        """Return the readable tables of this database that cbx knows, as schema.name."""
         return self._existing - {SHARDING}
 
     @cached_property
     def closed_tables(self) -> frozenset[str]:
-        """Return the tables known to cbx that exist here, but that our role may not read."""
+        """Return the tables of this database that cbx knows and that our role may not read."""
         return frozenset(self.column("closed_tables", names=list(KNOWN)))
 
     @cached_property
@@ -408,12 +408,12 @@ class Database(AbstractContextManager["Database"]):
 
     @cached_property
     def login_role(self) -> str:
-        """Return the role that logged in; SET ROLE does not change it."""
+        """Return the role that logged in, which SET ROLE does not change."""
         return str(self.value("login_role"))
 
     @cached_property
     def unique_tool_results(self) -> bool:
-        """Return whether a tool-call id can have only one result, as in databases of card-box libraries."""
+        """Return whether a tool call can have only one result, as in databases of card-box libraries."""
         return bool(self.value("unique_tool_results"))
 
     @property
@@ -436,7 +436,7 @@ class Database(AbstractContextManager["Database"]):
             self.require(table)
 
     def require_worker(self) -> None:
-        """Raise DatabaseUnavailable unless workers can run here: on a primary with up-to-date tables."""
+        """Raise DatabaseUnavailable unless workers can run here. They need a primary with current tables."""
         if self.is_replica:
             hint = "pass the primary's address as --database-url"
             raise DatabaseUnavailable("workers cannot run on a replica, which is read-only", hint=hint)
@@ -448,11 +448,11 @@ class Database(AbstractContextManager["Database"]):
 
     @property
     def address(self) -> str:
-        """Return the address of the database without secrets, equal for all connections that lead to it."""
+        """Return the address of the database without secrets. All connections to a database have the same."""
         return self.target.address
 
     def require(self, table: str) -> None:
-        """Raise SchemaMissing unless `table` exists, MissingRight if our role may not read it."""
+        """Raise SchemaMissing if `table` does not exist, MissingRight if our role may not read it."""
         if table not in self.tables:
             self._require_grant(table)
             version = self.schema_version()
@@ -466,7 +466,7 @@ class Database(AbstractContextManager["Database"]):
             raise MissingRight(what, hint=read_grant(table, self.role))
 
     def clear_table_cache(self) -> None:
-        """Clear the cached names of tables, after tables were created."""
+        """Clear the cached table names and features. Call it after creating tables."""
         names = ("tables", "_existing", "closed_tables", "keeps_batches", "unique_tool_results", "sharded")
         for name in names:
             self.__dict__.pop(name, None)
@@ -474,7 +474,7 @@ class Database(AbstractContextManager["Database"]):
     def refresh_schema(self) -> None:
         """Check the tables again. Raises as `open_target` does, also if the connection is broken.
 
-        If all tables of this cbx exist, comparing the version is enough.
+        If all tables of cbx exist, it only compares the schema version.
         """
         if self.tables.issuperset(OWN) and self.schema_version() == files.newest():
             return
@@ -482,7 +482,7 @@ class Database(AbstractContextManager["Database"]):
         self._check_schema()
 
     def schema_version(self) -> int | None:
-        """Return the schema version of the database; None if cbx has created nothing."""
+        """Return the schema version of the database, or None if cbx has created nothing in it."""
         if "cbx.schema_version" not in self.tables:
             return None
         version = self.value("schema_version")

@@ -29,7 +29,7 @@ def translate_errors() -> Iterator[None]:
 
 
 def translate_error(exc: psycopg.Error) -> CbxError:
-    """Return the error of cbx for `exc`; a plain CbxError (exit 1) for unexpected ones."""
+    """Return the error of cbx for `exc`. An unexpected one becomes a plain CbxError (exit 1)."""
     state = exc.sqlstate or ""
     text = _first_line(exc)
     if state == "23505":
@@ -65,7 +65,7 @@ def translate_error(exc: psycopg.Error) -> CbxError:
 
 
 def is_refusal(exc: CbxError) -> bool:
-    """Return whether the database is there but refused: missing right, full disk, timeout, or read-only."""
+    """Return whether the server refused a statement: missing right, full disk, timeout, or read-only."""
     cause = exc.__cause__
     return isinstance(cause, psycopg.Error) and cause.sqlstate in ("42501", "25006", "53100", "57014")
 
@@ -98,12 +98,12 @@ def _duplicate_error(constraint: str) -> CbxError:
     return Conflict(f"the row already exists (constraint {constraint!r})", hint=_RETRY_HINT)
 
 
-# The context of an error names the function of a trigger, or any other function that ran in our statement.
+# The context of an error names the function that failed, such as a trigger's.
 _CONTEXT = re.compile(r'^(?:PL/pgSQL function (.+\)) line \d+|SQL function "([^"\n]+)")', re.MULTILINE)
 
 
 def _routine(exc: psycopg.Error) -> str | None:
-    """Return the function, always of another program, in which our statement failed."""
+    """Return the function in which our statement failed, or None. It belongs to another program."""
     match = _CONTEXT.search(exc.diag.context or "")
     return None if match is None else match[1] or match[2]
 

@@ -1,7 +1,7 @@
 """Notifications by Postgres: NOTIFY after a commit, and LISTEN on a dedicated connection.
 
-A payload is `PROJECT/WORKER_TARGET`, or `sha256:` and the digest of that if it is longer than 200 bytes. Rows
-are the source of truth: a lost notification only delays work until the next poll.
+A payload is `PROJECT/WORKER_TARGET`. If it is longer than 200 bytes, it is `sha256:` and its digest. Workers
+read the rows anyway: a lost notification only delays work until the next poll.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ from cardbox_cli.store.connection.target import Target
 
 
 class Waker:
-    """Wakes a waiting thread: from other threads, signal handlers, and readable sockets.
+    """Wakes a waiting thread. Other threads, signal handlers and readable sockets can wake it.
 
-    A wake without a waiter ends the next wait at once; waking twice counts once.
+    If no thread waits, the next wait ends at once. Several wakes before it count as one.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Waker:
         self._sender.setblocking(False)
 
     def wake(self) -> None:
-        """End the current wait, or the next one at once. Safe anywhere; harmless if closed."""
+        """End the current wait, or the next one at once. Safe in threads, signal handlers, after `close`."""
         # If the buffer is full, the waiter wakes up anyway.
         with suppress(OSError):
             self._sender.send(b"!")
 
     def wait(self, seconds: float, *others: int) -> bool:
-        """Block until woken, or until a descriptor of `others` is readable; return False after `seconds`."""
+        """Block until woken, or until a descriptor in `others` is readable. Returns False after `seconds`."""
         with selectors.DefaultSelector() as selector:
             for source in (self._receiver.fileno(), *others):
                 selector.register(source, selectors.EVENT_READ)
@@ -47,7 +47,7 @@ class Waker:
         return bool(ready)
 
     def close(self) -> None:
-        """Close the sockets. No thread may wait any more."""
+        """Close the sockets. No thread may be waiting."""
         self._receiver.close()
         self._sender.close()
 
@@ -55,7 +55,7 @@ class Waker:
 MAX_PAYLOAD_BYTES = 200
 _DIGEST = "sha256:"
 
-# Keepalives detect a vanished peer within a minute, and keep firewalls from closing the connection.
+# Keepalives detect a lost connection within a minute, and prevent firewalls from closing an idle one.
 _OPTIONS: dict[str, Any] = {
     "application_name": "cbx listen",
     "keepalives_idle": 30,
@@ -68,17 +68,17 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.1, 10.0
 
 
 def format_payload(project_id: str, worker_target: str) -> str:
-    """Return the notification for the workers of `worker_target`, at most MAX_PAYLOAD_BYTES long."""
+    """Return the payload for the workers of `worker_target`, at most MAX_PAYLOAD_BYTES long."""
     text = f"{project_id}/{worker_target}"
     encoded = text.encode()
     return text if len(encoded) <= MAX_PAYLOAD_BYTES else _DIGEST + hashlib.sha256(encoded).hexdigest()
 
 
 def notify(database: Database, *receivers: tuple[str, str]) -> None:
-    """Wake the workers of every (project, worker target), after the commit of their work.
+    """Wake the workers of each (project, worker target). Call it after the commit of their work.
 
-    It is a separate transaction: NOTIFY holds a lock of the whole server until its commit is on disk, and its
-    failure must not undo the work. Raises Conflict if a transaction is still open.
+    Notifies in a separate transaction, because NOTIFY locks the whole server until its commit is on disk,
+    and its failure must not undo the work. Raises Conflict if a transaction is still open.
     """
     if not database.is_autocommitting:
         what = "cannot notify workers within a transaction, because they would not see its rows"
@@ -89,20 +89,20 @@ def notify(database: Database, *receivers: tuple[str, str]) -> None:
 
 
 def payload_filter(project_id: str | None, worker_targets: Collection[str] | None) -> PayloadFilter:
-    """Return a predicate of payloads: of one project (None: any), and of some targets (None: all)."""
+    """Return a predicate of payloads for a project and some worker targets. None matches any of them."""
     if project_id is not None and worker_targets is not None:
         return frozenset(format_payload(project_id, target) for target in worker_targets).__contains__
     beginning = "" if project_id is None else f"{project_id}/"
     ends = ("",) if worker_targets is None else tuple(f"/{target}" for target in worker_targets)
-    # A digest may match.
+    # A payload with a digest does not show its project, so it may match.
     return lambda text: text.startswith(_DIGEST) or (text.startswith(beginning) and text.endswith(ends))
 
 
 class Listener:
     """Receives notifications on a dedicated connection, and reconnects whenever it breaks.
 
-    LISTEN belongs to a session: it does not work on a replica, nor behind a pooler in transaction mode. The
-    listener announces a problem once, and the caller polls until it is solved. Starts no server.
+    LISTEN needs a session of its own: it fails on a replica, and behind a pooler in transaction mode. The
+    listener announces a problem once, and the caller polls until it is solved. It never starts a server.
     """
 
     def __init__(self, target: Target, wanted: PayloadFilter, announce: Callable[[str], None]) -> None:
@@ -118,9 +118,9 @@ class Listener:
         self._warned_of_pooler = False
 
     def wait(self, seconds: float) -> bool:
-        """Block until a wanted notification, or until some may have been lost; both return True: poll now.
+        """Block until a wanted notification arrives, or until one may have been lost. Then returns True.
 
-        Returns False after `seconds`, or if interrupted. The first wait returns True as soon as it listens.
+        Returns False after `seconds`, or if interrupted. The first wait returns True as soon as LISTEN works.
         """
         deadline = monotonic() + seconds
         while True:
@@ -137,12 +137,12 @@ class Listener:
                 return False
 
     def interrupt(self) -> None:
-        """End the current wait, or the next one; from any thread."""
+        """End the current wait, or the next one. Any thread may call this."""
         self._interrupted = True
         self._waker.wake()
 
     def close(self) -> None:
-        """Close the connection. No thread may wait any more."""
+        """Close the connection. No thread may be waiting."""
         self._disconnect()
         self._waker.close()
 
@@ -176,7 +176,7 @@ class Listener:
             )
 
     def _drain(self) -> bool:
-        """Read all notifications; return True if one of them is wanted, or if the connection broke."""
+        """Read all notifications. Returns True if one of them is wanted, or if the connection broke."""
         if self._database is None:
             return False
         try:

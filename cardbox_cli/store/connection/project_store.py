@@ -1,4 +1,4 @@
-"""Base of the stores of one project: queries with the project's id, and lists that are read page by page."""
+"""Base class of the stores of one project: queries with the project's id, and lists read page by page."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -13,10 +13,10 @@ from cardbox_cli.store.connection.queries import decode_optional_row, decode_row
 from cardbox_cli.text.error_messages import ambiguous_message, did_you_mean
 from cardbox_cli.text.times import format_infinity
 
-# A point in time, or an age on the database's clock.
+# A point in time, or an age that the database's clock turns into one.
 Moment = datetime | timedelta
 
-# A box that cannot exist; queries get it for an invalid id.
+# No box has this id. Queries get it instead of an id that is not a UUID.
 NO_BOX = "00000000-0000-0000-0000-000000000000"
 
 PAGE_SIZE = 200
@@ -27,14 +27,14 @@ MAX_NAMES_COMPARED = 1000
 
 
 class ListPosition(msgspec.Struct, frozen=True):
-    """A position in a list sorted by time: that of the item with this id, whether it still exists or not."""
+    """A position in a list that is sorted by time. The item with this id may have been deleted."""
 
     at: datetime
     id: str
 
 
 class NameQuery(NamedTuple):
-    """Names that people choose: the query of those with about the same length, and the table."""
+    """A query for names of similar length, for "did you mean", and the table that it reads."""
 
     query: str
     table: str
@@ -47,7 +47,7 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DateFilter(PageFilter, frozen=True, kw_only=True):
-    """Filter of a list by time: from `since` on, and before `until`; None means any time."""
+    """Filter of a list by time, from `since` (included) to `until` (excluded). None is unlimited."""
 
     since: Moment | None = None
     until: Moment | None = None
@@ -58,19 +58,19 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class FurtherCount(msgspec.Struct, frozen=True):
-    """Number of items that a list has after a given one, up to a limit; a minimum unless `all_seen`."""
+    """Number of items after a position of a list, up to a limit. If not `all_seen`, there may be more."""
 
     count: int
     all_seen: bool
 
     @classmethod
     def cap(cls, matching: int, examined: int, *, limit: int = MAX_COUNTED) -> "FurtherCount":
-        """Return the number of matches in up to `limit` + 1 examined rows, capped at `limit`."""
+        """Return `matching`, capped at `limit`, for a query that examines up to `limit` + 1 rows."""
         return cls(min(matching, limit), examined <= limit)
 
 
 class ProjectStore:
-    """A view of one project's rows. `project_id` is the tenant; rows of other projects are never visible."""
+    """A view of one project's rows. `project_id` is the tenant: rows of other projects are never visible."""
 
     def __init__(self, database: Database, project_id: str) -> None:
         self.database = database
@@ -101,7 +101,7 @@ class ProjectStore:
         return decode_rows(kind, self._rows(name, **parameters))
 
     def _facts(self, kind: type[_Struct], name: str, /, **parameters: Any) -> _Struct | None:
-        """Return the value that the query `name` returns as JSON after its time `now`, or None."""
+        """Return the JSON object that a query finds, or None. Its field `now` is the time of the query."""
         row = self._row(name, **parameters)
         return None if row is None else msgspec.structs.replace(decode_row(kind, row[1]), now=row[0])
 
@@ -124,7 +124,7 @@ class ProjectStore:
         return msgspec.structs.replace(where, **{name: self.database.now() - ages[name] for name in ages})
 
     def _further(self, name: str, where: msgspec.Struct, last: object, **order: str) -> FurtherCount:
-        """Return what the query `name` counts after the item `last`; zero if `last` has no time."""
+        """Count the items after `last` with the query `name`. The count is 0 if `last` has no time."""
         place = page_parameters(self._resolve_dates(where), last, MAX_COUNTED + 1, **order)
         if place["after_time"] is None:
             return FurtherCount(0, False)
@@ -132,9 +132,9 @@ class ProjectStore:
         return FurtherCount.cap(count, count)
 
     def _search_ids(self, part: str, *queries: str, index: str | None = None) -> list[str]:
-        """Return the ids that begin or end with `part`, by the first of the queries that finds any.
+        """Return the ids that begin or end with `part`, from the first query that finds any.
 
-        With the `index` of short ids, also those whose short id begins with `part`.
+        With the `index` of short ids, also finds ids whose short id begins with `part`.
         """
         if len(part) < MIN_SHORT:
             return []
@@ -150,13 +150,13 @@ class ProjectStore:
     def _require_item(
         self, item: _Item | None, what: str, name: str, hint: str, *, names: NameQuery | None = None
     ) -> _Item:
-        """Return `item`, or raise the error of `_not_found` for None."""
+        """Return `item`, or raise NotFound if it is None."""
         if item is None:
             raise self._not_found(what, name, hint, names=names)
         return item
 
     def _not_found(self, what: str, name: str, hint: str, *, names: NameQuery | None = None) -> NotFound:
-        """Return NotFound for an unknown name, with a suggestion if our role may read the `names`."""
+        """Return NotFound for an unknown name. Suggests a similar name if our role may read `names`."""
         candidates: list[str] = []
         if names is not None and names.table in self.database.tables:
             candidates = self._column(names.query, name=name, limit=MAX_NAMES_COMPARED)
@@ -190,7 +190,7 @@ def read_pages(
         limit = None if limit is None else limit - len(items)
 
 
-# --- from a part of an id to the id
+# --- complete a part of an id
 
 
 def like_escape(text: str) -> str:
@@ -199,9 +199,10 @@ def like_escape(text: str) -> str:
 
 
 def short_id_pattern(database: "Database", wanted: str, index: str) -> str | None:
-    """Return the LIKE pattern of short ids that begin with `wanted`; None if it cannot be one.
+    """Return the LIKE pattern of short ids that begin with `wanted`, or None if its length excludes this.
 
-    A complete short id is the end of an id. Without the `index`, announces that the search reads all ids.
+    A complete short id needs no pattern, because it is the end of an id. Without the `index`, announces that
+    the search reads all ids.
     """
     if not MIN_SHORT <= len(wanted) < SHORT:
         return None
@@ -211,9 +212,9 @@ def short_id_pattern(database: "Database", wanted: str, index: str) -> str | Non
 
 
 def require_single(noun: str, wanted: str, candidates: Sequence[str], project_id: str) -> str:
-    """Return the only candidate. Raises NotFound for none and AmbiguousId for several.
+    """Return the only candidate. Raises NotFound if there is none, AmbiguousId if there are several.
 
-    The first word of `noun` is the command that lists such items.
+    The hint suggests the list command that the first word of `noun` names.
     """
     if len(candidates) == 1 and (len(wanted) >= MIN_SHORT or candidates[0] == wanted):
         return candidates[0]

@@ -1,15 +1,15 @@
 """The named queries of `sql/*.sql`.
 
-A file holds parts. `-- name: NAME` begins a query, `-- fragment: NAME` a text that queries include:
+`-- name: NAME` begins a query. `-- fragment: NAME` begins a fragment, which queries include:
 
 - `{NAME}` includes a fragment; `{NAME(SQL; SQL)}` also replaces `{1}` and `{2}` in its text.
-- `{fields:STRUCT ALIAS}` lists the fields of a struct that the model reads, as pairs for `json_build_object`:
-  `'field', ALIAS.field`, and instants as the fragment `instant` formats them. It leaves out every field whose
-  pair begins a line of the same part.
+- `{fields:STRUCT ALIAS}` lists the fields of a model's struct as pairs for `json_build_object`:
+  `'field', ALIAS.field`. The fragment `instant` formats instants. A field is left out if the same query or
+  fragment has a line that begins with its pair.
 
-Parameters have the form that psycopg has, `%(name)s`. This module numbers them, as the server has them:
-psycopg would search the text of a query beyond 4,096 characters each time that it is sent. Every query is
-expanded once, when it is first used. Indentation and comments stay here.
+The files write parameters as psycopg does, `%(name)s`. This module replaces them by the numbers that the
+server expects, because psycopg parses a query of more than 4,096 characters each time. A query is expanded
+when it is first used. Indentation and comments are removed.
 """
 
 import re
@@ -28,7 +28,7 @@ from cardbox_cli.model import exact_json
 
 _FOLDER = Path(__file__).parents[1] / "sql"
 _PART = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
-# The reason of a query across projects stays, for readers of the server's log.
+# Comments except the reason for a query across projects, which the server's log should show.
 _COMMENT = re.compile(r"--(?! across-projects: ).*\n")
 _INDENTATION = re.compile(r"\s*\n\s*")
 _BREAK = re.compile(r"(?<=[(,])\n|\n(?=\))")
@@ -39,7 +39,7 @@ _PAIR = re.compile(r"^\s*'(\w+)', ", re.MULTILINE)
 
 
 class NumberedQuery(NamedTuple):
-    """A query as the server gets it: `$1` is the first of these parameters."""
+    """A query with numbered parameters, and their names: `$1` is the value of the first name."""
 
     text: LiteralString
     parameters: tuple[str, ...]
@@ -56,7 +56,7 @@ def _parts() -> dict[str, dict[str, str]]:
 
 
 def _part(kind: str, name: str) -> str:
-    """Return the text of a part, with the fields of structs expanded."""
+    """Return the text of a query or fragment, with the fields of structs expanded."""
     text = _parts()[kind][name]
     return _FIELDS.sub(lambda match: _pairs(match[1], match[2], without=_PAIR.findall(text)), text)
 
@@ -72,7 +72,7 @@ def _value(column: str, kind: object) -> str:
 
 
 def _home(struct: str) -> ModuleType:
-    """Return the module of a struct. Only a query that is used imports it, so that commands start fast."""
+    """Return the module of a struct. Imports it only for a query in use, so that commands start fast."""
     match struct:
         case "Archive" | "Chat" | "ChatRun" | "SearchCandidate":
             from cardbox_cli.model import chats
@@ -94,7 +94,7 @@ def _home(struct: str) -> ModuleType:
 
 @cache
 def query(name: str) -> LiteralString:
-    """Return the text of the query `name`, with its fragments. No value is ever part of it."""
+    """Return the text of the query `name`, with its fragments. It contains placeholders, never values."""
     text = _part("name", name)
     while _INCLUDE.search(text):
         text = _INCLUDE.sub(_included, text)
@@ -104,17 +104,16 @@ def query(name: str) -> LiteralString:
 
 @cache
 def clocks(name: str) -> frozenset[str]:
-    """Return which of the times of `sessions.sql` the query `name` takes."""
+    """Return the names of the times in `sessions.sql` that the query `name` needs."""
     text = query(name)
     return frozenset(clock for clock in ("now", "moment", "later") if f"%({clock})s" in text)
 
 
 @cache
 def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
-    """Return the query `name` for a single server, which computes these times itself.
+    """Return the query `name` for a single server, which computes `times` itself.
 
-    A time that is a parameter costs a query of the clock first. A time that is an expression cannot be sent
-    to shards, because their nodes have clocks of their own.
+    This saves a query for the time. Shards must get times as parameters, because each node has its own clock.
     """
     text = query(name)
     for time in times:
@@ -126,7 +125,7 @@ def query_by_server(name: str, times: frozenset[str]) -> LiteralString:
 
 @cache
 def numbered_query(name: str, times: frozenset[str] = frozenset()) -> NumberedQuery:
-    """Return the query `name` with numbered parameters. The server computes these times itself."""
+    """Return the query `name` with numbered parameters. The server computes `times` itself."""
     text = query_by_server(name, times)
     names = dict.fromkeys(match[1] for match in _PARAMETER.finditer(text) if match[1])
     numbers = {parameter: f"${number}" for number, parameter in enumerate(names, 1)}
@@ -142,7 +141,7 @@ def _included(match: re.Match[str]) -> str:
     return text
 
 
-# --- decoding of rows and columns that are JSON: one cached decoder per type, with exact numbers
+# --- decoding of JSON rows and columns: one cached decoder per type, with exact numbers
 
 
 _Value = TypeVar("_Value")
@@ -162,7 +161,7 @@ def decode_rows(kind: type[_Value], rows: Iterable[tuple[Any, ...]]) -> list[_Va
 
 
 class ExactJson(Loader):
-    """Loader of JSON columns: the driver's own one fails for very long integers and very deep nesting."""
+    """Loader of JSON columns. The driver's own loader fails for very long integers and very deep nesting."""
 
     def load(self, data: Buffer) -> Any:
         return exact_json.decode_stored(bytes(data))

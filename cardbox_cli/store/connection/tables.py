@@ -1,9 +1,9 @@
-"""Names of the tables that cbx knows, by the features that need them, and statements that grant them."""
+"""Names of the tables that cbx knows, by feature, and statements that grant access to them."""
 
 from collections.abc import Sequence
 
 ESSENTIAL = ("public.cards", "public.card_boxes")
-"""Tables of every command; the tables of cbx add titles, profiles and provenance."""
+"""Tables that every command needs."""
 
 EXECUTION = (
     "resource.project_agents",
@@ -16,16 +16,16 @@ EXECUTION = (
     "state.agent_steps",
     "state.turn_waiting_tools",
 )
-"""Further tables for running turns, which another program may have made."""
+"""Tables for running turns that another program may have created."""
 
 OWN_EXECUTION = ("cbx.turns", "cbx.leases", "cbx.workers", "cbx.audit")
-"""Tables of cbx for running turns."""
+"""Tables for running turns that only cbx creates."""
 
 BATCHES = ("cbx.batches", "cbx.batch_tasks")
 """Further tables for batches."""
 
 FOREIGN_BATCHES = ("state.pmo_batches", "state.pmo_batch_tasks")
-"""Batches of another system's manager, which cbx only reads and never creates."""
+"""Batches of another system, which cbx only reads and never creates."""
 
 SHARDING = "pg_catalog.pg_dist_partition"
 """Catalog of distributed tables, if Citus is installed."""
@@ -34,7 +34,7 @@ CHATS = ("cbx.chats", "cbx.chat_contexts", "cbx.chat_runs", "cbx.chat_steps")
 """Tables of chats."""
 
 TOKENS = "cbx.api_tokens"
-"""Tokens of the readers of a project over HTTP."""
+"""Tokens of HTTP clients, each for one project."""
 
 KNOWN = (
     *ESSENTIAL,

@@ -1,6 +1,6 @@
-"""Choice of the database: the named one, that of libpq's variables, or the embedded server.
+"""Choice of the database: the option, the variables of cbx or libpq, the config file, or the embedded server.
 
-Owns the order of these three, and hides secrets in addresses; opens no connection.
+Owns this order, and hides secrets in addresses. Opens no connection.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
 
 
-# Each of these shows that the user means their own server; PGUSER or PGSSLMODE alone do not.
+# Each of these variables names a server. PGUSER or PGSSLMODE alone do not.
 _LIBPQ_VARIABLES = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE")
 
 
@@ -31,7 +31,7 @@ def discard(_: str) -> None:
 class Target:
     """A database to connect to. `conninfo` is None for the embedded server of `home`.
 
-    `named_by` is the source of the choice, for messages. A replica follows the database `stands_for`.
+    `named_by` is the source of the choice, for messages. `stands_for` is the primary of a replica.
     """
 
     conninfo: str | None
@@ -46,14 +46,14 @@ class Target:
 
     @property
     def is_ours_alone(self) -> bool:
-        """Return whether no one else can write to it. Root cannot know: it lends the embedded server an
-        account, whose processes are its superusers, or serves the home of another user.
+        """Return whether only this account can write to the database. False for root, whose embedded server
+        runs as another account: all its processes can connect as superuser.
         """
         return self.embedded and os.geteuid() != 0
 
     @property
     def address(self) -> str:
-        """Return the address of the database without secrets; a replica has the address of its database."""
+        """Return the address of the database without secrets. For a replica, it is the primary's address."""
         if self.stands_for is not None:
             return self.stands_for.address
         if self.conninfo is None:
@@ -80,9 +80,9 @@ def find_target(
     announce: Callable[[str], None] = discard,
     configured: tuple[str, str] | None = None,
 ) -> Target:
-    """Return the target of `url` (a URL or a libpq keyword string), of the environment, or of `configured`.
+    """Return the target of `url`, of the environment, of `configured`, or the embedded server, in this order.
 
-    `configured` is an address and its source.
+    `url` is a URL or a libpq keyword string. `configured` is a pair of an address and its source.
     """
     home = default_home(os.environ)
     _refuse_malformed("--database-url", url)
@@ -112,7 +112,7 @@ def find_target(
 def _refuse_default_in_run() -> None:
     """Raise UsageError if a command of a turn or a chat's run would use the default database.
 
-    Such a command uses the database of its turn or chat, or none.
+    Such a command may use only the database that its worker or chat passes to it.
     """
     if HOME.text():
         return
@@ -132,11 +132,11 @@ def find_read_target(
     configured: tuple[str, str] | None = None,
     is_configured: bool = False,
 ) -> Target:
-    """Return where to read the data of `database`: `url`, the environment, `configured`, or `database`.
+    """Return the target for reads of `database`: `url`, the environment, `configured`, or `database` itself.
 
-    `configured` is an address and its source; `is_configured` means that the same file names the database. A
-    replica follows one database: its setting is ignored if a stronger source names the database, or if the
-    database is the embedded one.
+    `configured` is a pair of an address and its source. `is_configured` means that the same file names
+    `database`. A replica belongs to one database. Therefore a setting of the replica is ignored if a stronger
+    source names the database. Raises UsageError if a replica is named but the database is embedded.
     """
     named, by_option = READ_URL.text(), database.named_by == "--database-url"
     if url is not None:
@@ -149,7 +149,7 @@ def find_read_target(
         return database
     _refuse_malformed(place, address)
     if not address.strip():
-        raise UsageError(f"{place} is empty", hint="omit it to read the database itself")
+        raise UsageError(f"{place} is empty", hint="omit it to read from the primary database")
     if database.embedded:
         what = f"{place} names a replica, but no option or variable names the database that it follows"
         raise UsageError(what, hint=f"pass the database as --database-url or {DATABASE_URL.name}")
@@ -161,7 +161,7 @@ def find_read_target(
 
 
 def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.environ) -> Target:
-    """Return where to LISTEN for the notifications of `target`: at CBX_LISTEN_URL, or at `target` itself."""
+    """Return the target to LISTEN on for notifications of `target`: CBX_LISTEN_URL, or `target` itself."""
     url = LISTEN_URL.text(environ)
     if not url:
         return target
@@ -175,7 +175,7 @@ def find_listen_target(target: Target, *, environ: Mapping[str, str] = os.enviro
 
 
 def check_address(target: Target) -> None:
-    """Raise UsageError, without quoting the address, if libpq would misread and print it."""
+    """Raise UsageError, without quoting the address, if libpq would misread it and print its password."""
     try:
         _parts(target.conninfo or "")
     except UsageError as exc:
@@ -190,7 +190,7 @@ def _refuse_malformed(named_by: str, address: str | None) -> None:
 
 
 def _has_unencoded_password(address: str) -> bool:
-    """Return whether a password is not percent-encoded: libpq would print a part of it as the host."""
+    """Return whether the password is not percent-encoded. libpq would then print a part of it as the host."""
     scheme, _, rest = address.partition("://")
     before_host, at, _ = rest.partition("?")[0].rpartition("@")
     return scheme in _SCHEMES and bool(at) and ("@" in before_host or "/" in before_host)
@@ -203,7 +203,7 @@ _SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret")
 
 
 def hide_password(conninfo: str) -> str:
-    """Return `conninfo` as a libpq keyword string without secrets, to be shown."""
+    """Return `conninfo` as a libpq keyword string without secrets, for display."""
     from psycopg.conninfo import make_conninfo
 
     parts = _parts(conninfo)
@@ -215,7 +215,7 @@ def has_password(conninfo: str) -> bool:
 
 
 def _defaults() -> dict[str, str]:
-    """Return libpq's values from the environment, and its own defaults."""
+    """Return libpq's parameters from the environment and its own defaults."""
     from psycopg.pq import Conninfo
 
     options = Conninfo.get_defaults()
@@ -240,7 +240,7 @@ def _parts(conninfo: str) -> dict[str, Any]:
         )
     nested = next((name for name in _NAMES if "://" in str(parts.get(name) or "")), None)
     if nested is not None:
-        # It would be shown, possibly with a password.
+        # A message would show this URL, which may have a password.
         hint = "pass only the URL, without keywords before it"
         raise UsageError(f"the connection string is malformed: its {nested} is a URL", hint=hint)
     return parts
@@ -254,24 +254,24 @@ def _is_port(text: str) -> bool:
 
 
 def may_hold_password(line: str) -> bool:
-    """Return whether a command line contains a password, or an address that may have one."""
+    """Return whether a command line contains a password, or an address that may contain one."""
     return _PASSWORD.search(line) is not None
 
 
 _PASSWORD = re.compile(r"(?i)pass(word|wd)|postgres(ql)?://\S*[:@]")
 
 
-# --- psql finds the database without a password on its command line or in a named file
+# --- pass the database to psql without a password on its command line or in a named file
 
 
 _SERVICE = "cbx"
 
 
 def psql_environment(target: Target) -> dict[str, str]:
-    """Return this process's environment, changed so that a bare `psql` connects to `target`.
+    """Return this process's environment, changed so that `psql` without arguments connects to `target`.
 
-    Options without a variable are in a service file, which children read from an open descriptor. Raises
-    UsageError if the target also has its own service.
+    Options that have no variable go into a service file, which children read from an open descriptor. Raises
+    UsageError if `target` needs such a file and itself names a service.
     """
     from psycopg import pq
     from psycopg.conninfo import conninfo_to_dict
@@ -291,16 +291,16 @@ def psql_environment(target: Target) -> dict[str, str]:
     if parameters:
         if environment.get("PGSERVICE"):
             what = f"psql cannot combine {', '.join(parameters)} with a service"
-            raise UsageError(what, hint="write it into the service file")
+            raise UsageError(what, hint="write these parameters into the service file")
         environment |= {"PGSERVICE": _SERVICE, "PGSERVICEFILE": _service_file(parameters)}
     return environment
 
 
 def _service_file(parameters: Mapping[str, str]) -> str:
-    """Return the path by which this process and its children can read the parameters while it runs."""
+    """Return a path to the parameters that this process and its children can read while it runs."""
     odd = next((name for name, value in parameters.items() if "\n" in value or value != value.strip()), None)
     if odd is not None:
-        raise UsageError(f"psql cannot use a {odd} with line breaks, or with spaces at its ends")
+        raise UsageError(f"psql cannot use a {odd} with line breaks or surrounding spaces")
     with tempfile.TemporaryFile("w", encoding="utf-8") as file:
         file.write("".join([f"[{_SERVICE}]\n", *(f"{name}={value}\n" for name, value in parameters.items())]))
         file.flush()

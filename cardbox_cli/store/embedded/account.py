@@ -1,4 +1,4 @@
-"""The account of the server's programs. Postgres refuses root, so root lends it an existing account.
+"""The operating-system account of the server. Postgres refuses root, so root runs it as another account.
 
 Owns the choice of the account, running programs as it, and creating folders for it. Never creates an account,
 and never changes the mode or owner of a folder that cbx did not create.
@@ -17,13 +17,13 @@ from cardbox_cli.faults import fault_point
 from cardbox_cli.files import atomic_directory
 from cardbox_cli.settings import SERVER_USER
 
-# PG* variables, and other exports of a shell or a CI job, must not affect the server.
+# Variables for the server. PG* variables and other exports of a shell or a CI job must not affect it.
 _PASSED_VARIABLES = ("PATH", "LANG", "TZ")
 
 
 @dataclass(frozen=True)
 class ServerAccount:
-    """An account of this machine. `lent` if we are root and have to switch to it."""
+    """An account of this machine. `lent` is True if we are root and switch to it."""
 
     name: str | None
     uid: int
@@ -33,7 +33,7 @@ class ServerAccount:
     def run(
         self, command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run `command` to its end as this account, and capture its output as text by default."""
+        """Run `command` to its end as this account. By default, captures its output as text."""
         identity = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.lent else {}
         passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         captured = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
@@ -61,7 +61,7 @@ class ServerAccount:
         return self.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", folder]).returncode == 0
 
     def make_folder(self, path: Path, mode: int = 0o700) -> None:
-        """Create `path` for this account, with owner and mode set before it gets its name."""
+        """Create `path` for this account. Owner and mode are set before the folder gets its final name."""
         with atomic_directory(path) as folder:
             folder.chmod(mode)
             self.give(folder)
@@ -77,9 +77,9 @@ ROOT = ServerAccount("root", 0, 0, lent=False)
 
 
 def account_for(environ: Mapping[str, str], owner: int | None = None) -> ServerAccount:
-    """Return the account of the server: our own one, or for root an existing unprivileged one.
+    """Return the account of the server: our own, or an existing unprivileged one if we are root.
 
-    For root: `owner`, the uid of existing data, otherwise CBX_SERVER_USER, postgres or nobody.
+    Root uses the account `owner` (the uid of existing data), or else CBX_SERVER_USER, postgres or nobody.
     """
     if os.geteuid() != 0:
         own = _entry(os.geteuid())

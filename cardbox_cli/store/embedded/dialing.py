@@ -1,5 +1,5 @@
-"""Connections to the running server, with parameters that the user's environment cannot change, and the
-meaning of failed ones. Starts nothing. The server's messages are English, independent of LANG.
+"""Connections to the running server, and the server states that failed ones indicate. Starts no server.
+The user's environment cannot change the parameters. The server's messages are English, independent of LANG.
 """
 
 import os
@@ -19,10 +19,10 @@ SUPERUSER = "cbx"
 DATABASE = "cbx"
 MAINTENANCE_DATABASE = "postgres"
 
-# libpq has no default for these, and accepts no empty value.
+# libpq has no defaults for these parameters, and does not accept an empty value.
 _MISSING_DEFAULTS = {"sslcertmode": "disable", "min_protocol_version": "3.0", "max_protocol_version": "3.0"}
 
-# Variables that no parameter of libpq overrules: they must be unset while connecting.
+# No parameter of libpq overrides these variables, so they must be unset while connecting.
 _NOT_OVERRULED = ("PGSERVICE", "PGDATESTYLE", "PGTZ", "PGGEQO")
 
 
@@ -37,18 +37,18 @@ class ServerState(Enum):
 
     @property
     def is_up(self) -> bool:
-        """Return whether the server runs, and accepts or permanently refuses connections."""
+        """Return whether the server runs, and either accepts connections or refuses them permanently."""
         return self in (ServerState.READY, ServerState.NO_DATABASE, ServerState.REFUSED)
 
 
 def connection_parameters(location: Location, dbname: str) -> dict[str, str]:
-    """Return libpq's parameters for `dbname`, so that only the service comes from the environment."""
+    """Return libpq's parameters for `dbname`. Only PGSERVICE could still change them."""
     parameters = {
         "host": str(location.socket),
         "port": str(PORT),
         "user": SUPERUSER,
         "dbname": dbname,
-        # The server never requests it, but without one libpq reads ~/.pgpass and complains about its mode.
+        # The server never requests a password. Without one, libpq reads ~/.pgpass and warns about its mode.
         "password": "unused",
         "sslmode": "disable",
         "gssencmode": "disable",
@@ -57,7 +57,7 @@ def connection_parameters(location: Location, dbname: str) -> dict[str, str]:
         "application_name": "cbx",
     }
     if location.account is not None:
-        # A process of another account on a socket in a shared temporary folder is not our server.
+        # In a shared temporary folder, a process of another account may own the socket. It is not our server.
         parameters["requirepeer"] = location.account
     return {**_defaults(), **parameters}
 
@@ -69,7 +69,7 @@ def open_connection(location: Location, dbname: str, **options: Any) -> psycopg.
 
 
 def probe(location: Location, dbname: str = DATABASE) -> tuple[ServerState, str]:
-    """Try to connect; return the state, and the server's version or the reason of the failure."""
+    """Try to connect. Returns the state, and the server's version or the reason of the failure."""
     try:
         with open_connection(location, dbname) as connection:
             return ServerState.READY, connection.info.parameter_status("server_version") or ""
@@ -78,7 +78,7 @@ def probe(location: Location, dbname: str = DATABASE) -> tuple[ServerState, str]
 
 
 def _state_of(exc: psycopg.OperationalError) -> ServerState:
-    """Return the state that a failed connection shows, by its text: it never has an SQLSTATE."""
+    """Return the server state that a failed connection indicates. Its text is parsed: it has no SQLSTATE."""
     text = str(exc)
     if "FATAL:" not in text:
         return ServerState.NOBODY
@@ -103,12 +103,12 @@ def not_running_error() -> DatabaseUnavailable:
 
 
 def create_database(location: Location) -> None:
-    """Create the database of cbx; harmless if it exists."""
+    """Create the database of cbx. Does nothing if it exists."""
     try:
         with open_connection(location, MAINTENANCE_DATABASE, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
     except (psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
-        pass  # the second one if the session of a killed command is just creating it
+        pass  # UniqueViolation: the session of a killed command is creating it
     except psycopg.Error as exc:
         what = f"the embedded Postgres cannot create the database {DATABASE!r}: {exc}"
         raise DatabaseUnavailable(what, hint=f"its log is in {str(location.log)!r}") from exc

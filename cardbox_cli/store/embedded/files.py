@@ -1,5 +1,5 @@
-"""The folders of a server: created so that a kill at any moment leaves nothing that fails later, and deleted
-only if they are ours. Data folders have a marker; cbx does not touch a folder without it.
+"""The folders of a server. A kill during their creation leaves nothing that makes a later start fail.
+A data folder of cbx has a marker file. cbx neither uses nor deletes a data folder without it.
 """
 
 import os
@@ -23,7 +23,7 @@ MARKER = "made-by-cbx"
 def make_folders(
     home: Path, location: Location, account: ServerAccount, lock: int, announce: Callable[[str], None]
 ) -> None:
-    """Create the data and socket folders if missing. The caller holds the home's lock, as `lock`."""
+    """Create the data and socket folders if missing. `lock` is the descriptor of the home's held lock."""
     for folder in (location.data, location.socket):
         remove_leftover_folders(folder)
         if folder.is_relative_to(SYSTEM_FOLDER):
@@ -44,7 +44,7 @@ def make_folders(
 
 
 def reject_hosts(data: Path, account: ServerAccount) -> None:
-    """Make a stopped server reject all hosts; the rules of an older cbx would trust them if it listened."""
+    """Make a stopped server reject TCP connections, which the rules of an older cbx would trust."""
     rules = data / "pg_hba.conf"
     text = rules.read_text(encoding="utf-8", errors="surrogateescape")
     closed = _TRUSTED_HOST.sub(r"\1reject", text)
@@ -65,7 +65,7 @@ def check_removable(location: Location) -> None:
 
 
 def remove_folders(location: Location) -> list[Path]:
-    """Delete the data and socket folders of a stopped server; return the deleted ones."""
+    """Delete the data and socket folders of a stopped server. Returns the deleted folders."""
     check_removable(location)
     for folder in (location.data, location.socket):
         remove_leftover_folders(folder)
@@ -118,7 +118,7 @@ def _initdb(folder: Path, location: Location, account: ServerAccount, lock: int)
             "--auth-host=reject",
             "--no-instructions",
         ],
-        # If we are killed, an initdb that still runs holds the lock, so that no one sweeps its folder.
+        # If we are killed, an initdb that still runs holds the lock, so that no command deletes its folder.
         pass_fds=(lock,),
     )
     if done.returncode != 0:
@@ -165,7 +165,7 @@ def _remove_socket_folder(folder: Path) -> bool:
         (folder / name).unlink(missing_ok=True)
     try:
         folder.rmdir()
-    except OSError:  # it holds something that is not the server's
+    except OSError:  # it contains a file that is not the server's
         return False
     return True
 

@@ -1,7 +1,7 @@
 """The embedded server of one CBX_HOME: connect, start, stop, status, destroy.
 
-A command reads the record and connects; only if that fails does it take the lock and examine the server. Only
-a connection proves that the server runs. Prints nothing: messages go to `announce`.
+A command reads the record and connects. Only if that fails, it takes the lock and examines the server. Only
+a connection proves that the server runs. Messages go to `announce`.
 """
 
 import os
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 class ServerStatus:
     """State of a server. `pid` and `server_version` are None if it does not run.
 
-    `account` is the one that root lends it, otherwise None. `log` is the newest log file, or their folder.
+    `account` is the account as which root runs it, otherwise None. `log` is the newest log file or, without
+    one, the folder.
     """
 
     running: bool
@@ -63,7 +64,7 @@ class ServerStatus:
 
 
 class EmbeddedServer:
-    """The Postgres of `home`. `binaries` is a folder of Postgres programs; by default those of the wheel."""
+    """The Postgres of `home`. `binaries` is the folder of its programs, by default the wheel's."""
 
     def __init__(
         self, home: Path, *, binaries: Path | None = None, announce: Callable[[str], None] = lambda _: None
@@ -73,16 +74,16 @@ class EmbeddedServer:
         self._announce = announce
 
     def conninfo(self, dbname: str = DATABASE) -> str:
-        """Return a libpq keyword string, which only PGSERVICE and PGTZ can change; starts nothing."""
+        """Return a libpq keyword string. Starts nothing. PGSERVICE and PGTZ still apply to it."""
         return psycopg.conninfo.make_conninfo(**dialing.connection_parameters(self._location(), dbname))
 
     def url(self, dbname: str = DATABASE) -> str:
-        """Return a URL of `dbname` for other programs, such as psql; starts nothing."""
+        """Return a URL of `dbname` for other programs, such as psql. Starts nothing."""
         host = quote(str(self._location().socket), safe="")
         return f"postgresql://{SUPERUSER}@/{quote(dbname, safe='')}?host={host}&port={PORT}"
 
     def connect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
-        """Connect with options of `psycopg.connect`; create and start the server if necessary."""
+        """Connect with options of `psycopg.connect`. Creates and starts the server if necessary."""
         location = read_record(self.home)
         if location is not None:
             with suppress(psycopg.OperationalError):
@@ -91,7 +92,7 @@ class EmbeddedServer:
         return self.reach(dbname, **options)
 
     def reach(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
-        """Connect to the server if it runs. Raises DatabaseUnavailable, and starts nothing."""
+        """Connect to the server if it runs, otherwise raise DatabaseUnavailable. Starts nothing."""
         location = read_record(self.home)
         if location is None:
             raise dialing.not_running_error()
@@ -101,9 +102,9 @@ class EmbeddedServer:
             raise dialing.connection_error(exc) from exc
 
     def reconnect(self, dbname: str = DATABASE, **options: Any) -> psycopg.Connection[Any]:
-        """Connect as `connect` does, for a caller that was connected before: a stopped server stays down.
+        """Connect again, for a caller that was connected before. Starts a server that crashed.
 
-        Starts a server that crashed. Raises DatabaseUnavailable.
+        Raises DatabaseUnavailable if the server was stopped.
         """
         from cardbox_cli.store.embedded import postgres_process
 
@@ -116,12 +117,12 @@ class EmbeddedServer:
         return self.connect(dbname, **options)
 
     def start(self) -> bool:
-        """Create and start what is missing; return False if the server already ran."""
+        """Create and start the server as far as necessary. Returns False if it already ran."""
         with self._locked() as lock:
             return bring_up(self.home, self._source(), lock, self._announce)
 
     def stop(self) -> bool:
-        """Stop the server; return False if it did not run. Committed data is safe."""
+        """Stop the server. Returns False if it did not run. Committed data is safe."""
         location = read_record(self.home)
         if location is None:
             return False
@@ -147,10 +148,10 @@ class EmbeddedServer:
         )
 
     def destroy(self) -> list[Path]:
-        """Stop the server and delete everything of this home: data, socket folder, record.
+        """Stop the server and delete its data, socket folder and record. Returns the deleted paths.
 
-        Returns the deleted paths; none without a record. Raises Conflict, and neither stops nor deletes
-        anything, if cbx did not create the recorded data.
+        Does nothing without a record. Raises Conflict, and neither stops nor deletes anything, if cbx did not
+        create the recorded data.
         """
         if read_record(self.home) is None and not record_file(self.home).exists():
             return []
@@ -160,7 +161,7 @@ class EmbeddedServer:
             location = read_record(self.home)
             if location is None:
                 what = f"the record {str(record_file(self.home))!r} cannot be read; nothing was removed"
-                raise DatabaseUnavailable(what, hint="write a new one with `cbx db start`")
+                raise DatabaseUnavailable(what, hint="write a new record with `cbx db start`")
             files.check_removable(location)
             _stop(location)
             removed = files.remove_folders(location)
@@ -169,7 +170,7 @@ class EmbeddedServer:
             return [*removed, record_file(self.home)]
 
     def program(self, name: str) -> Path:
-        """Return the path of a Postgres program such as psql, of the server's version."""
+        """Return the path of a Postgres program, such as psql, from the folder of the server's programs."""
         path = self._source() / name
         if not path.exists():
             raise DatabaseUnavailable(f"the Postgres in {str(path.parent)!r} has no program {name!r}")
@@ -181,7 +182,7 @@ class EmbeddedServer:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Lock this home's server against other commands. Explains failed system calls."""
+        """Lock this home's server against other commands. Raises DatabaseUnavailable for an OSError."""
         from cardbox_cli.home import make_home
         from cardbox_cli.store.embedded.binaries import server_lock
 
@@ -194,7 +195,7 @@ class EmbeddedServer:
             where = f" ({exc.filename})" if exc.filename else ""
             raise DatabaseUnavailable(
                 f"cannot keep a database in {str(self.home)!r}: {exc.strerror or exc}{where}",
-                hint="set CBX_HOME to a folder that you can write to, or CBX_DATABASE_URL to a database",
+                hint="set CBX_HOME to a writable folder, or CBX_DATABASE_URL to a connection string",
             ) from exc
 
     def _source(self) -> Path:
@@ -205,7 +206,7 @@ class EmbeddedServer:
         return self._binaries
 
     def _location(self) -> Location:
-        """Return the recorded location, or the one for a first start."""
+        """Return the recorded location, or else the location that a first start would use."""
         if recorded := read_record(self.home):
             return recorded
         from cardbox_cli.store.embedded.account import account_for
@@ -225,10 +226,10 @@ def _stop(location: Location) -> bool:
     return True
 
 
-# --- bring a home in any state to a server that accepts connections
+# --- start of a home's server from any state of the home
 #
-# Runs under the home's lock, which its callers hold. Trusts a connection first, a process second, files last.
-# `files` creates what is missing, `postgres_process` starts the server; this code decides what to do when.
+# The caller holds the home's lock. A connection is the best proof that the server runs, then a process, then
+# files. `files` creates what is missing, and `postgres_process` starts the server. This code decides when.
 
 
 _TIMEOUT_SECONDS = 30.0
@@ -236,7 +237,7 @@ _POLL_INTERVAL = 0.05
 
 
 def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], None]) -> bool:
-    """Create and start what is missing; return whether the server was started. Raises DatabaseUnavailable."""
+    """Create and start what is missing. Returns whether it started the server. Raises DatabaseUnavailable."""
     from cardbox_cli.store.embedded import postgres_process
 
     location, started, obstacle = read_record(home), False, None
@@ -257,7 +258,7 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
             started = obstacle is None
             fault_point("server started")
         elif location and process and process.ready and not (location.socket / SOCKET_NAME).exists():
-            announce("the server runs, but its socket is gone: restarting it")
+            announce("the server is running, but its socket is gone: restarting the server")
             postgres_process.stop(process, location)
         time.sleep(_POLL_INTERVAL)
 
@@ -265,7 +266,7 @@ def bring_up(home: Path, binaries: Path, lock: int, announce: Callable[[str], No
 def _prepare(
     home: Path, binaries: Path, lock: int, announce: Callable[[str], None]
 ) -> tuple[Location, "ServerAccount"]:
-    """Create data for these binaries if there are none, and record where they are."""
+    """Create data for these binaries if the home has none, and record the location."""
     from cardbox_cli.store.embedded import files
     from cardbox_cli.store.embedded.account import account_for
     from cardbox_cli.store.embedded.binaries import major_version, runnable_binaries
@@ -282,7 +283,7 @@ def _prepare(
         account = account_for(os.environ)
         location = plan_location(home, account, binaries, major_version(binaries))
     location = replace(location, binaries=runnable_binaries(binaries, account, announce))
-    # Recorded before anything is created, so that the record names what a killed attempt leaves.
+    # The record is written first, so that it names the folders that a killed attempt leaves.
     write_record(home, location)
     fault_point("place recorded")
     files.make_folders(home, location, account, lock, announce)

@@ -1,7 +1,7 @@
-"""Location of the server of a home: its data, its socket, its account; and the record of these.
+"""Location of a home's server: its data, its socket and its account.
 
-Owns the layout and `embedded.json`, the record that lets a command connect without a search. Creates no
-folder and runs no program, except that `plan_location` tests which folders the account may enter.
+Owns the layout of folders, and the record `embedded.json`, which lets a command connect without a search.
+Creates no folder. Runs no program, except that `plan_location` tests which folders the account may enter.
 """
 
 import json
@@ -30,9 +30,9 @@ _MAX_SOCKET_PATH = 107 if sys.platform == "linux" else 103
 
 @dataclass(frozen=True)
 class Location:
-    """Content of the record. `account` is the name of the account that runs the server, if it has one.
+    """Content of the record. `account` is the account that runs the server, or None if it has no name.
 
-    `binaries` is the folder of the `postgres` that serves the data, `major` the version that created them.
+    `binaries` is the folder of the server's programs. `major` is the Postgres version that created the data.
     """
 
     data: Path
@@ -51,11 +51,10 @@ def record_file(home: Path) -> Path:
 
 
 def read_record(home: Path) -> Location | None:
-    """Return the recorded location; None without a record, or for a broken one.
+    """Return the recorded location, or None if there is no record or if it is broken.
 
-    Paths inside the home are relative to it, so that a home can be moved. Paths outside belong to the home at
-    its original path. Raises DatabaseUnavailable if a moved home has data outside, or the record is not
-    readable.
+    Paths inside the home are relative, so that a home can be moved. Paths outside are only valid at its
+    original path. Raises DatabaseUnavailable for a moved home with data outside, and for a failed read.
     """
     place = home
     try:
@@ -66,7 +65,7 @@ def read_record(home: Path) -> Location | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as exc:
-        hint = "set CBX_HOME to your own folder, or CBX_DATABASE_URL to a database"
+        hint = "set CBX_HOME to your own folder, or CBX_DATABASE_URL to a connection string"
         raise DatabaseUnavailable(f"cannot read {str(place)!r}: {exc.strerror}", hint=hint) from exc
     try:
         record = json.loads(text)
@@ -86,7 +85,7 @@ def read_record(home: Path) -> Location | None:
 
 
 def write_record(home: Path, location: Location) -> None:
-    """Record `location` atomically: a reader sees the complete old or new record."""
+    """Record `location` atomically, so that a reader sees the complete old or new record."""
     record = {
         "home": str(home),
         "data": _relative_to_home(home, location.data),
@@ -97,7 +96,7 @@ def write_record(home: Path, location: Location) -> None:
     }
     remove_leftover_files(record_file(home))
     with atomic_write(record_file(home)) as file:
-        if os.geteuid() == 0:  # root may serve the home of an ordinary user, who reads the record, too
+        if os.geteuid() == 0:  # root may serve the home of an ordinary user, who also reads the record
             owner = home.stat()
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         file.write(json.dumps(record, indent=2) + "\n")
@@ -116,7 +115,7 @@ def plan_location(home: Path, account: "ServerAccount", binaries: Path, major: i
 
 
 def choose_socket(home: Path, data: Path, account: "ServerAccount") -> Path:
-    """Return the folder of the socket: next to the data, or a shorter path if that is too long."""
+    """Return the folder of the socket: next to the data, or elsewhere if that path cannot hold a socket."""
     *candidates, short = [data.parent / "socket", *_short_folders(home, account)]
     return next(filter(_can_hold_socket, candidates), short)
 

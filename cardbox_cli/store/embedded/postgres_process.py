@@ -1,7 +1,7 @@
 """The server's process: finding it, starting it, stopping it, and the reason if it did not start.
 
-A pid file is a hint, never a proof: pids are recycled. The holder of the home's lock may remove a lock file
-that names a running process which is not this server.
+A pid file is only a hint, because pids are reused. The holder of the home's lock may remove a lock file that
+names a running process, if this process is not the server.
 """
 
 import os
@@ -24,10 +24,10 @@ from cardbox_cli.store.embedded.location import PORT, SOCKET_NAME, Location
 
 _START_TIMEOUT_SECONDS = 30
 _STOP_TIMEOUT_SECONDS = 60.0
-# An empty lock file of this age was left by a crash; a younger one may be about to be written.
+# An empty lock file of this age was left by a crash. A process may still be writing a younger one.
 _MAX_EMPTY_SECONDS = 2.0
-# Obstacles that pass: backends of a killed postmaster end, another start of this server finishes, or it was
-# killed before it wrote its pid.
+# Temporary obstacles: backends of a killed postmaster are ending, another start of this server is running, or
+# a start was killed before it wrote its pid.
 _TEMPORARY = re.compile(r"pre-existing shared memory block|lock file \"|PID file \".*\" is empty")
 _FATAL = re.compile(r"\b(FATAL|PANIC): ")
 _PREFIX = re.compile(r"^\d{4}-\d\d-\d\d \S+ \S+ \[\d+\] ")
@@ -35,7 +35,7 @@ _PREFIX = re.compile(r"^\d{4}-\d\d-\d\d \S+ \S+ \[\d+\] ")
 
 @dataclass(frozen=True)
 class Postmaster:
-    """A running server process of a data folder. `ready` once it accepts connections."""
+    """A running server process of a data folder. `ready` is True once it accepts connections."""
 
     pid: int
     ready: bool
@@ -50,19 +50,19 @@ def find_postmaster(data: Path) -> Postmaster | None:
 
 
 def has_crashed(data: Path) -> bool:
-    """Return whether the server of `data` ended without being stopped, and so has left its lock file."""
+    """Return whether the server of `data` ended without a stop, and therefore left its lock file."""
     return _pid(_lines(data / "postmaster.pid")) is not None and find_postmaster(data) is None
 
 
 def start(location: Location, account: ServerAccount) -> str | None:
-    """Start the server, and wait until it is ready or has been recovering for a while.
+    """Start the server. Waits until it is ready, or until the timeout while it recovers.
 
-    Returns None, or an obstacle that will pass. Raises DatabaseUnavailable.
+    Returns None, or the reason of a temporary failure. Raises DatabaseUnavailable for other failures.
     """
     for lock in (location.data / "postmaster.pid", location.socket / f"{SOCKET_NAME}.lock"):
         if _is_stale(lock, location.data):
             lock.unlink(missing_ok=True)
-    # Neither a pipe nor a named file: the server outlives us, and writes here until its log collector runs.
+    # An unnamed file, not a pipe: the server outlives us, and writes here until it has its log collector.
     began = time.time()
     with tempfile.TemporaryFile() as output:
         pg_ctl = [str(location.binaries / "pg_ctl"), "start", "--silent", "--wait"]
@@ -94,7 +94,7 @@ def stop(postmaster: Postmaster, location: Location) -> None:
 
 
 def server_error(what: str, location: Location) -> DatabaseUnavailable:
-    """Return the error with `what` happened to the server, and the path of its log."""
+    """Return an error about the server. `what` is the predicate of its message. The hint names the log."""
     log = newest_log(location.log) or location.log
     return DatabaseUnavailable(f"the embedded Postgres {what}", hint=f"its log is {str(log)!r}")
 
@@ -107,7 +107,7 @@ def newest_log(folder: Path) -> Path | None:
 def _settings(location: Location) -> str:
     """Return the server's options, quoted for the shell that pg_ctl starts.
 
-    They are passed at each start instead of written to a file: they change with cbx and with the home.
+    Each start passes them, instead of a file, because they change with the version of cbx and with the home.
     """
     socket_folder = str(location.socket).replace('"', '""')
     settings = {
@@ -117,8 +117,8 @@ def _settings(location: Location) -> str:
         "unix_socket_permissions": "0700",
         # logind removes a user's POSIX shared memory at logout, which would break a running server.
         "dynamic_shared_memory_type": "mmap",
-        # Our role and a schema of ours are called cbx: unqualified names of other programs must not resolve
-        # there.
+        # The role and a schema of cbx have the same name, so by default Postgres would search that schema for
+        # unqualified names of other programs.
         "search_path": "public",
         "cluster_name": "cbx",
         # One file per weekday, overwritten each week.
@@ -135,7 +135,7 @@ def _settings(location: Location) -> str:
 
 
 def _is_stale(lock: Path, data: Path) -> bool:
-    """Return whether `lock` blocks the start for no reason. Postgres itself detects a dead pid."""
+    """Return whether `lock` blocks the start although its server does not run. Postgres detects dead pids."""
     try:
         age = time.time() - lock.lstat().st_mtime
     except OSError:
@@ -184,7 +184,7 @@ def _pid(lines: list[str]) -> int | None:
 
 
 def _reason(printed: list[str], log: Path | None, began: float) -> str:
-    """Return the end of the server's output: from its start, or from its log if it got that far."""
+    """Return the last lines with the reason, from the output of the start or from the server's log."""
     # The clock of a file system may be coarser than ours.
     logged = _lines(log) if log and log.stat().st_mtime >= began - 1 else []
     lines = printed if any(map(_FATAL.search, printed)) or not logged else logged

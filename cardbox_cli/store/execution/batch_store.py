@@ -1,7 +1,7 @@
 """Batches in Postgres: their parents, the states of their tasks, and the work that is still due.
 
-Methods take part in the caller's transaction. Locks are acquired in one order: the head of a child, its
-batch, tasks, the call of the parent. A holder of a batch or a task locks no head.
+Methods run in the caller's transaction. All transactions lock in this order: the head of a child, its batch,
+its tasks, the parent's call.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ MAX_DUE = 500
 
 
 class BatchFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of batches; None means any."""
+    """Filter of a list of batches. A field that is None matches any value."""
 
     status: str | None = None
     parent_turn_id: str | None = None
@@ -40,7 +40,7 @@ class BatchStore(ProjectStore):
     # --- beginning
 
     def add(self, batch: Batch, tasks: Sequence[BatchTask]) -> Batch | None:
-        """Insert a batch and its tasks; return the stored batch, or None if its id is taken."""
+        """Insert a batch and its tasks. Returns the stored batch, or None if its id is taken."""
         stored = self._one(Batch, "insert_batch", **msgspec.structs.asdict(batch))
         if stored is not None:
             rows = jsonb([msgspec.structs.asdict(task) for task in tasks])
@@ -48,9 +48,9 @@ class BatchStore(ProjectStore):
         return stored
 
     def lock_due(self, task: BatchTask) -> datetime | None:
-        """Lock the head of the task's agent, if any; return the time, or None if the task must wait.
+        """Lock the head of the task's agent, if it has one. Returns the time, or None if the task must wait.
 
-        It must wait if another transaction has locked the head, or if the task is not due.
+        It must wait if another transaction has locked the head, or if it is not due or not pending.
         """
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         row = self._row("lock_batch_task", **key, agent_id=task.agent_id)
@@ -58,19 +58,19 @@ class BatchStore(ProjectStore):
         return now if is_held and due_at is not None and now is not None and due_at <= now else None
 
     def due(self, batch_id: str | None) -> list[BatchTask]:
-        """Return due tasks of this batch, or of any for None."""
+        """Return tasks of running batches whose dispatch is due. `batch_id` limits them to one batch."""
         return self._find_tasks("due_batch_tasks", batch_id, now=self.database.now())
 
     def record_dispatch(
         self, task: BatchTask, *, agent_turn_id: str, context_box_id: str, output_box_id: str, now: datetime
     ) -> bool:
-        """Record the turn that was dispatched for the task; return False if it is no longer pending."""
+        """Record the turn that was dispatched for the task. Returns False if it is no longer pending."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index, "agent_turn_id": agent_turn_id}
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         return self._value("dispatch_batch_task", **key, **boxes, now=now) is not None
 
     def postpone(self, task: BatchTask, next_try_at: datetime, *, error_code: str, error: str) -> None:
-        """Record that the dispatch of the task was refused, and when it is due again."""
+        """Record that the dispatch of the task was refused, and the time of the next attempt."""
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         self._run("put_off_batch_task", **key, next_try_at=next_try_at, error_code=error_code, error=error)
 
@@ -82,7 +82,7 @@ class BatchStore(ProjectStore):
     # --- ending
 
     def lock_of_child(self, agent_turn_id: str) -> Batch | None:
-        """Return the running batch of this turn's task, locked until the end of the transaction."""
+        """Lock and return the batch that has not recorded the end of this child turn, or None."""
         return self._one(Batch, "lock_batch_of_child", agent_turn_id=agent_turn_id)
 
     def end_task(
@@ -94,7 +94,7 @@ class BatchStore(ProjectStore):
         error_code: str | None,
         error: str | None,
     ) -> None:
-        """Record the end of a child, whose batch is locked. After the batch's end it stays canceled."""
+        """Record the end of a child, whose batch the caller has locked. A canceled task stays canceled."""
         end = {"deliverable_card_id": deliverable_card_id, "error_code": error_code, "error": error}
         now = self.database.now()
         self._run("end_batch_task", agent_turn_id=agent_turn_id, status=status, **end, now=now)
@@ -109,7 +109,7 @@ class BatchStore(ProjectStore):
         open_code: str,
         open_error: str,
     ) -> Batch | None:
-        """End the batch, and cancel its open tasks with `open_code`; return None if it has ended already."""
+        """End the batch, and cancel its open tasks with `open_code`. Returns None if it has ended already."""
         end = {"batch_id": batch_id, "status": status, "error_code": error_code, "error": error}
         cause = {"open_code": open_code, "open_error": open_error}
         return self._one(Batch, "end_batch", **end, **cause, now=self.database.now())
@@ -119,7 +119,7 @@ class BatchStore(ProjectStore):
         self._run("note_batch_reported", batch_id=batch_id)
 
     def set_join_box(self, batch_id: str, join_box_id: str) -> str:
-        """Record the box of the children's deliverables; return the one that was recorded first."""
+        """Record the box of the children's deliverables, unless one is recorded. Returns the recorded box."""
         return str(self._value("point_batch", batch_id=batch_id, join_box_id=join_box_id))
 
     def keep_waiting(self, fence: Fence, deadline: datetime) -> None:
@@ -146,7 +146,7 @@ class BatchStore(ProjectStore):
         return self._all(BatchTask, "tasks_of_batch", batch_id=batch_id)
 
     def progress(self, batch_id: str) -> dict[int, tuple[str | None, int]]:
-        """Return by task the state of its turn, or None, and the number of its steps."""
+        """Return the state of each task's turn, or None, and the number of its steps, by task index."""
         return {
             index: (state, steps) for index, state, steps in self._rows("batch_progress", batch_id=batch_id)
         }
@@ -161,28 +161,28 @@ class BatchStore(ProjectStore):
         return counts
 
     def overdue(self, batch_id: str | None) -> list[Batch]:
-        """Return the running batches, or this one, whose deadline has passed."""
+        """Return running batches whose deadline has passed. `batch_id` limits them to one batch."""
         now = self.database.now()
         return self._all(Batch, "overdue_batches", batch_id=batch_id, now=now, limit=MAX_DUE)
 
     def settled_batch_ids(self, batch_id: str | None) -> list[str]:
-        """Return the ids of the running batches, or this one, without open tasks."""
+        """Return the ids of running batches without open tasks. `batch_id` limits them to one batch."""
         return self._column("settled_batches", batch_id=batch_id, limit=MAX_DUE)
 
     def abandoned_batches(self, agent_turn_id: str | None) -> list[Batch]:
-        """Return the running batches whose parent turn has ended: of this turn, or of any for None."""
+        """Return running batches whose parent turn has ended. `agent_turn_id` limits them to one parent."""
         return self._all(Batch, "deserted_batches", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
     def unreported_batches(self, agent_turn_id: str | None) -> list[Batch]:
-        """Return the ended batches that owe their parent's call a report: of this turn, or of any (None)."""
+        """Return ended batches whose report is still due. `agent_turn_id` limits them to one parent."""
         return self._all(Batch, "batches_to_report", agent_turn_id=agent_turn_id, limit=MAX_DUE)
 
     def unrecorded_ends(self, batch_id: str | None) -> list[BatchTask]:
-        """Return children of this batch, or of any, whose turn may have ended without updating the task."""
+        """Return tasks whose turn may have ended without an update. `batch_id` limits them to one batch."""
         return self._find_tasks("silent_children", batch_id)
 
     def tasks_awaiting_stop(self, batch_id: str | None) -> list[BatchTask]:
-        """Return children of this batch, or of any, that must still be stopped."""
+        """Return tasks whose turn must still be stopped. `batch_id` limits them to one batch."""
         return self._find_tasks("children_to_stop", batch_id)
 
     def newest(self, where: BatchFilter | None = None, *, limit: int | None = None) -> Iterator[Batch]:

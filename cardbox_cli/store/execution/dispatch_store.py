@@ -1,9 +1,8 @@
-"""Dispatch, promotion and end of turns in Postgres: one read of all facts of a decision, one write of every
-row.
+"""Dispatch, promotion and end of turns. One query reads all facts of a decision, one writes all rows.
 
-Methods take part in the caller's transaction. A read locks the head of the agent first, then rows of the
-inbox, then boxes. It does not see commits that happened while it waited for a lock. So a write checks the
-facts of the decision again and writes nothing if they have changed; then read again.
+Methods run in the caller's transaction. A read locks the agent's head first, then rows of the inbox, then
+boxes. It does not see commits that happened while it waited for a lock. So a write checks the facts of the
+decision again, and writes nothing if they have changed. Then the caller must read again.
 """
 
 from datetime import datetime
@@ -28,10 +27,10 @@ _PROJECTS = "public.projects"
 
 
 class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of a new turn. With `assigns`, the agent is assigned to it at once.
+    """The rows of a new turn. With `assigns`, the agent is assigned to the turn at once.
 
-    `row` has the resulting status and epoch. With `makes_box`, its output box is new. `output_start` is the
-    position in it at which the turn's own cards begin; None while the turn is queued.
+    `row` has the resulting status and epoch. With `makes_box`, the output box is new. `output_start` is the
+    position in that box at which the cards of this turn begin. It is None while the turn is queued.
     """
 
     row: InboxRow
@@ -43,9 +42,9 @@ class NewTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnWrite(msgspec.Struct, frozen=True):
-    """Outcome of a write: `still_so` if the facts of the decision still held, `written` if no id was taken.
+    """Outcome of a write. `still_so` is True if the facts of the decision have not changed.
 
-    `queue_position` is the position of a queued row among those of its agent, from 1.
+    `written` is False if an id was taken. `queue_position` is the position of a queued turn, from 1.
     """
 
     still_so: bool
@@ -68,7 +67,7 @@ class DispatchStore(ProjectStore):
         parent_turn_id: str | None,
         hold: bool,
     ) -> DispatchSituation | None:
-        """Return the facts that decide on a dispatch, locked if `hold`; None for an unknown agent."""
+        """Return the facts that decide on a dispatch, or None for an unknown agent. `hold` locks the rows."""
         name = "dispatch_situation" if hold else "dispatch_outlook"
         context, output = canonical_box_id(context_box_id or ""), canonical_box_id(output_box_id or "")
         situation = self._facts(
@@ -85,7 +84,7 @@ class DispatchStore(ProjectStore):
         return situation and msgspec.structs.replace(situation, context_box_id=context, output_box_id=output)
 
     def write(self, turn: NewTurn) -> TurnWrite:
-        """Write every row of a turn, or none."""
+        """Write all rows of a turn, or none."""
         outcome = self._row(
             "write_turn" if self.database.keeps_turns else "write_turn_without_record",
             **(row_parameters(turn.row, turn.edge) | assignment_values(turn.row)),
@@ -98,13 +97,13 @@ class DispatchStore(ProjectStore):
         return TurnWrite(*outcome)
 
     def promotion(self, agent_id: str) -> PromotionSituation | None:
-        """Return the facts that decide on the next turn of a locked agent; None if it is busy or has none."""
+        """Return the facts that decide on a promotion, or None if the agent is busy or has no queued turn."""
         keeps = self.database.keeps_turns
         name = "promotion_situation" if keeps else "promotion_situation_without_records"
         return self._facts(PromotionSituation, name, agent_id=agent_id)
 
     def promote(self, situation: PromotionSituation) -> InboxRow | None:
-        """Assign the agent to its queued turn; return the new row, or None if that is no longer possible."""
+        """Assign the agent to its queued turn. Returns the new row, or None if that is no longer possible."""
         promoted = self._value(
             "promote_turn" if self.database.keeps_turns else "promote_turn_without_record",
             **assignment_values(situation.row),
@@ -116,7 +115,7 @@ class DispatchStore(ProjectStore):
         return None if promoted is None else decode_row(InboxRow, promoted)
 
     def output_user(self, output_box_id: str, agent_id: str) -> tuple[str, str] | None:
-        """Return a turn of another agent, active or future, that writes to this box, and that agent."""
+        """Return the turn and agent if an unfinished turn of another agent writes to this box, or None."""
         row = self._row("output_user", output_box_id=output_box_id, agent_id=agent_id)
         return None if row is None else (row[0], row[1])
 
@@ -125,7 +124,7 @@ class EndStore(ProjectStore):
     """The ends of one project's turns. The caller has locked the head."""
 
     def situation(self, fence: Fence) -> EndSituation:
-        """Return the facts that decide on the end of the turn at `fence`."""
+        """Return the facts that decide on the end of the turn that `fence` identifies."""
         situation = self._facts(EndSituation, "end_situation", **msgspec.structs.asdict(fence))
         assert situation is not None
         return situation
@@ -133,7 +132,7 @@ class EndStore(ProjectStore):
     def write(
         self, fence: Fence, plan: EndPlan, deliverable_card_id: str | None, now: datetime
     ) -> int | None:
-        """Write every row of an end; return the epoch after it, or None if the turn is not at `fence`."""
+        """Write all rows of an end. Returns the epoch after the end, or None if `fence` is outdated."""
         move = HEAD_MOVES[plan.move]
         epoch: int | None = self._value(
             "write_end",

@@ -1,7 +1,7 @@
 """Heads in Postgres: one row per agent with its turn, state and epoch.
 
-The head is the first lock of every change of a turn. A change is a move of `model/execution/turns.py`, done
-as a compare-and-set on the turn and its epoch.
+Every change of a turn locks the head first. A change of the state is a move of `HEAD_MOVES`, as a
+compare-and-set on the turn and its epoch.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ from cardbox_cli.text.command_lines import quote_argument
 
 class HeadStore(ProjectStore):
     def ensure(self, agent_id: str) -> bool:
-        """Create an idle head for an agent without one; return False if it has one."""
+        """Create an idle head for an agent. Returns False if the agent has a head."""
         return self._run("ensure_head", agent_id=agent_id) > 0
 
     def free_without_turn(self, agent_id: str) -> bool:
@@ -27,7 +27,7 @@ class HeadStore(ProjectStore):
         return int(self._value("highest_epoch", agent_id=agent_id))
 
     def set_epoch(self, agent_id: str, turn_epoch: int, profile_box_id: str | None) -> None:
-        """Set the epoch of a rebuilt head, and its profile's box if known."""
+        """Set the epoch of a rebuilt head, and the box of its profile if it is known."""
         self._run("set_epoch", agent_id=agent_id, turn_epoch=turn_epoch, profile_box_id=profile_box_id)
 
     def get(self, agent_id: str) -> Head | None:
@@ -37,28 +37,28 @@ class HeadStore(ProjectStore):
         return self._one(Head, "lock_head", agent_id=agent_id)
 
     def try_lock(self, agent_id: str) -> Head | None:
-        """Lock the head as `lock` does; return None if another transaction has locked it."""
+        """Lock the head as `lock` does, but return None if another transaction has locked it."""
         return self._one(Head, "try_lock_head", agent_id=agent_id)
 
     def hold(self, fence: Fence) -> Head:
-        """Lock the head for a write of this turn. Raises StaleEpoch if it is at another turn or epoch."""
+        """Lock the head for a write of the turn. Raises StaleEpoch if the head has another turn or epoch."""
         head = self.lock(fence.agent_id)
         if head is None or head.fence != fence:
             raise self.stale_error(fence, head)
         return head
 
     def assign(self, row: InboxRow) -> int | None:
-        """Assign the agent to its queued turn; return the new epoch, or None if the agent is not idle."""
+        """Assign the agent to its queued turn. Returns the new epoch, or None if the agent is not idle."""
         epoch: int | None = self._value("assign_head", **assignment_values(row), now=self.database.now())
         return epoch
 
     def move(self, fence: Fence, move: str, *, waiting: int = 0, deadline: datetime | None = None) -> int:
-        """Make the named move; return the epoch after it. Raises StaleEpoch if the move is not allowed."""
+        """Make the named move. Returns the epoch after it. Raises StaleEpoch if the move is not allowed."""
         target = HEAD_MOVES[move].target
         return self._set_head("move_head", fence, move, target=target, waiting=waiting, deadline=deadline)
 
     def free(self, fence: Fence, move: str) -> int:
-        """Make the agent idle by `end` or `stop`; return the epoch after it. Raises StaleEpoch."""
+        """Make the agent idle by the move `end` or `stop`. Returns the epoch after it. Raises StaleEpoch."""
         return self._set_head("free_head", fence, move)
 
     def _set_head(self, query: str, fence: Fence, name: str, **values: Any) -> int:
@@ -70,11 +70,11 @@ class HeadStore(ProjectStore):
         return epoch
 
     def set_boxes(self, agent_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
-        """Replace the boxes of the agent's active turn; None leaves a box unchanged."""
+        """Replace the boxes of the agent's active turn. None leaves a box unchanged."""
         self._run("point_head", agent_id=agent_id, context_box_id=context_box_id, output_box_id=output_box_id)
 
     def extend_deadline(self, fence: Fence, delay: timedelta) -> None:
-        """Set the next deadline to `delay` from now, after the action of the last one."""
+        """Set the deadline to `delay` from now, after the action on the previous deadline."""
         self._run("extend_deadline", **msgspec.structs.asdict(fence), delay=delay)
 
     def stale_error(self, fence: Fence, head: Head | None) -> StaleEpoch:
@@ -88,7 +88,7 @@ class HeadStore(ProjectStore):
         )
 
     def what_happened(self, fence: Fence) -> str:
-        """Return what happened to a turn after `fence`, to end a sentence; "" if that is unknown."""
+        """Describe the changes of a turn after `fence`, as the end of a sentence. Returns "" if unknown."""
         if not self.database.keeps_turns:
             return ""
         row = self._row("why_fence_fell", agent_turn_id=fence.agent_turn_id)
@@ -102,7 +102,7 @@ class HeadStore(ProjectStore):
 
 
 def assignment_values(row: InboxRow) -> dict[str, Any]:
-    """Return the values of the head of an agent that is assigned to the turn of this row."""
+    """Return the values of an agent's head after the assignment to the turn of this row."""
     turn = {"agent_id": row.agent_id, "agent_turn_id": row.turn_id, "channel_id": row.channel_id}
     boxes = {name: row.pointer(name) for name in ("profile_box_id", "context_box_id", "output_box_id")}
     return {**turn, **msgspec.structs.asdict(row.lineage), **boxes}

@@ -1,7 +1,7 @@
 """The inbox in Postgres: work for agents, its states, and the leases of its claims.
 
-A change of a row's state is a move of `model/execution/turns.py`. Methods take part in the caller's
-transaction, which has locked the head of the agent first; a claim locks the heads itself.
+A change of a row's state is a move of `INBOX_MOVES`. Methods run in the caller's transaction, which has
+locked the head of the agent first. Only a claim locks the heads itself.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.queries import decode_row
 
-# Further rows to examine, because other transactions may have locked some.
+# Number of extra candidates, because other transactions may have locked the heads of some.
 _SPARE_ROWS = 100
 _NO_ROW = "`cbx inbox list` shows the newest rows"
 
@@ -47,7 +47,7 @@ class NewRow(msgspec.Struct, frozen=True, kw_only=True):
     turn_epoch: int = 0
 
     def build_row(self, project_id: str, now: datetime) -> InboxRow:
-        """Return the row as it is stored at time `now`."""
+        """Return the row as it is stored at the time `now`."""
         return InboxRow(
             **msgspec.structs.asdict(self),
             project_id=project_id,
@@ -77,7 +77,7 @@ def row_parameters(row: InboxRow, edge: Edge) -> dict[str, Any]:
 
 
 class UnfinishedRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of due and claimed rows, and agents without a head, whose due rows cannot be claimed."""
+    """Number of due and claimed rows, and the `headless` agents, whose due rows cannot be claimed."""
 
     rows: int
     headless: list[str]
@@ -85,7 +85,7 @@ class UnfinishedRows(msgspec.Struct, frozen=True, kw_only=True):
 
 class InboxStore(ProjectStore):
     def insert(self, row: NewRow) -> InboxRow | None:
-        """Insert a row; return None if its id, or its type and correlation id, are taken."""
+        """Insert a row. Returns None if its id is taken, or its correlation id for this type."""
         values = msgspec.structs.asdict(row)
         values["payload"], values["context_headers"] = jsonb(row.payload), jsonb(row.context_headers)
         stamped = self._row("insert_inbox", **values)
@@ -100,9 +100,9 @@ class InboxStore(ProjectStore):
         return self._require_item(row, "inbox row", inbox_id, _NO_ROW)
 
     def hold(self, inbox_id: str, *, may_report: bool = True) -> ClaimedSituation:
-        """Return the row with the facts that decide on it, all locked until the end of the transaction.
+        """Return a row and the facts that decide on it. Locks its agent's head, its lease and the row.
 
-        `may_report` is False if the row is not a report. Raises NotFound.
+        With `may_report` False, does not read the calls that a report answers. Raises NotFound.
         """
         name = "claimed_situation" if may_report else "claimed_turn"
         stored = self._one(ClaimedSituation, name, inbox_id=inbox_id)
@@ -113,7 +113,7 @@ class InboxStore(ProjectStore):
         return msgspec.structs.replace(situation, lease=self.lock_lease(inbox_id))
 
     def hold_report(self, inbox_id: str) -> ClaimedSituation:
-        """Lock a report to be applied, as `hold` does; include its results as of the time of the lock."""
+        """Lock a report as `hold` does. Also returns the results that it needs, as of the lock's time."""
         while True:
             row = self._row("claimed_report", inbox_id=inbox_id)
             stored = None if row is None else decode_row(ClaimedSituation, row[0])
@@ -131,10 +131,10 @@ class InboxStore(ProjectStore):
         delay: timedelta,
         error: str | None,
     ) -> InboxRow | None:
-        """Make the move `defer` or `release` with a claimed row, and end its lease; return the new row.
+        """Make the move `defer` or `release` with a claimed row, and end its lease. Returns the new row.
 
-        The turn at `fence`, which the row carries unless it is None, waits for another claim at its next
-        epoch. Returns None if the row is no longer claimed.
+        `fence` identifies the turn that the row carries, or is None if it carries none. The turn then waits
+        for another claim, at its next epoch. Returns None if the turn or the row has changed.
         """
         reclaim, known = HEAD_MOVES["reclaim"], INBOX_MOVES[move]
         at = Fence(row.agent_id, row.turn_id, row.turn_epoch) if fence is None else fence
@@ -167,7 +167,7 @@ class InboxStore(ProjectStore):
         return self._all(InboxRow, "inbox_of_turn", agent_turn_id=agent_turn_id)
 
     def turn_row(self, agent_turn_id: str) -> InboxRow | None:
-        """Return the row that dispatched a turn; the oldest one, if another program wrote several."""
+        """Return the row that dispatched a turn, or the oldest one if another program wrote several."""
         return self._one(InboxRow, "turn_row", agent_turn_id=agent_turn_id)
 
     def open_rows(self, agent_id: str) -> list[InboxRow]:
@@ -190,9 +190,9 @@ class InboxStore(ProjectStore):
         delay: timedelta | None = None,
         error: str | None = None,
     ) -> list[InboxRow]:
-        """Make the named move with those of these rows that are in a state for it; return them.
+        """Make the named move with the rows whose state allows it. Returns these rows.
 
-        `attempts` is added to the retry count; the next attempt is `delay` from now.
+        Adds `attempts` to the retry count. The next attempt is `delay` from now, or unchanged if None.
         """
         known = INBOX_MOVES[move]
         change = {"sources": list(known.sources), "target": known.target, "turn_epoch": turn_epoch}
@@ -206,13 +206,13 @@ class InboxStore(ProjectStore):
             self.drop_leases(closed)
 
     def set_boxes(self, agent_turn_id: str, *, context_box_id: str | None, output_box_id: str | None) -> None:
-        """Replace the boxes in the payload of a turn's row; None leaves a box unchanged."""
+        """Replace the boxes in the payload of a turn's row. None leaves a box unchanged."""
         boxes = {"context_box_id": context_box_id, "output_box_id": output_box_id}
         pointers = {name: box_id for name, box_id in boxes.items() if box_id is not None}
         self._run("point_inbox", agent_turn_id=agent_turn_id, pointers=jsonb(pointers))
 
     def point_report(self, inbox_id: str, payload: dict[str, Any]) -> InboxRow | None:
-        """Point a report to another result, due at once; return None if it cannot be claimed."""
+        """Point a report to another result, and make it due at once. Returns None if it is not claimable."""
         now = self.database.now()
         return self._one(InboxRow, "point_report", inbox_id=inbox_id, payload=jsonb(payload), now=now)
 
@@ -220,13 +220,13 @@ class InboxStore(ProjectStore):
         return self._column("idle_agents_with_queued")
 
     def unclaimed(self, age: timedelta) -> list[InboxRow]:
-        """Return the oldest row of each worker target that has been due for at least `age`."""
+        """Return, for each worker target, the oldest row that has been due for at least `age`."""
         return self._all(InboxRow, "unclaimed_since", age=age)
 
     def claim(
         self, *, target: str | None, owner: str, limit: int, lease: timedelta
     ) -> list[tuple[InboxRow, Lease]]:
-        """Claim up to `limit` due rows, one per agent that serves `target`, or any target for None."""
+        """Claim up to `limit` due rows of the agents of `target`, or of all if None. Claims one per agent."""
         if self.database.sharded:
             with self.database.transaction(savepoint=False):
                 rows = self._take("take_due", "take_due_by_agent", target, limit)
@@ -238,11 +238,11 @@ class InboxStore(ProjectStore):
     def _take(
         self, due: str, by_agent: str, target: str | None, limit: int, **leasing: Any
     ) -> list[InboxRow]:
-        """Return the rows of the query `due`; if it did not examine all, also those of `by_agent`."""
+        """Claim rows by the query `due`. If it did not examine all due rows, also by `by_agent`."""
         rows = self._all(InboxRow, due, target=target, limit=limit, **leasing)
         if len(rows) < limit and self._value("more_due"):
             served, left = [row.agent_id for row in rows], limit - len(rows)
-            # Some may belong to agents whose heads others have locked.
+            # Other transactions may have locked the heads of some of these agents.
             candidates = {"target": target, "served": served, "now": self.database.now()}
             inbox_ids = self._column("due_by_agent", **candidates, limit=left + _SPARE_ROWS)
             rows += self._all(InboxRow, by_agent, inbox_ids=inbox_ids, limit=left, **leasing)
@@ -261,7 +261,7 @@ class InboxStore(ProjectStore):
             )
 
     def consume(self, inbox_ids: Sequence[str], *, owner: str) -> list[str]:
-        """Consume those of these rows that `owner` has claimed; return their ids."""
+        """Consume the rows among these that `owner` has claimed. Returns their ids."""
         return self._column("consume_claimed", inbox_ids=list(inbox_ids), owner=owner)
 
     def unfinished(self, target: str) -> UnfinishedRows:
@@ -278,23 +278,23 @@ class InboxStore(ProjectStore):
         return self._all(Lease, "leases_of_turn", agent_id=agent_id, agent_turn_id=agent_turn_id)
 
     def set_turn_epoch(self, inbox_id: str, turn_epoch: int) -> InboxRow:
-        """Set the new epoch of a turn in its locked row; return the new row."""
+        """Set the new epoch of a turn in its locked row and its lease. Returns the new row."""
         return decode_row(InboxRow, self._value("carry_turn", inbox_id=inbox_id, turn_epoch=turn_epoch))
 
     def drop_leases(self, inbox_ids: Sequence[str]) -> None:
-        """End the leases of these rows, independent of their owners."""
+        """End the leases of these rows, regardless of their owners."""
         self._run("drop_leases", inbox_ids=list(inbox_ids))
 
     def hold_agents(self, inbox_ids: Sequence[str], *, owner: str) -> None:
-        """Lock the heads of the agents of those rows that this owner has claimed."""
+        """Lock the heads of the agents whose rows among these `owner` has claimed."""
         self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
 
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
-        """Extend this owner's leases, after `hold_agents`; return the epochs of the valid ones, by row."""
+        """Extend the leases that `owner` still has, after `hold_agents`. Returns their epochs by row."""
         return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:
-        """Return leases that have expired, or whose row is no longer claimed."""
+        """Return leases that have expired or whose row is no longer claimed, in the order of their expiry."""
         return self._all(Lease, "expired_leases", limit=limit)
 
 

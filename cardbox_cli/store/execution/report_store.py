@@ -1,8 +1,7 @@
-"""Reports to calls that turns wait for, in Postgres: one read of all facts of a decision, one write of every
-row.
+"""Reports to waiting calls in Postgres. One query reads the facts of a decision, one writes all rows.
 
-Methods take part in the caller's transaction. The read locks the waiting call, but not the head of its turn,
-because a report does not change the turn's state.
+Methods run in the caller's transaction. The read locks the waiting call, but not the head of its turn,
+because writing a report does not change the state of the turn.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ from cardbox_cli.store.execution.step_store import card_columns
 
 
 class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
-    """A locked waiting call at time `now`. `asked` is the row of its turn, None if that is lost.
+    """A locked waiting call at the time `now`. `asked` is the row that dispatched its turn, or None if lost.
 
     `worker_target` is None for an agent that is not on the roster.
     """
@@ -41,7 +40,7 @@ class ReportSituation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportWrite(msgspec.Struct, frozen=True):
-    """Outcome of a report: if its cards are `stored`, if its row is `written`, and the stored card ids."""
+    """Outcome of writing a report: whether all its cards are `stored`, and whether its row is `written`."""
 
     stored: bool
     written: bool
@@ -49,7 +48,7 @@ class ReportWrite(msgspec.Struct, frozen=True):
 
 
 class AppliedReport(msgspec.Struct, frozen=True):
-    """The epoch of the turn to which a result was applied, and the new state of the claimed row."""
+    """The epoch of a turn after a result was applied to it, and the claimed row after that."""
 
     turn_epoch: int
     row: InboxRow | None
@@ -57,12 +56,12 @@ class AppliedReport(msgspec.Struct, frozen=True):
 
 class ReportStore(ProjectStore):
     def situation(self, agent_turn_id: str, tool_call_id: str) -> ReportSituation | None:
-        """Return the facts that decide on a report to this call; None if the turn never waited for it."""
+        """Return the facts that decide on a report to this call, or None if the turn never waited for it."""
         call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
         return self._facts(ReportSituation, "report_situation", **call)
 
     def write(self, row: InboxRow, edge: Edge, cards: Sequence[CardDraft], card_id: str) -> ReportWrite:
-        """Write the row and the edge of a report with the card `card_id`, and its new `cards`."""
+        """Write a report: its inbox row, its edge and its new `cards`. `card_id` is the result's card."""
         report = {"tool_call_id": row.correlation_id, "cards": card_columns(cards), "card_id": card_id}
         outcome = self._row("write_report", **row_parameters(row, edge), **report)
         assert outcome is not None
@@ -71,11 +70,10 @@ class ReportStore(ProjectStore):
     def apply(
         self, head: Head, row: InboxRow, call: WaitingTool, card_id: str, *, left: int, ends: bool
     ) -> AppliedReport | None:
-        """Write every row of a result that is applied to a suspended turn, whose head is locked.
+        """Apply a result to a suspended turn, whose head the caller has locked.
 
-        If no calls are `left`, the claimed row resumes the turn; with `ends`, the caller ends the turn
-        instead. If calls are left, the row is done. Returns None if the turn has moved on, or its output box
-        is gone.
+        `left` is the number of other open calls. If it is 0, the claimed row resumes the turn, unless the
+        caller `ends` it. Otherwise the row is consumed. Returns None if the turn or its box has changed.
         """
         resume, consume = HEAD_MOVES["resume"], INBOX_MOVES["consume"]
         resumes, is_done = not left and not ends, left > 0

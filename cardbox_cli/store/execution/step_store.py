@@ -1,7 +1,7 @@
-"""The steps of active turns in Postgres: one statement writes all rows of a change.
+"""The steps of active turns in Postgres. One statement writes all rows of a change.
 
 A statement locks the head first, then boxes, then the rows that it writes. If the fence is outdated, it
-writes nothing. A method outside of a transaction is a transaction itself.
+writes nothing. A method that is called outside of a transaction is its own transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from cardbox_cli.store.connection.queries import decode_row
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A new step. Its request is stored as a box of `box_card_ids`; `cards` are the new ones among them."""
+    """A new step. `box_card_ids` is the content of its request box. `cards` are the new cards among them."""
 
     step_id: str
     status: str
@@ -31,7 +31,7 @@ class NewStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Values to record for a claimed turn: the start of its own cards, and the error of steps left open."""
+    """Values to record for a claimed turn: the position of its first own card, and an open step's error."""
 
     output_start: int
     lost: str
@@ -40,7 +40,7 @@ class TurnStart(msgspec.Struct, frozen=True, kw_only=True):
 class StepWrite(msgspec.Struct, frozen=True):
     """Outcome of a write: whether the turn is `at_fence`, and whether the rows are `written`.
 
-    They are not written if a card could not be stored; `stored` are the ids of the cards that are stored now.
+    If a card could not be stored, `written` is False. `stored` has the ids of the cards that are stored now.
     """
 
     at_fence: bool
@@ -49,7 +49,7 @@ class StepWrite(msgspec.Struct, frozen=True):
 
 
 class AnsweredStep(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a step after an answer; `tool_call_ids` are its calls, None if it has none."""
+    """The state of a step after an answer. `tool_call_ids` are the calls of the answer, or None."""
 
     step_id: str
     status: str
@@ -58,10 +58,10 @@ class AnsweredStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldOutput(msgspec.Struct, frozen=True):
-    """The locked head and output box of a turn, with the positions of the box that are the turn's own.
+    """The locked head and output box of a turn, and the positions of the box that this turn wrote.
 
-    `has_box` is False if the box is gone. A dangling card may have been written while another transaction had
-    the box locked.
+    `has_box` is False if the box is gone. A card that looks dangling may have been written while this
+    transaction waited for the lock on the box.
     """
 
     head: Head
@@ -71,11 +71,11 @@ class HeldOutput(msgspec.Struct, frozen=True):
 
 class StepStore(ProjectStore):
     def enter(self, fence: Fence, entering: TurnStart) -> bool:
-        """Let the claimed turn at `fence` run; return False if it is no longer there."""
+        """Let the claimed turn run. Returns False if `fence` is outdated."""
         return bool(self._value("enter_turn", **msgspec.structs.asdict(fence), **_entered(entering)))
 
     def begin(self, fence: Fence, entering: TurnStart, step: NewStep) -> StepWrite:
-        """Write every row of a new step of the turn at `fence`, and let the turn run."""
+        """Write all rows of a new step, and let the turn run."""
         named = {"title": step.title} if self.database.keeps_box_info else {}
         row = self._row(
             "begin_step" if named else "begin_step_without_title",
@@ -93,7 +93,7 @@ class StepStore(ProjectStore):
         return StepWrite(*row)
 
     def hold(self, fence: Fence, output_start: int) -> HeldOutput | None:
-        """Lock the output of the turn at `fence`; return its own positions, or None for an outdated fence."""
+        """Lock the head and the output box of a turn. Returns None if `fence` is outdated."""
         rows = self._rows("hold_output", **msgspec.structs.asdict(fence), output_start=output_start)
         if not rows:
             return None
@@ -111,7 +111,7 @@ class StepStore(ProjectStore):
         cards: Sequence[CardDraft],
         answered: AnsweredStep | None = None,
     ) -> StepWrite:
-        """Write cards of the turn at `fence`, append them unless all are present, and move the step."""
+        """Write cards, append them to the output box unless it has all of them, and update the step."""
         step: dict[str, Any] = {} if answered is None else msgspec.structs.asdict(answered)
         if answered is not None:
             ids = answered.tool_call_ids
@@ -133,9 +133,9 @@ class StepStore(ProjectStore):
     def suspend(
         self, fence: Fence, step_id: str, calls: Mapping[str, str], *, inbox_id: str, wait: timedelta
     ) -> datetime | None:
-        """Let the running turn wait for these calls (tool names by call id), and consume its row.
+        """Let the running turn wait for these calls, and consume its row. `calls` has tool names by call id.
 
-        Returns the deadline of the wait, or None if the turn is no longer at `fence`.
+        Returns the deadline of the wait, or None if `fence` is outdated.
         """
         move, consume = HEAD_MOVES["suspend"], INBOX_MOVES["consume"]
         deadline: datetime | None = self._value(
@@ -155,7 +155,7 @@ class StepStore(ProjectStore):
 
 
 def _entered(entering: TurnStart) -> dict[str, Any]:
-    """Return the parameters of entering a turn, with the states of its head's move."""
+    """Return the parameters for entering a turn, with the states of the move of its head."""
     move = HEAD_MOVES["enter"]
     states = {"entered_sources": list(move.sources), "entered_target": move.target}
     return {**msgspec.structs.asdict(entering), **states}
@@ -165,7 +165,7 @@ _CARD_COLUMNS = ("card_id", "content", "tool_calls", "tool_call_id", "ttl_second
 
 
 def card_columns(drafts: Sequence[CardDraft]) -> Any:
-    """Return new cards as a parameter: a list of objects of columns. Raises InvalidCard."""
+    """Return cards as a JSON parameter: a list of objects of columns. Raises InvalidCard."""
     for draft in drafts:
         check_draft(draft)
     return jsonb([{name: getattr(draft, name) for name in _CARD_COLUMNS} for draft in drafts])

@@ -1,7 +1,7 @@
-"""Rows of turns in Postgres other than those of the inbox: steps, waiting tools, edges, records, logs.
+"""Rows of turns in Postgres, except the inbox: steps, waiting tools, edges, records, logs.
 
-Methods take part in the caller's transaction, which has locked the head. Without the tables of cbx, records
-are None and not written.
+Methods run in the caller's transaction, which has locked the head. If the database lacks the tables of cbx,
+records are not written, and reading one returns None.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ class TurnStore(ProjectStore):
     def begin_record(
         self, agent_turn_id: str, agent_id: str, *, output_start: int | None, report_to: dict[str, str] | None
     ) -> None:
-        """Create the record of a turn, or set its `output_start`."""
+        """Create the record of a turn, or set its `output_start` if it has none."""
         if self.database.keeps_turns:
             turn = {"agent_turn_id": agent_turn_id, "agent_id": agent_id, "output_start": output_start}
             call = None if report_to is None else jsonb(report_to)
             self._run("insert_turn_record", **turn, report_to=call)
 
     def ensure_record(self, agent_turn_id: str, agent_id: str) -> TurnRecord:
-        """Return the record of a turn, created if missing. Requires the tables of cbx."""
+        """Return the record of a turn. Creates it if it is missing. Requires the tables of cbx."""
         self.begin_record(agent_turn_id, agent_id, output_start=None, report_to=None)
         record = self.record(agent_turn_id)
         assert record is not None
@@ -55,7 +55,7 @@ class TurnStore(ProjectStore):
         error_code: str | None,
         error: str | None,
     ) -> bool:
-        """Record the end of a turn; return False if it has ended already."""
+        """Record the end of a turn. Returns False if it has ended already."""
         at = {"agent_turn_id": fence.agent_turn_id, "end_epoch": fence.turn_epoch}
         end = {"deliverable_card_id": deliverable_card_id, "error_code": error_code, "error": error}
         return self._value("end_turn_record", **at, **end, end_status=end_status) is not None
@@ -65,20 +65,20 @@ class TurnStore(ProjectStore):
         self._run("reset_output_start", agent_turn_id=agent_turn_id, output_start=output_start)
 
     def box_length(self, box_id: str) -> int | None:
-        """Return the number of cards in a box; None for an unknown box."""
+        """Return the number of cards in a box, or None for an unknown box."""
         length: int | None = self._value("box_length", box_id=box_id)
         return length
 
     def output_start(self, box_id: str, agent_turn_id: str) -> int | None:
-        """Return the position in its output box at which a turn's own cards begin; None for an unknown box.
+        """Return the position in a box at which the turn's own cards begin, or None for an unknown box.
 
-        Another program may have run the turn before, without recording it.
+        Own cards may exist if another program has run the turn before.
         """
         start = self.box_length(box_id)
         return start and self._value("output_start", box_id=box_id, agent_turn_id=agent_turn_id)
 
     def lock_box(self, box_id: str) -> bool:
-        """Lock the box until the end of the transaction; return False for an unknown box."""
+        """Lock the box until the end of the transaction. Returns False for an unknown box."""
         return bool(self._value("lock_box_row", box_id=box_id))
 
     def move_step(
@@ -111,11 +111,11 @@ class TurnStore(ProjectStore):
         return self._all(WaitingTool, "waiting_tools", agent_turn_id=agent_turn_id)
 
     def open_calls(self, agent_id: str) -> list[WaitingTool]:
-        """Return the open calls of the last turn of an agent that waits for any."""
+        """Return the open calls of the agent's last turn that has open calls."""
         return self._all(WaitingTool, "open_waiting_of_agent", agent_id=agent_id)
 
     def receive(self, agent_turn_id: str, tool_call_id: str, card_id: str) -> bool:
-        """Record that the result of a call has arrived; return False if no turn waits for it."""
+        """Record that the result of a call has arrived. Returns False if the turn does not wait for it."""
         call = {"agent_turn_id": agent_turn_id, "tool_call_id": tool_call_id}
         return self._value("receive_waiting_tool", **call, card_id=card_id) is not None
 
@@ -135,19 +135,19 @@ class TurnStore(ProjectStore):
         return self._all(Head, "overdue_heads")
 
     def held_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
-        """Return those of these ids that cards of the project already have."""
+        """Return the ids among these that cards of the project already have."""
         return set(self._column("held_tool_call_ids", tool_call_ids=list(tool_call_ids)))
 
     def lock_tool_call_ids(self, tool_call_ids: Sequence[str]) -> set[str]:
         """Lock these ids until the end of the transaction, then return `held_tool_call_ids`.
 
-        The result stays valid among transactions that lock the ids.
+        The result stays valid until then, if all other writers lock the ids as well.
         """
         self._run("lock_tool_call_ids", tool_call_ids=list(tool_call_ids))
         return self.held_tool_call_ids(tool_call_ids)
 
     def insert_edge(self, edge: Edge) -> None:
-        """Insert an edge; ignore it if one with the same correlation id, primitive and phase exists."""
+        """Insert an edge, unless one with the same correlation id, primitive and phase exists."""
         self._run("insert_edge", **{**msgspec.structs.asdict(edge), "metadata": jsonb(edge.metadata)})
 
     def enqueue_edge(self, agent_turn_id: str) -> Edge | None:
@@ -159,11 +159,11 @@ class TurnStore(ProjectStore):
         return self._all(Edge, "edges_of_turn", agent_turn_id=agent_turn_id)
 
     def head_of(self, agent_turn_id: str) -> Head | None:
-        """Return the head at this turn; None if it is not active."""
+        """Return the head of this turn's agent, or None if the turn is not active."""
         return self._one(Head, "head_of_turn", agent_turn_id=agent_turn_id)
 
 
-# --- stderr of the commands of turns; a database without the table stores none
+# --- stderr of the commands of turns. A database without the table stores none.
 
 
 _TABLE = "cbx.logs"
@@ -191,12 +191,12 @@ class LogStore(ProjectStore):
         self._require(_TABLE)
 
     def list_by_turn(self, agent_turn_id: str, *, step_id: str | None = None) -> list[CommandLog]:
-        """Return the logs of a turn, or of one of its steps. Raises SchemaMissing without a table of logs."""
+        """Return the logs of a turn, or of one of its steps. Raises SchemaMissing."""
         self.require()
         return self._all(CommandLog, "logs_of_turn", agent_turn_id=agent_turn_id, step_id=step_id)
 
     def tails(self, agent_turn_id: str) -> list[LogTail]:
-        """Return the ends of a turn's logs; empty if there are none, or our role may not read them."""
+        """Return the last characters of each log of a turn. Empty if our role may not read logs."""
         if not self.readable:
             return []
         return self._all(LogTail, "log_tails", agent_turn_id=agent_turn_id)

@@ -1,4 +1,4 @@
-"""Workers in Postgres: their targets, and until when each counts as alive."""
+"""Workers in Postgres: the target that each serves, and the time until which it counts as alive."""
 
 from datetime import timedelta
 
@@ -22,12 +22,12 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_worker(database: Database, worker: Announcement, *, lease: timedelta) -> None:
-    """Record that the worker is alive; it must announce itself again within `lease`."""
+    """Record that the worker is alive. It must announce itself again within `lease`."""
     database.run("announce_worker", **msgspec.structs.asdict(worker), lease=lease)
 
 
 def note_error(database: Database, worker_id: str, error: str | None) -> None:
-    """Record why the worker cannot work; None if it can again."""
+    """Record the reason why the worker cannot work. None means that it can work again."""
     now = database.now()
     database.run("note_worker_error", worker_id=worker_id, error=error, now=now if error else None)
 
@@ -37,7 +37,7 @@ def remove_worker(database: Database, worker_id: str) -> None:
 
 
 def remove_dead_workers(database: Database) -> int:
-    """Remove workers without an announcement for a day; return their number."""
+    """Remove workers that have not announced themselves for a day. Returns their number."""
     return database.run("forget_dead_workers")
 
 
@@ -46,7 +46,7 @@ def due_projects(database: Database, target: str) -> list[str]:
 
 
 def unsettled_projects(database: Database, target: str) -> list[str]:
-    """Return the projects with due, claimed, queued or suspended work of a target, or an open batch."""
+    """Return the projects with open rows or active turns of a target, or with an open batch."""
     projects = database.column("unsettled_projects", target=target)
     batches = database.column("projects_with_open_batches") if database.keeps_batches else []
     return unique([*projects, *batches])
@@ -54,5 +54,5 @@ def unsettled_projects(database: Database, target: str) -> list[str]:
 
 class WorkerStore(ProjectStore):
     def all(self, target: str | None = None) -> list[WorkerEntry]:
-        """Return the workers, of one target if given, including dead ones that are not yet removed."""
+        """Return the workers that serve this project, of one target if given. Includes dead workers."""
         return self._all(WorkerEntry, "workers", target=target)

@@ -1,8 +1,8 @@
-"""Distribute the tables of projects over the nodes of a Citus cluster: by project, all of them colocated.
+"""Distribution of the tables over the nodes of a Citus cluster. All rows of a project are on the same node.
 
-First a plan of SQL, which `--dry-run` prints, then its steps. A table is distributed in one transaction, with
-its rows; after a run that died, the next one continues. Workers and the schema version, which belong to no
-project, stay on the coordinator.
+The plan is a list of SQL steps, which `--dry-run` prints. Each step distributes one table and its rows in one
+transaction. If a run dies, the next run continues. The tables of workers and of the schema version, which
+belong to no project, stay on the coordinator.
 """
 
 import re
@@ -20,10 +20,10 @@ from cardbox_cli.store.migrations.steps import (
 )
 
 GLOBAL_IDS = "public.uniq_cards_card_id"
-"""The index that keeps a card's id unique across projects, which no shard can."""
+"""The index that keeps card ids unique across projects. Shards cannot have such an index."""
 
 _FIRST_TABLE = "public.cards"
-"""The table next to whose shards those of all other tables are stored."""
+"""The table that is distributed first. The shards of all other tables are stored next to its shards."""
 
 _PROJECT = r"^ +(tenant_id|project_id) +text COLLATE \"C\" (?:NOT NULL|PRIMARY KEY)"
 _TRIGGER = r"^CREATE OR REPLACE TRIGGER (\w+)"
@@ -33,8 +33,8 @@ _VERB = "distribute "
 def plan_distribution(database: SchemaConnection) -> MigrationPlan:
     """Return the steps that `distribute` would take now.
 
-    Raises SchemaMissing without the extension or without tables of this version, Conflict if another program
-    made some of them.
+    Raises SchemaMissing without the extension or without tables of this version. Raises Conflict if another
+    program created a table.
     """
     if not database.value("engine"):
         hint = "on a Citus cluster: CREATE EXTENSION citus, then SELECT citus_add_node(…) for each node"
@@ -45,7 +45,7 @@ def plan_distribution(database: SchemaConnection) -> MigrationPlan:
 
 
 def steps_without(done: Collection[str]) -> list[MigrationStep]:
-    """Return the steps that distribute all other tables of projects. The first table comes first."""
+    """Return the steps that distribute the tables of projects except those in `done`."""
     todo = {name: column for name in tables() if name not in done and (column := project_column(name))}
     in_order = sorted(todo, key=lambda name: name != _FIRST_TABLE)
     return [MigrationStep(f"{_VERB}{name}", True, _distributing(name, todo[name])) for name in in_order]
@@ -57,9 +57,9 @@ def distributed_by(plan: MigrationPlan) -> list[str]:
 
 
 def distribute(database: SchemaConnection, announce: Announce = lambda text: None) -> MigrationPlan:
-    """Distribute the tables that are not distributed yet. Waits for another cbx, and announces that.
+    """Distribute the tables that are not distributed yet. Announces if it waits for another cbx.
 
-    Raises what `plan_distribution` raises, and UsageError behind a pooler.
+    Returns the executed steps. Raises as `plan_distribution` does, and UsageError behind a pooler.
     """
     with schema_lock(database, announce):
         plan = plan_distribution(database)
@@ -70,21 +70,21 @@ def distribute(database: SchemaConnection, announce: Announce = lambda text: Non
 
 
 def distribution_statements(database: SchemaConnection, table: str) -> list[str]:
-    """Return the statements that distribute a new table, none if tables are not distributed here."""
+    """Return the statements that distribute a new table. Empty if this database is not distributed."""
     column = project_column(table)
     return _distributing(table, column) if database.sharded and column else []
 
 
 def project_column(table: str) -> str | None:
-    """Return the column that holds the project of every row, None for a table that belongs to no project."""
+    """Return the column with the project of each row, or None for a table that belongs to no project."""
     match = re.search(_PROJECT, tables()[table], re.MULTILINE)
     return match and match[1]
 
 
 def check_distributed(distributed: Mapping[str, bool], version: int | None) -> None:
-    """Raise SchemaMissing unless tables are distributed as this cbx would do it.
+    """Raise SchemaMissing unless the tables are distributed as `distribute` does it.
 
-    `distributed` has the extension's tables, True if spread over shards; `version` is the database's.
+    `distributed` is as in `distributed_tables`. `version` is the schema version of the database.
     """
     if version != newest():
         what = f"the distributed tables have schema version {version}, but this cbx needs {newest()} there"
@@ -101,10 +101,10 @@ def check_distributed(distributed: Mapping[str, bool], version: int | None) -> N
 
 
 def _distributing(table: str, column: str) -> list[str]:
-    """Return the statements that distribute a table with its rows. They belong in one transaction.
+    """Return the statements that distribute a table with its rows. They must run in one transaction.
 
-    Citus calls it unsafe to distribute a table with triggers. The trigger of cbx only refuses changes, on
-    every shard; it would also refuse to remove the local copies of the rows that moved.
+    Citus calls it unsafe to distribute a table with triggers. The trigger of cbx is safe, because it only
+    refuses changes. It is disabled while the local copies of the moved rows are deleted.
     """
     colocated = "none" if table == _FIRST_TABLE else _FIRST_TABLE
     triggers = re.findall(_TRIGGER, tables()[table], re.MULTILINE)

@@ -1,6 +1,6 @@
-"""The text of `schema.sql` and of the numbered files, and the versions that follow from them.
+"""The text of `schema.sql` and of the numbered files, and the schema versions that result from them.
 
-Connects to no database. Every command asks for the newest version: that lists a folder and reads no file.
+Connects to no database. Every command needs the newest version, so `newest` only lists a folder.
 """
 
 import os
@@ -13,14 +13,14 @@ from cardbox_cli.errors import SchemaTooNew, SchemaTooOld
 from cardbox_cli.shipped import shipped_path
 
 BASELINE = 17
-"""The version that `schema.sql` had before the first numbered file. No upgrade leads from an earlier one."""
+"""The version of `schema.sql` before the first numbered file. Older databases cannot be upgraded."""
 
 FOLDER = os.path.dirname(__file__)
 SCHEMA = shipped_path("schema.sql")
 
 
 class Part(NamedTuple):
-    """The statements of a file for one table: they make it, or they change it."""
+    """The statements of a file for one table. With `makes`, they create it, otherwise they change it."""
 
     table: str
     makes: bool
@@ -42,21 +42,21 @@ def newest() -> int:
 
 
 def check_version(version: int | None) -> None:
-    """Raise SchemaTooOld or SchemaTooNew for tables that this cbx cannot work with. None: cbx made none."""
+    """Raise SchemaTooOld or SchemaTooNew if this cbx cannot work with the version. None is always valid."""
     if version is None:
         return
     if version < BASELINE:
         raise SchemaTooOld(
-            f"the database has schema version {version}, but this cbx upgrades from version {BASELINE} on",
+            f"the database has schema version {version}, but cbx upgrades only version {BASELINE} or later",
             hint="`cbx db upgrade --help` shows the commands that move its data to a new database",
         )
     if version > newest():
         what = f"the database has schema version {version}, but this cbx only knows versions up to {newest()}"
-        raise SchemaTooNew(what, hint="use the cbx that upgraded it, or a newer one")
+        raise SchemaTooNew(what, hint="use the version of cbx that upgraded the database, or a newer version")
 
 
 def tables() -> dict[str, str]:
-    """Return the SQL that makes each table, by the table's name, in the order of `schema.sql`."""
+    """Return the SQL that creates each table, by the table's name, in the order of `schema.sql`."""
     text = SCHEMA.read_text(encoding="utf-8")
     _, *pieces = re.split(r"^-- part: ([\w.]+)\n", text, flags=re.MULTILINE)
     return {name: text.strip() for name, text in zip(pieces[::2], pieces[1::2], strict=True)}
@@ -68,7 +68,7 @@ def migrations(after: int) -> list[Migration]:
 
 
 def statements(script: str) -> list[str]:
-    """Split a script of cbx into its statements. Each ends with the `;` at the end of a line."""
+    """Split a script of cbx into its statements. Each ends with a `;` at the end of a line."""
     return [statement.strip() for statement in re.split(r"(?<=;)\n", script) if statement.strip()]
 
 

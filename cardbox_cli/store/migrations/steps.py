@@ -1,6 +1,6 @@
-"""The steps of a change to tables: a plan of SQL, and how a database takes it.
+"""Changes to tables: a plan of SQL steps, and their execution.
 
-One cbx at a time makes or changes tables. It never waits within a transaction, because a CREATE INDEX
+Only one cbx at a time creates or changes tables. It never waits within a transaction, because a CREATE INDEX
 CONCURRENTLY waits for the end of all other transactions.
 """
 
@@ -15,14 +15,14 @@ from cardbox_cli.errors import Conflict, UsageError
 
 Announce = Callable[[str], None]
 
-# Seconds between two tries: for a lock that is held for a moment, and for one that may be held for minutes.
+# Seconds between two attempts to get a lock: one that is held briefly, and one that may be held for minutes.
 MOMENT, _POLL_INTERVAL = 0.05, 1.0
 
 
 class SchemaConnection(Protocol):
-    """The part of a `Database` that makes and changes tables.
+    """The part of a `Database` that creates and changes tables.
 
-    It replaces an import of `Database`, which imports this package to make the embedded server's tables.
+    This package cannot import `Database`, which imports it to create the embedded server's tables.
     """
 
     @property
@@ -43,7 +43,7 @@ class SchemaConnection(Protocol):
 
 
 class MigrationStep(NamedTuple):
-    """Statements of one transaction (`whole`), or outside of transactions, where each can be repeated."""
+    """Statements that run in one transaction if `whole`. Otherwise they run outside and are repeatable."""
 
     name: str
     whole: bool
@@ -56,7 +56,7 @@ class MigrationStep(NamedTuple):
 
 
 class MigrationPlan(NamedTuple):
-    """The steps from one schema version to another; both may be the same."""
+    """The steps from one schema version to another, which may be the same."""
 
     before: int
     after: int
@@ -68,7 +68,7 @@ class MigrationPlan(NamedTuple):
 
 
 def execute_step(database: SchemaConnection, step: MigrationStep, announce: Announce) -> None:
-    """Execute a step. If another transaction is in the way, try again until it has ended."""
+    """Execute a step. If another transaction holds a lock that a `whole` step needs, retry until it ends."""
     if step.whole:
         obstacle = f"another transaction is in the way of {step.name}"
         _poll(lambda: _take_whole(database, step), announce, obstacle)
@@ -77,7 +77,7 @@ def execute_step(database: SchemaConnection, step: MigrationStep, announce: Anno
 
 
 def _take_whole(database: SchemaConnection, step: MigrationStep) -> bool:
-    """Return False, with nothing done, if another transaction was in the way for more than a moment."""
+    """Execute a `whole` step. Returns False, and changes nothing, if it cannot get a lock soon."""
     try:
         with database.transaction():
             database.run("give_way")
@@ -98,7 +98,7 @@ def run_all(database: SchemaConnection, scripts: Iterable[str]) -> None:
 
 @contextmanager
 def schema_lock(database: SchemaConnection, announce: Announce) -> Iterator[None]:
-    """Keep every other cbx from making or changing tables. The lock ends with the session at the latest."""
+    """Prevent every other cbx from creating or changing tables. The session's end also ends the lock."""
     if not database.direct:
         hint = "pass the server's own address as --database-url"
         raise UsageError("this command does not work through a connection pooler", hint=hint)

@@ -1,7 +1,7 @@
-"""Make the tables of a database that are missing, and bring older tables to the newest version.
+"""Creation of missing tables, and upgrades of older tables to the newest version.
 
-First a plan of SQL, which `--dry-run` prints, then its steps; after a run that died, the next one continues.
-Alters no table that another program made.
+The plan is a list of SQL steps, which `--dry-run` prints. If a run dies, the next run continues. Alters no
+table that another program created.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ _RECORD = sql.SQL("INSERT INTO cbx.schema_version (version) VALUES ({}) ON CONFL
 
 
 def missing_tables(database: SchemaConnection) -> dict[str, str]:
-    """Return the SQL that makes each missing table, and distributes it if the others are distributed.
+    """Return the SQL that creates each missing table, and distributes it if the others are distributed.
 
     Raises SchemaTooOld or SchemaTooNew.
     """
@@ -41,7 +41,7 @@ def missing_tables(database: SchemaConnection) -> dict[str, str]:
 
 
 def add_missing_tables(database: SchemaConnection) -> list[str]:
-    """Make every missing table in one transaction; return their names. Raises as `missing_tables` does."""
+    """Create all missing tables in one transaction. Returns their names. Raises as `missing_tables` does."""
     while True:
         with database.transaction():
             database.check_version()
@@ -49,7 +49,7 @@ def add_missing_tables(database: SchemaConnection) -> list[str]:
                 database.clear_table_cache()
                 missing = missing_tables(database)
                 if database.sharded:
-                    # Shards take one statement at a time.
+                    # Shards accept one statement at a time.
                     database.run("change_shards_one_by_one")
                     run_all(database, [each for text in missing.values() for each in statements(text)])
                 else:
@@ -60,7 +60,7 @@ def add_missing_tables(database: SchemaConnection) -> list[str]:
 
 
 def plan_upgrade(database: SchemaConnection) -> MigrationPlan:
-    """Return the steps that `upgrade` would take now. Raises SchemaTooOld or SchemaTooNew."""
+    """Return the steps that `upgrade` would execute now. Raises SchemaTooOld or SchemaTooNew."""
     database.clear_table_cache()
     before = database.check_version()
     pending = migrations(after=before or 0)
@@ -72,9 +72,9 @@ def plan_upgrade(database: SchemaConnection) -> MigrationPlan:
 
 
 def upgrade(database: SchemaConnection, announce: Announce = lambda text: None) -> MigrationPlan:
-    """Bring the database to this cbx's schema version. Waits for another cbx, and announces that.
+    """Upgrade the database to this cbx's schema version. Announces if it waits for another cbx.
 
-    Returns the steps that it took. Raises SchemaTooOld or SchemaTooNew, and UsageError behind a pooler.
+    Returns the executed steps. Raises SchemaTooOld or SchemaTooNew, and UsageError behind a pooler.
     """
     with schema_lock(database, announce):
         plan = plan_upgrade(database)
@@ -89,7 +89,7 @@ def build_index(
 ) -> None:
     """Build an index without blocking writers. Replaces the remains of a broken attempt.
 
-    `statement` is a CREATE INDEX CONCURRENTLY IF NOT EXISTS. Behind a pooler two processes may try at once.
+    `statement` is a CREATE INDEX CONCURRENTLY IF NOT EXISTS. Behind a pooler, two processes may try at once.
     """
     with schema_lock(database, announce) if database.direct else nullcontext():
         todo = _build([index], Part(table, False, [statement]), _built(database, index))
@@ -99,7 +99,7 @@ def build_index(
 def _plan_from_version(
     database: SchemaConnection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
 ) -> list[MigrationStep]:
-    """Take the pending files, then make the tables of `schema.sql` that got lost."""
+    """Return the steps of the pending files, and one that creates tables of `schema.sql` that are missing."""
     steps = []
     for migration in pending:
         todo = _todo(database, migration, makers, built)
@@ -111,10 +111,10 @@ def _plan_from_version(
 def _plan_without_version(
     database: SchemaConnection, pending: list[Migration], makers: dict[str, bool], built: Mapping[str, bool]
 ) -> list[MigrationStep]:
-    """Make the missing tables, change the older ones that cbx made, and record the newest version last.
+    """Return steps that create missing tables, change tables that cbx created, and record the version last.
 
-    A run that dies before the end leaves no version, and the next one repeats all changes. The pending files
-    find the new tables as they want them: as if another program had made them.
+    If a run dies, no version is recorded, and the next run repeats all changes. The pending files must skip
+    the new tables, which have the newest form. So these tables count as created by another program.
     """
     missing = [name for name in tables() if name not in makers]
     all_makers = {**dict.fromkeys(missing, False), **makers}
@@ -123,7 +123,7 @@ def _plan_without_version(
         for each in pending
     ]
     creation = _making(database, [name for name in missing if name != _VERSIONS])
-    # The SQL that makes the table of versions also records the newest.
+    # The SQL that creates the table of versions also records the newest version.
     recorded = _making(database, [_VERSIONS]) if _VERSIONS in missing else [_record(newest())]
     return [MigrationStep("schema.sql", True, creation), *changes, MigrationStep(_VERSIONS, True, recorded)]
 
@@ -133,7 +133,8 @@ def _todo(
 ) -> list[str]:
     """Return the statements of a file that this database needs.
 
-    `makers` has an entry for each existing table, True if cbx made it. Tables that this step makes join it.
+    `makers` has an entry for each existing table, True if cbx created it. Tables that the file creates are
+    added.
     """
     todo = []
     for part in migration.parts:
@@ -159,10 +160,10 @@ def _record(number: int) -> str:
 
 
 def _build(indexes: Iterable[str], part: Part, built: Mapping[str, bool]) -> list[str]:
-    """Return a part's statements without those that build a complete index again.
+    """Return a part's statements, except those for indexes that are already complete.
 
-    `built` has an entry for each index that exists, True if it is complete. A complete index is left out: on
-    Citus, CREATE INDEX IF NOT EXISTS breaks it. The remains of a broken one are dropped first.
+    `built` has an entry for each index that exists, True if it is complete. On Citus, CREATE INDEX IF NOT
+    EXISTS breaks a complete index. An incomplete index is dropped first.
     """
     of_part = [index for index in indexes if any(_builds(text, index) for text in part.statements)]
     if not of_part:
@@ -170,8 +171,7 @@ def _build(indexes: Iterable[str], part: Part, built: Mapping[str, bool]) -> lis
     complete = [index for index in of_part if built.get(index)]
     todo = [text for text in part.statements if not any(_builds(text, index) for index in complete)]
     drops = [f"DROP INDEX CONCURRENTLY {index};" for index in of_part if built.get(index) is False]
-    # The planner ignores a new index on an expression until it has statistics of it. An earlier run may have
-    # died just before it made them.
+    # The planner ignores a new index on an expression until ANALYZE. A run may have died between the two.
     return [*drops, *todo, f"ANALYZE {part.table};"]
 
 

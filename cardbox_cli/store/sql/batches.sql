@@ -18,7 +18,7 @@ UNION
 SELECT k.project_id FROM cbx.batch_tasks AS k WHERE k.stop_due
 
 -- name: insert_batch
--- Writes a batch unless its id is taken; otherwise returns no row.
+-- Writes a batch and returns it. Returns no row if its id is taken.
 WITH made AS (
     INSERT INTO cbx.batches AS b
         (project_id, batch_id, status, fail_fast, task_count, request_sha256, source_agent_id, parent_turn_id,
@@ -48,14 +48,14 @@ FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 
 -- name: lock_batch
--- The batch with this id, locked. Only the lock of its parent's call comes after this one.
+-- The batch with this id, locked. After this lock, a transaction only locks the tasks and the parent's call.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 FOR UPDATE
 
 -- name: lock_batch_of_child
--- The batch that does not know yet of the end of this turn, locked. Most turns have none.
+-- The batch that has not recorded the end of this turn, locked. Most turns belong to no batch.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.batch_id = (
@@ -79,8 +79,8 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s
 GROUP BY k.status
 
 -- name: lock_batch_task
--- Locks the head of a task's agent, unless the agent has none or another transaction has locked it. Returns the time,
--- whether it is locked, and when the task is due: null if it is not pending, or its batch is not running.
+-- Locks the head of a task's agent, unless another transaction has locked it. Returns the time, whether the head is
+-- locked or missing, and when the task is due. That is null if the task is not pending or its batch is not running.
 WITH head AS MATERIALIZED (
     SELECT h.agent_id
     FROM state.agent_state_head AS h
@@ -98,7 +98,7 @@ SELECT {moment},
          AND k.status = 'pending' AND b.status = 'running')
 
 -- name: due_batch_tasks
--- The tasks of running batches, or of this one, whose dispatch is due.
+-- The tasks of running batches, or of the given batch, whose dispatch is due.
 SELECT {batch_task_json}
 FROM cbx.batch_tasks AS k
 JOIN cbx.batches AS b ON b.project_id = k.project_id AND b.batch_id = k.batch_id
@@ -109,7 +109,7 @@ ORDER BY k.next_try_at, k.batch_id, k.task_index
 LIMIT %(limit)s
 
 -- name: dispatch_batch_task
--- Records that a task's turn was requested; no row if the task is no longer pending.
+-- Records the turn of a task. Returns no row if the task is no longer pending.
 UPDATE cbx.batch_tasks AS k
 SET status = 'dispatched', agent_turn_id = %(agent_turn_id)s, output_box_id = %(output_box_id)s,
     context_box_id = %(context_box_id)s, dispatched_at = %(now)s
@@ -132,7 +132,8 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_ind
     AND k.status = 'pending'
 
 -- name: end_batch_task
--- Records the end of a child once, and that it needs no stop. The caller has locked its batch.
+-- Records the end of a child, and that it need not be stopped. A canceled task keeps its state. The caller has locked
+-- the batch.
 UPDATE cbx.batch_tasks AS k
 SET stop_due = false,
     status = CASE WHEN k.status = 'dispatched' THEN %(status)s ELSE k.status END,
@@ -144,8 +145,8 @@ WHERE k.project_id = %(project_id)s AND k.agent_turn_id = %(agent_turn_id)s
     AND (k.status = 'dispatched' OR k.stop_due)
 
 -- name: end_batch
--- Ends a batch once; no row if it has ended already. Cancels its open tasks for `open_code`, and marks the running
--- turns of these for a stop.
+-- Ends a batch. Returns no row if it has ended already. Cancels its open tasks with `open_code`, and records that
+-- their running turns must be stopped.
 WITH ended AS (
     UPDATE cbx.batches AS b
     SET status = %(status)s, error_code = %(error_code)s, error = %(error)s, ended_at = %(now)s,
@@ -162,7 +163,7 @@ WITH ended AS (
 SELECT {batch_json} FROM ended AS b
 
 -- name: overdue_batches
--- The running batches, or this one, whose deadline has passed.
+-- The running batches, or the given one, whose deadline has passed.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.status = 'running' AND b.deadline_at <= %(now)s
@@ -171,7 +172,7 @@ ORDER BY b.deadline_at, b.batch_id
 LIMIT %(limit)s
 
 -- name: deserted_batches
--- The running batches, or those of this turn, whose parent's turn has ended.
+-- The running batches, or those of the given parent turn, whose parent turn has ended.
 SELECT {batch_json}
 FROM cbx.batches AS b
 JOIN cbx.turns AS t ON t.project_id = b.project_id AND t.agent_turn_id = b.parent_turn_id
@@ -181,7 +182,7 @@ ORDER BY b.deadline_at, b.batch_id
 LIMIT %(limit)s
 
 -- name: settled_batches
--- The running batches, or this one, without an open task, whose end was not recorded.
+-- The running batches, or the given one, that have no open task.
 SELECT b.batch_id
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.status = 'running'
@@ -193,8 +194,8 @@ ORDER BY b.batch_id
 LIMIT %(limit)s
 
 -- name: silent_children
--- The children, or those of this batch, whose turn may have ended without an update of the task. Either its end is
--- recorded, or neither its agent nor an open row is at it.
+-- The tasks, or those of the given batch, whose turn may have ended without an update of the task. Either the end of
+-- the turn is recorded, or the turn is not its agent's active turn and has no open row.
 SELECT {batch_task_json}
 FROM cbx.batch_tasks AS k
 LEFT JOIN cbx.turns AS t ON t.project_id = k.project_id AND t.agent_turn_id = k.agent_turn_id
@@ -210,7 +211,7 @@ ORDER BY k.batch_id, k.task_index
 LIMIT %(limit)s
 
 -- name: children_to_stop
--- The children, or those of this batch, whose batch has ended before them.
+-- The tasks, or those of the given batch, whose turn must be stopped because the batch has ended.
 SELECT {batch_task_json}
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.stop_due
@@ -219,7 +220,7 @@ ORDER BY k.batch_id, k.task_index
 LIMIT %(limit)s
 
 -- name: batches_to_report
--- The batches, or those of this turn, whose end is not reported to their parent's call yet.
+-- The batches, or those of the given parent turn, whose end is not yet reported to the parent's call.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.report_due
@@ -228,7 +229,7 @@ ORDER BY b.batch_id
 LIMIT %(limit)s
 
 -- name: hold_batches_of_turn
--- The batches that a turn requested, locked.
+-- The batches that a turn created, locked.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.parent_turn_id = %(agent_turn_id)s
@@ -236,7 +237,7 @@ ORDER BY b.batch_id
 FOR UPDATE
 
 -- name: note_batch_reported
--- Records that the parent's call needs no report of the end of a batch any more.
+-- Records that the parent's call no longer needs a report of the batch's end.
 UPDATE cbx.batches AS b SET report_due = false
 WHERE b.project_id = %(project_id)s AND b.batch_id = %(batch_id)s
 
@@ -272,7 +273,7 @@ ORDER BY b.created_at DESC, b.batch_id DESC LIMIT %(limit)s
 SELECT count(*) FROM (SELECT b.batch_id FROM cbx.batches AS b WHERE {batch_matches} LIMIT %(limit)s) AS further
 
 -- name: running_batches_in_short
--- The state of the running batches and of the newest others.
+-- The state of the running batches and of the 20 newest batches.
 SELECT json_build_object(
     'batch_id', b.batch_id,
     'status', b.status,
@@ -293,7 +294,7 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = ANY(%(batch_ids)s)
 GROUP BY k.batch_id, k.status
 
 -- name: find_batch_ids
--- The batches that a part of an id may mean, by its beginning, its end, or the beginning of its last 8 characters.
+-- Up to six batches whose ids begin or end with a part, or whose last 8 characters match `shown`.
 SELECT b.batch_id FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s
     AND (b.batch_id LIKE %(beginning)s OR b.batch_id LIKE 'batch\_' || %(beginning)s
@@ -302,7 +303,7 @@ ORDER BY b.batch_id
 LIMIT 6
 
 -- name: children_of_batches
--- The batch and the position of each of these turns that is a child of a batch.
+-- The batch and the task index of each of these turns that is a child of a batch.
 SELECT k.agent_turn_id, k.batch_id, k.task_index
 FROM cbx.batch_tasks AS k
 WHERE k.project_id = %(project_id)s AND k.agent_turn_id = ANY(%(turn_ids)s)

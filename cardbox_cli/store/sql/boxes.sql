@@ -2,7 +2,7 @@
 CASE WHEN jsonb_typeof(b.card_ids) = 'array' THEN b.card_ids ELSE '[]' END
 
 -- fragment: uuid_pattern
--- A payload of another program may hold anything, and a cast would fail. (Braces would include a fragment.)
+-- A payload of another program may contain any text, for which a cast fails. Braces would include a fragment.
 ('^' || repeat('[0-9a-f]', 8) || repeat('-' || repeat('[0-9a-f]', 4), 3) || '-' || repeat('[0-9a-f]', 12) || '$')
 
 -- fragment: card_of_slot
@@ -54,7 +54,7 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: slice_of_box
--- The ids of a box in order, from `start` to before `end`.
+-- The ids of a box in order, from `start` (included) to `end` (excluded).
 SELECT coalesce(b.card_ids ->> at.place, 'null')
 FROM public.card_boxes AS b
 CROSS JOIN LATERAL generate_series(%(start)s::integer, least(%(end)s::integer, jsonb_array_length({ids})) - 1)
@@ -96,8 +96,8 @@ ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
 -- name: append_to_box
--- Appends ids, if dangling ones are allowed or all are cards. Concurrent appends wait for the row, one after the other.
--- Returns the new length.
+-- Appends ids if dangling ids are allowed or each id has a card. Concurrent appends wait for the row, one after the
+-- other. Returns the new length.
 UPDATE public.card_boxes AS b
 SET card_ids = ({ids}) || %(card_ids)s, updated_at = {moment}
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
@@ -109,7 +109,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 RETURNING jsonb_array_length(b.card_ids)
 
 -- name: put_into_box
--- Appends ids to a box unless it holds them. Returns whether the box exists.
+-- Appends ids to a box unless it contains them. Returns whether the box exists.
 WITH put AS (
     UPDATE public.card_boxes AS b
     SET card_ids = ({ids}) || %(card_ids)s::jsonb, updated_at = {moment}
@@ -196,7 +196,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 ORDER BY slot.place
 
 -- name: known_cards
--- The cards with these ids with their states, deleted and expired ones too, in no order.
+-- The cards with these ids and their states, including deleted and expired cards, in no order.
 SELECT c.card_id, {card_state}, {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
@@ -229,7 +229,7 @@ ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
 -- name: boxes_holding_cards
--- For each of these cards the box that changed first, among the boxes of the project that changed last.
+-- For each of these cards, the box that changed first among the `latest` last changed boxes that contain the card.
 SELECT DISTINCT ON (wanted.card_id) wanted.card_id, b.box_id::text
 FROM {latest_boxes} AS b
 JOIN unnest(%(card_ids)s::text[]) AS wanted (card_id) ON b.card_ids ? wanted.card_id
@@ -255,8 +255,8 @@ WHERE %(types)s::text[] IS NULL OR c.card_id IS NULL OR NOT ({visible}) OR {card
 ORDER BY slot.place
 
 -- name: find_box_ids
--- Up to six boxes each from `first` to `last`; whose id without dashes, read backwards, matches the pattern; and whose
--- last 8 characters match `shown`, unless it is null.
+-- Up to six boxes for each match. The id is between `first` and `last`, or matches the pattern without dashes and read
+-- backwards, or its last 8 characters match `shown`, unless that is null.
 (SELECT b.box_id::text FROM public.card_boxes AS b
  WHERE b.tenant_id = %(project_id)s AND b.box_id BETWEEN %(first)s::uuid AND %(last)s::uuid LIMIT 6)
 UNION
@@ -286,7 +286,7 @@ LEFT JOIN cbx.box_info AS i ON i.project_id = %(project_id)s AND i.box_id = b.bo
 CROSS JOIN (SELECT NULL::text AS title, NULL::jsonb AS provenance) AS i
 
 -- fragment: box_kind
--- The empty kind is that of a box whose rows do not determine it.
+-- The kind of a box. It is empty if its first card, its provenance and its title do not determine the kind.
 CROSS JOIN LATERAL (SELECT
     CASE WHEN i.title LIKE 'request of step\_%%' THEN 'request'
          WHEN i.provenance IS NOT NULL THEN 'context'
@@ -305,7 +305,7 @@ ORDER BY b.updated_at DESC, b.box_id DESC
 LIMIT %(limit)s
 
 -- name: list_boxes_by_kind_without_info
--- The same if the database has no table of titles.
+-- `list_boxes_by_kind` for a database without a table of titles.
 SELECT b.box_id::text, kind.name
 FROM public.card_boxes AS b {first_card} {no_info} {box_kind}
 WHERE b.tenant_id = %(project_id)s AND kind.name = ANY(%(kinds)s) AND {box_is_in_range}
@@ -323,11 +323,11 @@ LIMIT %(limit)s
 SELECT kind.name, count(*) FROM {next_boxes} {first_card} {kept_info} {box_kind} GROUP BY kind.name
 
 -- name: count_boxes_by_kind_without_info
--- The same if the database has no table of titles.
+-- `count_boxes_by_kind` for a database without a table of titles.
 SELECT kind.name, count(*) FROM {next_boxes} {first_card} {no_info} {box_kind} GROUP BY kind.name
 
 -- name: insert_box_info
--- Writes values that card_boxes has no columns for.
+-- Writes the title and the provenance, for which card_boxes has no columns.
 INSERT INTO cbx.box_info (project_id, box_id, title, provenance, created_at)
 VALUES (%(project_id)s, %(box_id)s, %(title)s, %(provenance)s, {now})
 ON CONFLICT (project_id, box_id) DO UPDATE SET title = EXCLUDED.title, provenance = EXCLUDED.provenance

@@ -53,7 +53,7 @@ c.deleted_at IS NULL AND {same_values}
         %(metadata)s::jsonb AS metadata) AS n
 
 -- name: insert_card
--- Writes the card; no row if another card prevents it.
+-- Writes the card. Returns no row if another card prevents it.
 WITH c AS (
     INSERT INTO public.cards AS c
         (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
@@ -87,7 +87,7 @@ WITH c AS (
 SELECT {card_json} FROM c
 
 -- name: make_incoming
--- Makes the table into which COPY writes cards. `label` groups them for counting.
+-- Creates the table into which COPY writes cards. `label` groups them for counting.
 CREATE TEMP TABLE IF NOT EXISTS cbx_incoming (
     place bigint GENERATED ALWAYS AS IDENTITY, label integer, card_id text COLLATE "C", content jsonb,
     tool_calls jsonb, tool_call_id text, ttl_seconds integer, metadata jsonb, created_at timestamptz
@@ -102,9 +102,9 @@ TRUNCATE cbx_incoming
 COPY cbx_incoming (label, card_id, content, tool_calls, tool_call_id, ttl_seconds, metadata, created_at) FROM STDIN
 
 -- name: insert_incoming
--- Writes the incoming cards and returns the number of rows for each label. The order by id lets two writers of the same
--- cards wait instead of deadlocking. Each card is a microsecond younger than the one before, so that lists keep their
--- order; a card whose original has a time is as old as that.
+-- Writes the incoming cards and returns the number of rows for each label. The order by id makes two writers of the
+-- same cards wait instead of deadlocking. A card keeps the time of its original, if it has one. Otherwise each card is
+-- a microsecond younger than its predecessor, so that lists keep their order.
 WITH inserted AS (
     INSERT INTO public.cards
         (tenant_id, card_id, content, tool_calls, tool_call_id, ttl_seconds, expires_at, metadata, created_at)
@@ -122,8 +122,8 @@ FROM inserted JOIN (SELECT DISTINCT ON (card_id) card_id, label FROM cbx_incomin
 GROUP BY n.label
 
 -- name: incoming_conflict
--- The first incoming card that is not stored as it came, whether the project has its id, and whether it is
--- deleted.
+-- The first incoming card that differs from the stored card with its id, or that is not stored. Also returns whether
+-- the project has its id, and whether that card is deleted.
 SELECT n.card_id, n.tool_call_id, c.card_id IS NOT NULL, c.deleted_at IS NOT NULL
 FROM cbx_incoming AS n
 LEFT JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = n.card_id
@@ -176,7 +176,7 @@ FROM (
 WHERE n.before <= %(most)s
 
 -- name: api_card_sizes
--- The stored size of each of these cards in bytes, which needs no look into them.
+-- The stored size of each of these cards in bytes, for which the cards need not be decompressed.
 SELECT c.card_id, greatest(pg_column_size(c.content), 0) + greatest(pg_column_size(c.metadata), 0)
     + greatest(pg_column_size(c.tool_calls), 0)
 FROM public.cards AS c
@@ -221,7 +221,7 @@ ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 
 -- name: list_cards_of_boxes
--- The newest cards of these types in these boxes in which a text is found. The ids of the boxes come first.
+-- The newest cards of these types in these boxes that contain a text. Finds the ids in the boxes first.
 WITH held AS MATERIALIZED (
     SELECT DISTINCT slot.card_id
     FROM public.card_boxes AS b
@@ -239,13 +239,13 @@ ORDER BY c.created_at DESC, c.card_id DESC
 LIMIT %(limit)s
 
 -- name: plan_for_few
--- Prepares list_few_cards. With this memory the bitmap of a frequent word still knows its rows, so that a page does not
--- search each card again. Starting workers would take longer than a few cards do.
+-- Settings for `list_few_cards`. With this memory, the bitmap of a frequent word has exact rows, so that a page need
+-- not search each card again. Starting parallel workers would take longer than reading a few cards.
 SELECT set_config('work_mem', '64MB', true), set_config('max_parallel_workers_per_gather', '0', true)
 
 -- name: list_few_cards
--- The same page and the number of matches, if not more than `few` cards match. It finds all of them before it sorts:
--- the planner knows little of rare words and turns, and would search them newest first.
+-- The page of `list_cards`, and the number of matches, if not more than `few` cards match. It finds all matches before
+-- it sorts them. The planner cannot estimate rare words and turns, and would search all cards, newest first.
 WITH found AS MATERIALIZED (
     SELECT c.created_at, c.card_id
     FROM public.cards AS c
@@ -263,7 +263,7 @@ JOIN public.cards AS c ON c.tenant_id = %(project_id)s AND c.card_id = page.card
 ORDER BY c.created_at DESC, c.card_id DESC
 
 -- name: list_few_cards_by_bigrams
--- `list_few_cards` for substrings of a text without spaces: among the cards that have all their pairs of characters.
+-- `list_few_cards` for substrings in a script without spaces. Examines cards that have all pairs of characters.
 WITH found AS MATERIALIZED (
     SELECT c.created_at, c.card_id
     FROM public.cards AS c
@@ -273,7 +273,7 @@ WITH found AS MATERIALIZED (
 ), {page_of_found}
 
 -- name: count_further_cards
--- Reads the next `limit` cards after a place. Returns how many of them a list would contain, and how many there were.
+-- Reads the next `limit` cards after a position. Returns the number of matching cards, and of cards that were read.
 SELECT count(*) FILTER (WHERE {card_matches}), count(*)
 FROM (SELECT * FROM public.cards AS c
       WHERE c.tenant_id = %(project_id)s AND {card_is_in_range}
@@ -290,7 +290,7 @@ END
 || CASE WHEN octet_length(tool_calls::text) < 300000 THEN to_tsvector('simple', tool_calls) ELSE '' END
 
 -- fragment: text_contains
--- The JSON as a text rules out most cards, at a quarter of the cost of a look at each string.
+-- Comparing the JSON text excludes most cards, at a quarter of the cost of comparing each string.
 concat(c.content, c.tool_calls) ILIKE ALL (%(json_patterns)s::text[])
 AND (SELECT bool_and(EXISTS (
     SELECT FROM jsonb_path_query(
@@ -317,17 +317,17 @@ SELECT to_regprocedure('cbx.bigrams(text)') IS NOT NULL
 CREATE INDEX CONCURRENTLY IF NOT EXISTS idx_cards_bigrams ON public.cards USING gin (({text_bigrams}));
 
 -- name: known_size
--- The number of cards that the planner assumes; -1 before the first ANALYZE.
+-- The number of cards that the planner assumes, or -1 before the first ANALYZE.
 SELECT c.reltuples FROM pg_class AS c WHERE c.oid = 'public.cards'::regclass
 
 -- name: analyze_cards
--- Updates the planner's statistics of cards and boxes. Postgres only warns if our role may not.
+-- Updates the planner's statistics of cards and boxes. Postgres only warns if our role may not do that.
 -- across-projects: statistics are of whole tables
 ANALYZE public.cards, public.card_boxes
 
 -- name: find_card_ids
--- The id that is `wanted`, or up to six ids each that begin or end with it, or whose last 8 characters match `shown`,
--- unless it is null.
+-- The id `wanted` itself, and up to six ids for each match. The id begins or ends with `wanted`, or its last 8
+-- characters match `shown`, unless that is null.
 (SELECT c.card_id, true AS whole FROM public.cards AS c
  WHERE c.tenant_id = %(project_id)s AND c.card_id = %(wanted)s)
 UNION ALL

@@ -21,7 +21,7 @@ VALUES (%(project_id)s, %(chat_key)s, %(run_id)s, %(epoch)s, %(owner)s, %(status
     %(started_at)s)
 
 -- name: write_chat_run
--- Writes a run. The caller holds the head of its chat.
+-- Writes a run. The caller has locked the head of its chat.
 UPDATE cbx.chat_runs AS r
 SET status = %(status)s, merged = %(merged)s, version = %(version)s, user_card_ids = %(user_card_ids)s,
     reply_card_ids = %(reply_card_ids)s, answer_card_id = %(answer_card_id)s, context_box_id = %(context_box_id)s,

@@ -44,20 +44,20 @@ calls AS (
 
 -- name: claimed_turn
 -- The facts that decide on a claimed row that is not a report. These are the row, the head of its agent, its lease,
--- and the position of its turn's first own card. The statement does not see a lease that was created while it waited.
+-- and the position of its turn's first own card. Does not see a lease that was created while it waited for the head.
 WITH {held_claim}
 SELECT json_build_object({claim_facts})::text
 FROM claimed AS i
 
 -- name: claimed_situation
--- The same for any row, and the calls of the turn if the row is a report.
+-- `claimed_turn` for any row. For a report, it adds the calls of the turn.
 WITH {held_claim}, {awaited_calls}
 SELECT json_build_object({claim_facts}, {call_facts})::text
 FROM claimed AS i
 
 -- name: claimed_report
--- The same for a report that is to be applied. `is_old` is true if the head changed while this statement waited for it:
--- the calls may be old then. The cards are the results that the report and the other calls of its step name.
+-- `claimed_situation` for a report to apply. `is_old` is true if the head changed while this statement waited for it.
+-- Then the calls may be outdated. The cards are the results that the report and the other calls of its step name.
 WITH {held_claim}, {awaited_calls}, named AS (
     SELECT i.payload ->> 'tool_result_card_id' AS card_id
     FROM claimed AS i
@@ -76,9 +76,9 @@ SELECT json_build_object({claim_facts}, {call_facts},
 FROM claimed AS i
 
 -- name: write_applied
--- Writes every row of a result that is applied to a suspended turn. The caller has locked the head, the lease and the
--- row. The card is in the output box, if the turn has one; its call is answered; and the claimed row carries the
--- turn, or is done. Returns the epoch of the turn and the row; no row if the turn has moved on or its box is gone.
+-- Applies a result to a suspended turn. The caller has locked the head, the lease and the row. Appends the card to the
+-- output box, if the turn has one, and sets the call to applied. The claimed row resumes the turn, or is consumed.
+-- Returns the epoch of the turn and the row. No row if the turn has moved on or its box is gone.
 WITH box AS MATERIALIZED (
     SELECT b.box_id
     FROM public.card_boxes AS b
@@ -126,11 +126,11 @@ WITH box AS MATERIALIZED (
 SELECT moved.turn_epoch, (SELECT {inbox_json} FROM i) FROM moved
 
 -- name: give_back
--- Writes every row of a claimed row that is returned to the inbox, and of the turn that it carries. The turn waits
--- for another claim at its next epoch, the row for another attempt, and its lease is over. The head's time is that of
--- the next attempt, because other systems enqueue a turn again whose head has been unchanged for 10 s. Returns the row; no row if
--- the turn or the row has changed. For a row that carries no turn, the list of source states is empty, because shards
--- cannot run a statement with a condition that is constantly false.
+-- Returns a claimed row to the inbox for another attempt, and ends its lease. The turn that it carries waits for
+-- another claim at its next epoch. Its head gets the time of the next attempt, because other systems enqueue a turn
+-- again if its head has been dispatched for some seconds. Returns the row. No row if the turn or the row has changed.
+-- For a row that carries no turn, the list of source states is empty, because shards cannot run a statement with a
+-- condition that is constantly false.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
     SET status = %(target)s, turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {later}, waiting_tool_count = 0,

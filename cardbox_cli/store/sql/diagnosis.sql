@@ -6,7 +6,7 @@
 SELECT set_config('lock_timeout', '1s', true)
 
 -- name: why_places
--- The agents of these turns, from any row that names them.
+-- The agents of these turns, from any row that names the turn.
 SELECT i.agent_turn_id, i.agent_id
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = ANY(%(turns)s)
@@ -57,13 +57,13 @@ ORDER BY choice
 LIMIT 1
 
 -- name: why_active
--- The active turns of all agents; '' for a busy agent whose head has no turn.
+-- The active turns of all agents. The turn is '' for a busy agent whose head has no turn.
 SELECT coalesce(h.active_agent_turn_id, ''), h.agent_id
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle'
 
 -- name: why_open
--- The turns with an open row outside of any queue that are not the active turn of their agent.
+-- The turns that have an open row that is not queued, but are not the active turn of their agent.
 SELECT DISTINCT {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN state.agent_state_head AS h ON h.project_id = i.project_id AND h.agent_id = i.agent_id
@@ -151,8 +151,8 @@ FROM (
 ) AS dead
 
 -- name: why_unended
--- The turns without an end that no open row carries. Skips turns that a worker of another system finished and for
--- whose end no call waits.
+-- The turns without a recorded end and without an open row. Skips turns that a worker of another system finished, if
+-- no call waits for their end.
 SELECT t.agent_turn_id, t.agent_id
 FROM cbx.turns AS t
 LEFT JOIN state.agent_inbox AS i ON i.project_id = t.project_id AND i.inbox_id = t.agent_turn_id
@@ -360,7 +360,7 @@ WHERE last.place <= 100
 GROUP BY last.tool_name
 
 -- name: why_results
--- The results of these calls that are cards of these turns. Ids of calls repeat, for example in imported conversations.
+-- The results of these calls among the cards of these turns. Ids of calls are not unique, for example after an import.
 SELECT c.metadata ->> 'agent_turn_id', c.tool_call_id, c.card_id, c.created_at
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.metadata ->> 'type' = 'tool.result'
@@ -368,8 +368,8 @@ WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(calls)s) AND c.met
 ORDER BY c.created_at, c.card_id
 
 -- name: why_waits_for
--- The turns that should answer the calls of the suspended ones of these turns, and the active turns of the agents of
--- the queued ones.
+-- For each suspended turn among these, the turns that should answer its calls. For each queued turn, the active turn
+-- of its agent.
 SELECT e.target_agent_turn_id, e.target_agent_id
 FROM state.agent_state_head AS h
 JOIN state.turn_waiting_tools AS w ON w.project_id = h.project_id AND w.agent_id = h.agent_id
@@ -397,7 +397,7 @@ WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = ANY(%(tu
 ORDER BY c.created_at, c.card_id
 
 -- name: why_freed
--- When each of these agents last ended a turn: no turn of theirs that was promoted since was due before.
+-- The time when each of these agents last ended a turn. A turn that was promoted later cannot have been due earlier.
 SELECT p.agent_id, p.updated_at
 FROM state.agent_state_pointers AS p
 WHERE p.project_id = %(project_id)s AND p.agent_id = ANY(%(agents)s) AND isfinite(p.updated_at)
@@ -451,7 +451,7 @@ WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.output_box_id =
     AND h.active_agent_turn_id IS NOT NULL
 
 -- name: why_primary
--- Returns whether this is a primary: locks are taken there.
+-- Returns whether this is a primary, where locks on rows can be examined.
 SELECT NOT pg_is_in_recovery()
 
 -- name: why_read_only
@@ -466,7 +466,7 @@ JOIN pg_locks AS l ON l.locktype = 'transactionid' AND l.granted AND l.mode = 'E
     AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.transactionid
 
 -- name: why_row_locks
--- The holders of the rows of these agents, inbox rows and boxes: a locked row has the id of a running transaction.
+-- The sessions that have locked rows of these agents, inbox rows or boxes. A locked row has a running transaction's id.
 SELECT 'state.agent_state_head', h.agent_id, 'row', true, coalesce(l.pid, 0)
 FROM state.agent_state_head AS h
 {holder} = h.xmax
@@ -483,7 +483,7 @@ FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(boxes)s::uuid[])
 
 -- name: why_record_locks
--- The holders of the records of these turns.
+-- The sessions that have locked the records of these turns.
 SELECT 'cbx.turns', t.agent_turn_id, 'row', true, coalesce(l.pid, 0)
 FROM cbx.turns AS t
 {holder} = t.xmax
@@ -503,8 +503,8 @@ WHERE l.locktype = 'relation' AND l.pid IS DISTINCT FROM pg_backend_pid()
 ORDER BY NOT l.granted, 1, 5
 
 -- name: why_sessions
--- The activity of these sessions and of all that wait for a lock. A session that waits for a row holds its place in the
--- queue.
+-- The activity of these sessions, and of all that wait for a lock or block such a session. A session that waits for a
+-- row has a tuple lock, which shows the table.
 WITH locks AS MATERIALIZED (
     SELECT l.pid, l.locktype, l.relation, l.granted, l.waitstart FROM pg_locks AS l WHERE l.pid IS NOT NULL
 )
@@ -525,7 +525,7 @@ WHERE a.pid = ANY(%(pids)s) OR w.pid IS NOT NULL
     OR a.pid IN (SELECT unnest(pg_blocking_pids(b.pid)) FROM locks AS b WHERE NOT b.granted)
 
 -- name: why_batches
--- The batches that these turns requested.
+-- The batches that these turns created.
 SELECT {batch_json}
 FROM cbx.batches AS b
 WHERE b.project_id = %(project_id)s AND b.parent_turn_id = ANY(%(turns)s)
@@ -539,7 +539,7 @@ WHERE k.project_id = %(project_id)s AND k.batch_id = ANY(%(batches)s)
 ORDER BY k.batch_id, k.task_index
 
 -- name: why_foreign_batches
--- The batches of another system's manager that these turns requested.
+-- The batches of another system's manager that these turns created.
 SELECT {foreign_batch_json}
 FROM state.pmo_batches AS f
 WHERE f.project_id = %(project_id)s AND f.parent_agent_turn_id = ANY(%(turns)s)

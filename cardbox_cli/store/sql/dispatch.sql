@@ -1,11 +1,11 @@
 -- fragment: active_turn_of_other
--- The active turns of other agents; the query adds whose output box it means.
+-- The active turns of other agents. The query adds a condition on the output box.
 SELECT h.active_agent_turn_id AS agent_turn_id, h.agent_id
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.status <> 'idle' AND h.agent_id <> %(agent_id)s
 
 -- fragment: output_user
--- A turn of another agent, active or to come, that writes to the box. Without a box there is none.
+-- A turn of another agent, active or waiting, that writes to the box. No row if the box is null.
 {active_turn_of_other}
     AND h.output_box_id = %(output_box_id)s::uuid AND %(output_box_id)s::uuid IS NOT NULL
 UNION
@@ -17,7 +17,7 @@ WHERE i.project_id = %(project_id)s AND i.agent_id <> %(agent_id)s AND i.message
 LIMIT 1
 
 -- name: output_user
--- Returns that turn and its agent.
+-- A turn of another agent, active or waiting, that writes to the box, and its agent.
 {output_user}
 
 -- fragment: queued_of_agent
@@ -42,7 +42,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(output_box_id)s::uuid AND (S
 
 -- fragment: held_rows
 -- Locks the head, then the context box, then the output box. The statement does not see commits that happened while
--- it waited for a lock, so the statement that writes checks all conditions again.
+-- it waited for a lock. Therefore the statement that writes checks all conditions again.
 head AS MATERIALIZED ({dispatched_head} FOR UPDATE),
 context AS MATERIALIZED ({dispatched_context} FOR SHARE),
 output AS MATERIALIZED ({dispatched_output} FOR UPDATE)
@@ -113,19 +113,19 @@ project AS (
 )
 
 -- name: dispatch_situation
--- Returns the time when all locks were held, and the facts that decide on a dispatch; no row for an unknown agent.
+-- Returns the time when all locks were held, and the facts that decide on a dispatch. No row for an unknown agent.
 WITH {known_project}, {held_rows}, {dispatch_facts}
 
 -- name: dispatch_situation_without_projects
--- The same if the database has no table of projects.
+-- `dispatch_situation` for a database without a table of projects.
 WITH {no_project}, {held_rows}, {dispatch_facts}
 
 -- name: dispatch_outlook
--- The same without locks: a replica can answer it.
+-- `dispatch_situation` without locks, so that a replica can answer it.
 WITH {known_project}, {seen_rows}, {dispatch_facts}
 
 -- name: dispatch_outlook_without_projects
--- The same if the database has no table of projects.
+-- `dispatch_outlook` for a database without a table of projects.
 WITH {no_project}, {seen_rows}, {dispatch_facts}
 
 -- fragment: assigned_head
@@ -137,8 +137,8 @@ status = 'dispatched', active_agent_turn_id = %(agent_turn_id)s, turn_epoch = co
     expecting_correlation_id = NULL, waiting_tool_count = 0, resume_deadline = NULL
 
 -- fragment: turn_rows
--- `free` is the head, which the caller has locked; no row if a condition of the decision no longer holds. If the id
--- or the correlation id of the row is taken, nothing is written.
+-- `free` is the head, which the caller has locked. It has no row if a condition of the decision no longer holds. If
+-- the id or the correlation id of the inbox row is taken, nothing is written.
 free AS MATERIALIZED (
     SELECT h.project_id
     FROM state.agent_state_head AS h
@@ -178,7 +178,7 @@ WITH {turn_rows}, record AS (
 {turn_written}
 
 -- name: write_turn_without_record
--- The same if the database has no table of records.
+-- `write_turn` for a database without a table of records.
 WITH {turn_rows}
 {turn_written}
 
@@ -241,8 +241,8 @@ found AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: promotion_situation
--- Returns the time and the facts that decide on the promotion of an idle agent's oldest queued turn; no row if there
--- is none.
+-- Returns the time and the facts that decide on the promotion of an idle agent's oldest queued turn. No row if it has
+-- no queued turn.
 WITH {queued_turn}, record AS (
     SELECT t.end_status
     FROM cbx.turns AS t
@@ -250,7 +250,7 @@ WITH {queued_turn}, record AS (
 ), {promotion_facts}
 
 -- name: promotion_situation_without_records
--- The same if the database has no table of records.
+-- `promotion_situation` for a database without a table of records.
 WITH {queued_turn}, record AS (
     SELECT NULL::text AS end_status
 ), {promotion_facts}
@@ -279,8 +279,8 @@ box AS (
 )
 
 -- name: promote_turn
--- Assigns an idle agent to a queued turn, whose row becomes pending. Returns the row; no row if the decision no
--- longer holds, or if another box has the id of the new one.
+-- Assigns an idle agent to a queued turn, whose row becomes pending. Returns the inbox row. No row if the decision no
+-- longer holds, or if the id of the new output box is taken.
 WITH {promoted_rows}, record AS (
     INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, created_at)
     SELECT %(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(now)s::timestamptz
@@ -290,6 +290,6 @@ WITH {promoted_rows}, record AS (
 SELECT {inbox_json} FROM promoted AS i
 
 -- name: promote_turn_without_record
--- The same if the database has no table of records.
+-- `promote_turn` for a database without a table of records.
 WITH {promoted_rows}
 SELECT {inbox_json} FROM promoted AS i

@@ -1,6 +1,6 @@
 -- name: end_situation
--- Returns the time and the facts that decide on the end of an active turn: its record, and its own deliverables in
--- its output box, last first. The caller has locked the head.
+-- Returns the time and the facts that decide on the end of an active turn. These are its record, and its own
+-- deliverables in its output box, newest first. The caller has locked the head.
 WITH head AS MATERIALIZED (
     SELECT h.output_box_id
     FROM state.agent_state_head AS h
@@ -29,9 +29,9 @@ WITH head AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: write_end
--- Writes every row of the end of an active turn, by compare-and-set on its head. The agent is idle, the turn's waits
--- are canceled, its open steps are closed, its inbox rows are consumed and their leases end. A recorded end stays.
--- Returns the epoch after the end; no row if the turn has moved on.
+-- Writes all rows of the end of an active turn, by compare-and-set on its head. Makes the agent idle, cancels the
+-- turn's waits, closes its open steps, consumes its inbox rows and ends their leases. Does not change a recorded end.
+-- Returns the epoch after the end. No row if the turn has moved on.
 WITH freed AS (
     UPDATE state.agent_state_head AS h
     SET {freed_head}

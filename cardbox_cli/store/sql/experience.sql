@@ -8,7 +8,7 @@
  LIMIT 1)
 
 -- fragment: turns_of_profile
--- The ended turns among the last inbox rows, each once, whose profile has that name; newest first.
+-- The ended turns among the last inbox rows whose profile has that name, each once, newest first.
 latest AS MATERIALIZED (
     SELECT DISTINCT ON (i.agent_turn_id) i.agent_turn_id, i.status AS row_status, i.created_at, i.inbox_id,
         CASE WHEN i.payload ->> 'profile_box_id' ~ {uuid_pattern}
@@ -34,8 +34,8 @@ latest AS MATERIALIZED (
 
 -- fragment: left_deliverable
 -- The newest deliverable of turn l, whose end was not recorded, unless its rows show that it did not succeed. The
--- planner assumes that a turn is long. An array keeps it from searching all cards newest first, and the collation is
--- that of the index.
+-- planner overestimates the number of a turn's cards. The array prevents it from searching all cards, newest first. The
+-- collation must be that of the index.
 SELECT c.* FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND l.row_status NOT IN ('skipped', 'error')
     AND c.card_id = (
@@ -71,7 +71,7 @@ CROSS JOIN LATERAL (
 {newest_deliverables}
 
 -- name: left_deliverables
--- The same if the database has no table of records.
+-- `kept_deliverables` for a database without a table of records.
 WITH {turns_of_profile}
 SELECT {card_json}
 FROM (SELECT * FROM turns ORDER BY created_at DESC, inbox_id DESC) AS l

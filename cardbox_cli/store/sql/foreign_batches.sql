@@ -48,7 +48,7 @@ WHERE g.project_id = %(project_id)s AND g.batch_id = ANY(%(batch_ids)s)
 ORDER BY g.batch_id, g.created_at, g.batch_task_id
 
 -- name: find_foreign_batch_ids
--- The batches of another system's manager that a part of an id may mean.
+-- Up to six batches of another system's manager whose ids begin or end with a part.
 SELECT f.batch_id
 FROM state.pmo_batches AS f
 WHERE f.project_id = %(project_id)s
@@ -57,7 +57,7 @@ ORDER BY f.batch_id
 LIMIT 6
 
 -- name: foreign_children
--- The batch and the position of each of these turns that is a child of another system's batch.
+-- The batch and the task index of each of these turns that is a child of another system's batch.
 SELECT g.current_agent_turn_id, g.batch_id, g.metadata -> 'task_index'
 FROM state.pmo_batch_tasks AS g
 WHERE g.project_id = %(project_id)s AND g.current_agent_turn_id = ANY(%(turn_ids)s)

@@ -59,9 +59,9 @@ WITH doomed AS (
 SELECT count(*), max(card_id) FROM gone
 
 -- name: dangling_references
--- The boxes with references to missing cards, among those of the project that changed last, and the number of such
--- places, most first. Expired and deleted cards count as missing on request. Each card is looked up: the planner would
--- read all cards of the project for those of a few boxes.
+-- The boxes with references to missing cards, and the number of these references, most first. Searches the `latest`
+-- last changed boxes. Expired and deleted cards count as missing on request. Each card is looked up, because otherwise
+-- the planner would read all cards of the project for a few boxes.
 SELECT b.box_id::text, count(*)
 FROM {latest_boxes} AS b
 CROSS JOIN LATERAL jsonb_array_elements_text({ids}) AS slot (card_id)

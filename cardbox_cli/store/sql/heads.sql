@@ -26,7 +26,7 @@ WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 FOR UPDATE
 
 -- name: try_lock_head
--- The same; no row if another transaction holds it.
+-- The head of an agent, locked. No row if another transaction has locked it.
 SELECT {head_json}
 FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
@@ -45,7 +45,7 @@ FROM state.agent_state_head AS h
 WHERE h.project_id = %(project_id)s
 
 -- name: assign_head
--- Assigns an idle agent to a turn. Returns its new epoch; no row if it is not idle.
+-- Assigns an idle agent to a turn. Returns its new epoch. No row if it is not idle.
 UPDATE state.agent_state_head AS h
 SET {assigned_head}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s AND coalesce(h.status, 'idle') = 'idle'
@@ -65,7 +65,7 @@ WHERE {head_is_at}
 RETURNING h.turn_epoch
 
 -- fragment: freed_head
--- The epoch and the profile stay, as other programs leave them.
+-- The epoch only grows and the profile stays, as other programs do it.
 status = 'idle', turn_epoch = h.turn_epoch + %(epoch)s, updated_at = {now},
     active_agent_turn_id = NULL, active_channel_id = NULL, active_recursion_depth = 0, parent_step_id = NULL,
     trace_id = NULL, context_box_id = NULL, output_box_id = NULL, expecting_correlation_id = NULL,
@@ -86,14 +86,14 @@ SET context_box_id = coalesce(%(context_box_id)s, h.context_box_id),
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
 
 -- name: extend_deadline
--- Sets the next deadline of a suspended turn after the action of the last one.
+-- Sets the next deadline of a suspended turn, after the action on the previous deadline.
 UPDATE state.agent_state_head AS h
 SET resume_deadline = {later}, updated_at = {now}
 WHERE h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.active_agent_turn_id = %(agent_turn_id)s AND h.turn_epoch = %(turn_epoch)s
 
 -- name: why_fence_fell
--- The last action that moved a turn from outside its run, and the end of the turn if it has one.
+-- The recorded end of a turn, and the last action from outside its run that changed its epoch. Each may be null.
 SELECT t.end_status, last.action, last.actor, last.reason, last.epoch_after
 FROM (SELECT 1) AS one
 LEFT JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s

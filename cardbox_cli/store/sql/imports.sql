@@ -1,9 +1,9 @@
 -- name: lock_import
--- Lets one import at a time into a project: two would deadlock on common cards.
+-- Lets a project have one import at a time, because two could deadlock on common cards.
 SELECT pg_advisory_xact_lock(hashtext('cbx import'), hashtext(%(project_id)s))
 
 -- name: make_import_ids
--- Makes the table of the ids that the conversations of an import list.
+-- Creates the table of the card ids of the imported conversations.
 CREATE TEMP TABLE IF NOT EXISTS cbx_import_ids (label integer, place bigint, card_id text COLLATE "C")
 ON COMMIT DROP
 
@@ -16,7 +16,7 @@ TRUNCATE cbx_import_ids
 INSERT INTO cbx_import_ids SELECT n.label, n.place, n.card_id FROM cbx_incoming AS n
 
 -- name: make_import_lists
--- Makes the table of the id list of each conversation.
+-- Creates the table of the id list of each conversation.
 CREATE TEMP TABLE IF NOT EXISTS cbx_import_lists (label integer PRIMARY KEY, card_ids jsonb) ON COMMIT DROP
 
 -- name: empty_import_lists
@@ -40,7 +40,7 @@ w AS MATERIALIZED (
 starts_with(w.card_ids::text, left(({ids})::text, -1))
 
 -- name: insert_import_boxes
--- Makes the boxes whose ids are free.
+-- Creates the boxes whose ids are free.
 WITH {wanted_boxes}
 INSERT INTO public.card_boxes AS b (tenant_id, box_id, card_ids, parent_ids, updated_at)
 SELECT %(project_id)s, w.box_id, w.card_ids, w.parent_ids, {moment}
@@ -59,7 +59,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = w.box_id
 RETURNING b.box_id::text
 
 -- name: import_boxes_in_place
--- The boxes that already hold their conversations, perhaps with more after them.
+-- The boxes that already begin with their conversations.
 WITH {wanted_boxes}
 SELECT b.box_id::text
 FROM public.card_boxes AS b

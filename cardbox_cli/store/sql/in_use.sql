@@ -41,8 +41,8 @@ WHERE h.project_id = %(project_id)s AND h.profile_box_id = %(box_id)s
 LIMIT 1
 
 -- name: turns_of_boxes
--- The turns that name one of these boxes, newest first: box, use, turn and agent. Examines turns that wait or run,
--- and at the newest inbox rows.
+-- The turns that name one of these boxes, newest first: box, use, turn and agent. Examines turns that wait or run, and
+-- the newest inbox rows.
 SELECT pointer.box_id, pointer.use, {turn_of_row}, i.agent_id
 FROM state.agent_inbox AS i
 LEFT JOIN {active_head}
@@ -77,8 +77,8 @@ JOIN cbx.chats AS h ON h.project_id = %(project_id)s AND h.chat_key = c.metadata
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
 -- name: turns_seeing_cards
--- The unfinished turns that see one of these cards, active ones first. Returns the card, the box that has it and
--- its use, turn, agent, epoch, and whether the turn is active. A reported result that is not applied yet has no box.
+-- The unfinished turns that see one of these cards, active ones first. Returns the card, its box and the box's use, the
+-- turn, agent and epoch, and whether the turn is active. A reported result that is not applied yet has no box.
 WITH unfinished AS MATERIALIZED (
     SELECT pointer.use, pointer.box_id, h.active_agent_turn_id AS turn_id, h.agent_id, h.turn_epoch, true AS active
     FROM state.agent_state_head AS h

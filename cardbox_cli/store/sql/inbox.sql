@@ -14,7 +14,7 @@ json_build_object({fields:InboxRow i})::text
 json_build_object({fields:Lease l})::text
 
 -- fragment: new_row
--- Inserts a row that is due at once, if the relation that the query adds has a row.
+-- Inserts an inbox row that is due at once, if the relation in the FROM clause that the query adds has a row.
 INSERT INTO state.agent_inbox AS i
     (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
      turn_epoch, context_headers, payload, status, next_retry_at, created_at)
@@ -23,7 +23,7 @@ SELECT %(project_id)s, %(inbox_id)s, %(agent_id)s, %(channel_id)s, %(message_typ
     {now}, {now}
 
 -- fragment: edge_of_row
--- Records who sent the row that `written` has.
+-- Records the sender of the inbox row in `written`.
 edge AS (
     INSERT INTO state.execution_edges
         (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
@@ -37,7 +37,7 @@ edge AS (
 )
 
 -- name: insert_inbox
--- Writes a row; no row if its id or its correlation id is taken.
+-- Writes an inbox row. Returns no row if its id or its correlation id is taken.
 INSERT INTO state.agent_inbox AS i
     (project_id, inbox_id, agent_id, channel_id, message_type, enqueue_mode, correlation_id, agent_turn_id,
      turn_epoch, context_headers, payload, status, next_retry_at, created_at)
@@ -55,7 +55,7 @@ FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
 
 -- name: lock_inbox_row
--- The row with this id, locked. The caller holds the head of its agent.
+-- The row with this id, locked. The caller has locked the head of its agent.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.inbox_id = %(inbox_id)s
@@ -76,7 +76,7 @@ WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s
 ORDER BY i.created_at, i.inbox_id
 
 -- name: turn_row
--- The row that requests a turn: the oldest one if there are several.
+-- The row that dispatched a turn, or the oldest one if there are several.
 SELECT {inbox_json}
 FROM state.agent_inbox AS i
 WHERE i.project_id = %(project_id)s AND i.agent_turn_id = %(agent_turn_id)s AND i.message_type = 'turn'
@@ -95,7 +95,7 @@ WHERE i.project_id = %(project_id)s AND i.agent_id = %(agent_id)s AND i.status =
 SELECT count(*) FROM {queued_of_agent}
 
 -- name: move_inbox
--- Changes the state of the rows that are in one of the given states. Finished rows get a date.
+-- Changes the state of the rows that are in one of the given states. Finished rows get an archive time.
 WITH i AS (
     UPDATE state.agent_inbox AS i
     SET status = %(target)s,
@@ -127,8 +127,8 @@ RETURNING i.inbox_id
 clock AS MATERIALIZED (SELECT {now} AS now)
 
 -- fragment: oldest_due
--- The row that the agent `asked` must process next: the one that was written first of those that are due at {1}. A turn
--- does not count while another one of the agent is claimed. Each state is read in the order of its index.
+-- The row that the agent `asked` must process next: the oldest of its rows that are due at {1}. While a turn of the
+-- agent is claimed, other turns are not due. Each state is read in the order of its index.
 SELECT due.inbox_id, due.next_retry_at, due.created_at
 FROM (
     (SELECT i.inbox_id, i.next_retry_at, i.created_at
@@ -155,7 +155,7 @@ EXISTS (
                 AND b.status = 'processing' AND b.message_type = 'turn')
 
 -- fragment: claimed
--- Claims the rows of `picked`. The statement holds their heads.
+-- Claims the rows of `picked`, whose heads this statement has locked.
 claimed AS (
     UPDATE state.agent_inbox AS i
     SET status = 'processing', processed_at = clock.now
@@ -165,14 +165,14 @@ claimed AS (
 )
 
 -- fragment: new_lease
--- The previous owner of the row has lost it.
+-- Replaces a lease of a previous owner, which no longer has the row.
 ON CONFLICT (project_id, inbox_id) DO UPDATE
 SET owner = excluded.owner, turn_epoch = excluded.turn_epoch, claimed_at = excluded.claimed_at,
     heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
 
 -- fragment: leased
--- Inserts their leases. On a single server one statement does all: a second one would make the claim of a row half as
--- long again.
+-- Inserts the leases of `claimed`. On a single server, the statement that claims also does this, because a second one
+-- would make a claim take half as long again.
 leased AS (
     INSERT INTO cbx.leases AS l
         (project_id, inbox_id, agent_id, agent_turn_id, turn_epoch, owner, claimed_at, heartbeat_at, expires_at)
@@ -186,13 +186,13 @@ leased AS (
 SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 
 -- fragment: window
--- This is not a parameter, because the planner must know it in prepared statements too.
+-- The number of due rows that a claim examines. This is not a parameter, because the planner must know it.
 1000
 
 -- fragment: due_picked
--- Picks up to `limit` due rows of agents of a target: the oldest one of each agent, and the agents that waited longest
--- first. Skips agents whose head another transaction holds. Looks only at the `window` rows of the project that are due
--- for the longest time, so that its cost does not grow with the number of waiting rows.
+-- Picks up to `limit` due rows of agents of a target: the oldest row of each agent, those due for the longest time
+-- first. Skips agents whose head another transaction has locked. Examines only the `window` rows of the project that
+-- are due for the longest time, so that its cost does not grow with the number of waiting rows.
 {clock}, picked AS MATERIALIZED (
     SELECT seen.inbox_id
     FROM (
@@ -205,7 +205,7 @@ SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
     ) AS seen
     JOIN resource.project_agents AS asked ON asked.project_id = %(project_id)s AND asked.agent_id = seen.agent_id
         AND (%(target)s::text IS NULL OR asked.worker_target = %(target)s)
-    -- OFFSET keeps the comparison inside: it holds nearly always, which the planner does not know.
+    -- OFFSET keeps the comparison in the subquery, because the planner does not know that it is nearly always true.
     CROSS JOIN LATERAL (
         SELECT oldest.inbox_id
         FROM ({oldest_due((SELECT now FROM clock))}) AS oldest
@@ -219,12 +219,12 @@ SELECT {inbox_json} FROM claimed AS i ORDER BY i.created_at, i.inbox_id
 )
 
 -- name: claim_due
--- Claims these rows, and leases them to their owner.
+-- Claims the picked rows, and leases them to an owner.
 WITH {due_picked}, {claimed}, {leased}
 {rows_claimed}
 
 -- name: take_due
--- Claims these rows on shards, which need a statement of its own for the leases.
+-- Claims the picked rows on shards, where `insert_leases` follows as a separate statement.
 WITH {due_picked}, {claimed}
 {rows_claimed}
 
@@ -238,7 +238,7 @@ FROM unnest(%(inbox_ids)s::text[], %(agent_ids)s::text[], %(agent_turn_ids)s::te
 {new_lease}
 
 -- name: more_due
--- Returns whether the project has more due rows than a claim has looked at.
+-- Returns whether the project has more due rows than a claim examines.
 SELECT EXISTS (
     SELECT FROM state.agent_inbox AS i
     WHERE i.project_id = %(project_id)s AND i.status IN ('pending', 'deferred')
@@ -247,9 +247,9 @@ SELECT EXISTS (
     OFFSET {window})
 
 -- name: due_by_agent
--- The oldest due row of each agent that is not `served`, agent by agent, up to a limit. It goes through two indexes at
--- once, from one agent of the target to the next one with an open row. The cost grows with the smaller number of these
--- agents, not with the rows of an agent or with those of other targets.
+-- The oldest due row of each agent that is not `served`, up to a limit. The recursion walks through two indexes, from
+-- agent to agent: agents of the target, and agents with an open row. The cost grows with the smaller number of the
+-- two, not with the number of rows.
 WITH RECURSIVE asked AS (
     SELECT ''::text COLLATE "C" AS agent_id
     UNION ALL
@@ -279,8 +279,8 @@ ORDER BY oldest.next_retry_at, oldest.created_at, oldest.inbox_id
 LIMIT %(limit)s
 
 -- fragment: named_picked
--- Picks up to `limit` of these rows that are still due, those that waited longest first. Skips rows of agents whose
--- head another transaction holds.
+-- Picks up to `limit` of the given rows that are still due, those due for the longest time first. Skips rows of agents
+-- whose head another transaction has locked.
 {clock}, picked AS MATERIALIZED (
     SELECT asked.inbox_id
     FROM state.agent_inbox AS asked
@@ -294,17 +294,17 @@ LIMIT %(limit)s
 )
 
 -- name: claim_due_by_agent
--- Claims these rows, and leases them to their owner.
+-- Claims the picked rows, and leases them to an owner.
 WITH {named_picked}, {claimed}, {leased}
 {rows_claimed}
 
 -- name: take_due_by_agent
--- Claims these rows on shards.
+-- Claims the picked rows on shards.
 WITH {named_picked}, {claimed}
 {rows_claimed}
 
 -- name: consume_claimed
--- Consumes the claimed rows of an owner. It locks the heads first and in order, as every statement does.
+-- Consumes the claimed rows of an owner. Locks the heads first and in order, as every statement does.
 WITH locked AS MATERIALIZED (
     SELECT h.agent_id
     FROM state.agent_state_head AS h
@@ -326,7 +326,7 @@ WHERE i.project_id = %(project_id)s AND i.inbox_id = mine.inbox_id AND i.status 
 RETURNING i.inbox_id
 
 -- name: due_projects
--- The projects with due work for a target. A claim then names one of them.
+-- The projects with due work for a target. A claim is for one project.
 -- across-projects: it looks for projects
 SELECT DISTINCT i.project_id
 FROM state.agent_inbox AS i
@@ -334,7 +334,7 @@ JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id 
 WHERE i.status IN ('pending', 'deferred') AND i.next_retry_at <= {now} AND a.worker_target = %(target)s
 
 -- name: unsettled_projects
--- The projects where something of a target is open, and could be overdue.
+-- The projects with open rows or active turns of a target, which could be overdue.
 -- across-projects: it looks for projects
 SELECT i.project_id
 FROM state.agent_inbox AS i
@@ -367,7 +367,7 @@ WHERE i.project_id = %(project_id)s AND i.status = 'queued' AND i.message_type =
     AND coalesce(h.status, 'idle') = 'idle'
 
 -- name: unclaimed_since
--- One row for each target that has not been claimed for at least `age`: its notification may be lost.
+-- For each target, the oldest row that has been due for at least `age`. Its notification may be lost.
 SELECT DISTINCT ON (a.worker_target) {inbox_json}
 FROM state.agent_inbox AS i
 JOIN resource.project_agents AS a ON a.project_id = i.project_id AND a.agent_id = i.agent_id
@@ -401,7 +401,7 @@ DELETE FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
--- Extends the leases of a live owner, and updates the times that other programs examine. Returns the leases that it
+-- Extends the leases of a live owner, and updates the times that other programs examine. Returns the rows that it
 -- still has, with their epochs. The caller has locked the heads.
 WITH held AS (
     UPDATE cbx.leases AS l
@@ -444,7 +444,7 @@ ORDER BY l.expires_at
 LIMIT %(limit)s
 
 -- name: carry_turn
--- Lets a row and its lease carry their turn at a new epoch.
+-- Sets the new epoch of a turn in its row and its lease.
 WITH i AS (
     UPDATE state.agent_inbox AS i
     SET turn_epoch = %(turn_epoch)s
@@ -518,8 +518,8 @@ SELECT count(*) FROM (SELECT 1 FROM state.agent_inbox AS i WHERE {inbox_matches}
 SELECT true FROM state.agent_inbox AS i WHERE i.project_id = %(project_id)s AND i.inbox_id = %(wanted)s
 
 -- name: find_inbox_ids
--- Up to six ids each that begin with the wanted text, with or without their first word; that end with it; and whose
--- last 8 characters begin with it.
+-- Up to six ids for each match. The id begins with the wanted text, with or without its prefix, or ends with it, or
+-- its last 8 characters begin with it.
 (SELECT i.inbox_id FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.inbox_id LIKE %(beginning)s LIMIT 6)
 UNION

@@ -22,7 +22,7 @@ VALUES (%(project_id)s, %(agent_turn_id)s, %(log_id)s, %(step_id)s, %(tool_call_
 ON CONFLICT DO NOTHING
 
 -- name: trim_logs
--- Deletes the oldest logs of a turn that exceed `limit` bytes in total. A row counts 256 bytes more.
+-- Deletes the oldest logs of a turn, so that all have at most `limit` bytes. A row counts 256 bytes more.
 DELETE FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
     AND l.log_id IN (
@@ -50,8 +50,7 @@ WHERE l.project_id = %(project_id)s AND l.agent_turn_id = %(agent_turn_id)s
 ORDER BY l.log_id
 
 -- name: why_failure_logs
--- The last log of each of these turns that is of the model's command or of a command that failed, with its last
--- characters.
+-- For each of these turns, the last characters of its last log of the model's command or of a failed command.
 SELECT DISTINCT ON (l.agent_turn_id) {log_tail_json}
 FROM cbx.logs AS l
 WHERE l.project_id = %(project_id)s AND l.agent_turn_id = ANY(%(turns)s)

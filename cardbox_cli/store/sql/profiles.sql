@@ -9,7 +9,7 @@ VALUES (%(project_id)s, %(profile_box_id)s, %(name)s, %(worker_target)s, %(tags)
 SELECT pg_advisory_xact_lock(hashtext(%(project_id)s), hashtext(lower(%(name)s)))
 
 -- name: drop_profile_name
--- Deletes a name in any case. Its box stays.
+-- Deletes a name, ignoring case. Its box stays.
 DELETE FROM resource.profiles AS p
 WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
 
@@ -20,7 +20,7 @@ SELECT p.name, p.profile_box_id, p.worker_target,
 FROM resource.profiles AS p
 
 -- name: profile_by_name
--- The profile with this name: in the same case first, otherwise in any.
+-- The profile with this name, preferably in the same case, otherwise ignoring case.
 {profile_row}
 WHERE p.project_id = %(project_id)s AND lower(p.name) = lower(%(name)s)
 ORDER BY p.name = %(name)s DESC, p.updated_at DESC

@@ -29,7 +29,7 @@ WITH p AS (
 SELECT {project_json} FROM p
 
 -- name: project_settings
--- The stored settings for composing the project's contexts; no row if none was ever set.
+-- The stored settings of the project. No row if none was ever set.
 SELECT json_strip_nulls(json_build_object(
     'enable_share_context', s.enable_share_context,
     'reproducible_layers', CASE
@@ -57,7 +57,7 @@ SET enable_share_context = EXCLUDED.enable_share_context, reproducible_layers = 
     allow_incomplete_context = EXCLUDED.allow_incomplete_context, knowledge_scope = EXCLUDED.knowledge_scope
 
 -- name: list_projects
--- A page of the projects by id, after one if it is given.
+-- A page of the projects by id, after the given id if there is one.
 -- across-projects: it lists projects
 SELECT {project_json}
 FROM public.projects AS p
@@ -66,7 +66,7 @@ ORDER BY p.project_id
 LIMIT %(limit)s
 
 -- name: count_further_projects
--- The number of projects after one, up to a limit.
+-- The number of projects after an id, up to a limit.
 -- across-projects: it counts projects
 SELECT count(*)
 FROM (SELECT 1 FROM public.projects AS p WHERE p.project_id > %(after)s LIMIT %(limit)s) AS further

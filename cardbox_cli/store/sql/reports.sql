@@ -29,9 +29,9 @@ WITH waiting AS MATERIALIZED (
 SELECT {moment}, found.situation FROM found
 
 -- name: write_report
--- Writes every row of a report to a waiting call, which the caller has locked: the card, the inbox row, the edge, and
--- the state of the call. Returns whether all cards are stored, without which no row is written; whether the row is
--- written, which needs a free correlation id; and the stored cards.
+-- Writes all rows of a report to a waiting call, which the caller has locked: cards, inbox row, edge, and the state of
+-- the call. Returns whether all cards are stored, whether the inbox row is written, and the ids of the stored cards.
+-- The inbox row is only written if all cards are stored and its correlation id is free.
 WITH waiting AS MATERIALIZED (
     SELECT w.agent_id
     FROM state.turn_waiting_tools AS w
@@ -52,8 +52,8 @@ WITH waiting AS MATERIALIZED (
 SELECT EXISTS (SELECT FROM ready), EXISTS (SELECT FROM written), ARRAY(SELECT s.card_id FROM stored AS s)
 
 -- name: lost_reports
--- The calls of suspended turns, or of this one, without a report. Either their result has been stored for at least
--- `age`, or the turn that should answer them last is no longer active.
+-- The calls of suspended turns, or of the given turn, without a report. Either their result has been stored for at
+-- least `age`, or the last turn that was dispatched to answer them may have ended.
 SELECT w.agent_id, w.agent_turn_id, w.tool_call_id, c.card_id, child.agent_turn_id
 FROM state.agent_state_head AS h
 JOIN state.turn_waiting_tools AS w ON w.project_id = %(project_id)s AND w.agent_id = h.agent_id

@@ -58,7 +58,7 @@ WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
     AND (%(tag)s::text IS NULL OR r.tags @> to_jsonb(%(tag)s::text))
 
 -- name: list_agents
--- A page of the project's agents and their heads by id, after one if it is given.
+-- A page of the project's agents and their heads by id, after the given id if there is one.
 SELECT {roster_entry_json}
 FROM {roster_with_heads}
 WHERE {agent_is_in_range}
@@ -66,7 +66,7 @@ ORDER BY r.agent_id
 LIMIT %(limit)s
 
 -- name: count_further_agents
--- The number of agents in a list after one, up to a limit.
+-- The number of agents in a list after an id, up to a limit.
 SELECT count(*)
 FROM (SELECT 1 FROM resource.project_agents AS r WHERE {agent_is_in_range} LIMIT %(limit)s) AS further
 
@@ -84,7 +84,7 @@ WITH r AS (
 SELECT {agent_json} FROM r
 
 -- name: update_agent
--- Changes a locked agent, as other programs do: its status and all other metadata stay.
+-- Changes a locked agent. As in other programs, its status and all other metadata stay.
 WITH r AS (
     UPDATE resource.project_agents AS r
     SET profile_box_id = %(profile_box_id)s, worker_target = %(worker_target)s, tags = %(tags)s,
@@ -105,7 +105,7 @@ AND NOT EXISTS (
     WHERE s.project_id = %(project_id)s AND s.agent_id = %(agent_id)s)
 
 -- name: never_did_anything
--- Returns whether an agent without a head never had one.
+-- Returns whether an agent has neither open rows nor steps, so that it never had a head.
 SELECT {never_did_anything}
 
 -- name: insert_first_head
@@ -118,7 +118,7 @@ WHERE r.project_id = %(project_id)s AND r.agent_id = %(agent_id)s
 ON CONFLICT DO NOTHING
 
 -- name: insert_identity_edge
--- Records the agent or person that made or changed an agent.
+-- Records the agent or person that created or changed an agent.
 INSERT INTO state.identity_edges AS e
     (edge_id, project_id, action, source_agent_id, target_agent_id, metadata, created_at)
 VALUES (%(edge_id)s, %(project_id)s, %(action)s, %(source_agent_id)s, %(agent_id)s, %(metadata)s, {now})

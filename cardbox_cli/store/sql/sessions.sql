@@ -7,11 +7,11 @@
 %(moment)s::timestamptz
 
 -- fragment: later
--- The time of the transaction plus the parameter `delay`; null without one.
+-- The time of the transaction plus the parameter `delay`, or null without a delay.
 %(later)s::timestamptz
 
 -- fragment: clock_offset
--- The offset of the database's clock, for a session at another time than the present.
+-- The offset of the database's clock, for a session that runs at another time than the present.
 coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval
 
 -- fragment: server_now
@@ -24,7 +24,7 @@ coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval
 (now() + {clock_offset} + %(delay)s::interval)
 
 -- name: clock
--- The time of the transaction's begin.
+-- The time at which the transaction began.
 SELECT now() + {clock_offset}
 
 -- name: moment
@@ -46,8 +46,8 @@ SELECT set_config('statement_timeout',
 SELECT set_config('statement_timeout', %(limit)s, true)
 
 -- name: give_way
--- Limits the wait for a lock: writers queue up behind a statement that waits for a table, and a deadlock lasts until
--- Postgres ends one of its parties.
+-- Limits the wait for a lock. Writers queue up behind a statement that waits for a table, and a deadlock lasts until
+-- Postgres cancels one of the statements.
 SELECT set_config('lock_timeout', '200ms', true)
 
 -- name: our_role

@@ -7,7 +7,7 @@ SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'citus'
 SELECT pg_is_in_recovery()
 
 -- name: replica_lag
--- The delay of a replica, null if the replica cannot know it; no row on a primary.
+-- The delay of a replica, or null if the replica cannot determine it. No row on a primary.
 SELECT CASE
     WHEN EXISTS (SELECT FROM pg_stat_wal_receiver) AND pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()
     THEN interval '0'
@@ -20,8 +20,8 @@ WHERE pg_is_in_recovery()
 SELECT pg_database_size(current_database())
 
 -- name: table_sizes
--- The size of each of these tables in bytes, with TOAST, and of its indexes, and an estimate of its rows. The
--- estimate is the density of the last ANALYZE times the present number of pages, null before the first.
+-- The size of each of these tables in bytes, with TOAST, the size of its indexes, and an estimate of its rows. The
+-- estimate is the density at the last ANALYZE times the present number of pages, or null before the first ANALYZE.
 SELECT named.name, pg_table_size(c.oid), pg_indexes_size(c.oid),
     CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN (
         c.reltuples / c.relpages * pg_relation_size(c.oid) / current_setting('block_size')::integer)::bigint END

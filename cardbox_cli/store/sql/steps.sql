@@ -3,9 +3,9 @@ h.project_id = %(project_id)s AND h.agent_id = %(agent_id)s
     AND h.active_agent_turn_id = %(agent_turn_id)s AND coalesce(h.turn_epoch, 0) = %(turn_epoch)s
 
 -- fragment: cards_of_turn
--- Writes new cards if {1} has a row. `stored` has the ids of all cards that exist then. A card is missing if another
--- card has its id, or if another transaction wrote it just now, which this statement does not see. `ready` is {2} if
--- no card is missing.
+-- Writes new cards if {1} has a row. `stored` has the ids of those cards that exist afterwards. A card is missing if
+-- another card has its id, or if another transaction wrote it so recently that this statement does not see it. `ready`
+-- has the rows of {2} if no card is missing.
 wanted AS MATERIALIZED (
     SELECT n.card_id, n.content, n.tool_calls, n.tool_call_id, n.ttl_seconds, n.metadata
     FROM jsonb_to_recordset(%(cards)s::jsonb) AS n (card_id text, content jsonb, tool_calls jsonb,
@@ -45,7 +45,7 @@ head AS MATERIALIZED (
 )
 
 -- fragment: entered
--- The head of `ready` runs from now on. If it did not run before, the open steps have failed.
+-- Sets the head of `ready` to running. If it was not running before, its open steps have failed.
 entered AS (
     UPDATE state.agent_state_head AS h
     SET status = %(entered_target)s, updated_at = {now}, waiting_tool_count = 0, resume_deadline = NULL
@@ -66,7 +66,7 @@ entered AS (
 )
 
 -- name: enter_turn
--- Lets the turn run from now on, if it is at its fence. Returns whether it is.
+-- Lets the turn run if it is at its fence. Returns whether it is.
 WITH {held_head}, ready AS (SELECT h.agent_id FROM head AS h), {entered}
 SELECT EXISTS (SELECT FROM head)
 
@@ -89,9 +89,9 @@ SELECT EXISTS (SELECT FROM head)
 SELECT EXISTS (SELECT FROM head), EXISTS (SELECT FROM ready), ARRAY(SELECT s.card_id FROM stored AS s)
 
 -- name: begin_step
--- Writes every row of the beginning of a step: the cards and the box of its request, the title of the box, and the
--- state of its turn. Returns whether the turn is at its fence, whether all cards could be stored, and which cards are
--- stored. If a card is missing, only the other cards are written.
+-- Writes all rows of a new step: the cards and the box of its request, the title of the box, and the state of its
+-- turn. Returns whether the turn is at its fence, whether all cards could be stored, and which cards are stored. If a
+-- card is missing, only the other cards are written.
 WITH {begun_step}, info AS (
     INSERT INTO cbx.box_info (project_id, box_id, title, created_at)
     SELECT %(project_id)s, %(request_box_id)s::uuid, %(title)s, {now}
@@ -100,7 +100,7 @@ WITH {begun_step}, info AS (
 {what_is_stored}
 
 -- name: begin_step_without_title
--- The same if the database has no table of titles.
+-- `begin_step` for a database without a table of titles.
 WITH {begun_step}
 {what_is_stored}
 
@@ -114,13 +114,13 @@ output AS MATERIALIZED (
 )
 
 -- fragment: own_ids
--- The ids of the output box from the position on at which the turn's own cards begin.
+-- The ids of the output box, from the turn's first own card on.
 jsonb_path_query_array({ids}, '$[$start to last]', jsonb_build_object('start', %(output_start)s::integer))
 
 -- name: hold_output
--- The head of a turn and its output box, both locked. The first row is the head, and whether the box exists; no row
--- if the turn has moved on. The others are the positions of the box that are the turn's own. The statement does not see
--- a card that was written while it waited.
+-- The head of a turn and its output box, both locked. The first row has the head, and whether the box exists. The
+-- other rows are the turn's own positions of the box. No row if the turn has moved on. The statement does not see a
+-- card that was written while it waited for a lock.
 WITH {held_head}, {held_output}
 SELECT -1 AS place, NULL AS card_id, CASE WHEN EXISTS (SELECT FROM output) THEN 'present' ELSE 'gone' END AS state,
     {head_json} AS found
@@ -149,7 +149,7 @@ WITH {own_cards_written}
 {what_is_stored}
 
 -- name: write_answer
--- The same, and the state of the step that the answer leads to.
+-- `write_own_cards`, and the state of the step after the answer.
 WITH {own_cards_written}, step AS (
     UPDATE state.agent_steps AS s
     SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s::jsonb, s.tool_call_ids),
@@ -161,8 +161,8 @@ WITH {own_cards_written}, step AS (
 {what_is_stored}
 
 -- name: suspend_turn
--- Writes every row of a running turn that starts to wait for calls, and consumes its claimed row. Returns the
--- deadline; no row if the turn has moved on.
+-- Suspends a running turn until calls are answered, and consumes its claimed row. Returns the deadline. No row if the
+-- turn has moved on.
 WITH moved AS (
     UPDATE state.agent_state_head AS h
     SET status = %(target)s, updated_at = {now}, waiting_tool_count = cardinality(%(tool_call_ids)s::text[]),

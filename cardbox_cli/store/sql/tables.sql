@@ -27,7 +27,7 @@ FROM {named_tables}
 WHERE NOT (has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
 
 -- name: table_makers
--- The given tables that exist, and whether cbx made them: only cbx declares that projects sort by code point.
+-- The given tables that exist, and whether cbx created them. Only cbx declares that projects sort by code point.
 SELECT n.nspname || '.' || c.relname, n.nspname = 'cbx' OR EXISTS (
     SELECT FROM pg_attribute AS a
     WHERE a.attrelid = c.oid AND a.attname IN ('project_id', 'tenant_id')
@@ -36,7 +36,7 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname || '.' || c.relname = ANY(%(names)s)
 
 -- name: built_indexes
--- The given indexes that exist, and whether each is complete: an interrupted build leaves an invalid one.
+-- The given indexes that exist, and whether each is complete. An interrupted build leaves an invalid index.
 SELECT named.name, i.indisvalid
 FROM unnest(%(names)s::text[]) AS named (name)
 JOIN pg_index AS i ON i.indexrelid = to_regclass(named.name)
@@ -46,15 +46,15 @@ JOIN pg_index AS i ON i.indexrelid = to_regclass(named.name)
 SELECT max(version) FROM cbx.schema_version
 
 -- name: try_lock_schema
--- Lets one transaction at a time make tables.
+-- Lets one transaction at a time create tables. Returns whether it got the lock.
 SELECT pg_try_advisory_xact_lock(hashtext('cbx'), hashtext('schema'))
 
 -- name: try_hold_schema
--- Takes the same lock for several transactions.
+-- Acquires the lock of `try_lock_schema` for several transactions. Returns whether it got the lock.
 SELECT pg_try_advisory_lock(hashtext('cbx'), hashtext('schema'))
 
 -- name: release_schema
--- Releases that lock.
+-- Releases the lock of `try_hold_schema`.
 SELECT pg_advisory_unlock(hashtext('cbx'), hashtext('schema'))
 
 -- name: unique_tool_results

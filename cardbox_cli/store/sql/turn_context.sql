@@ -24,7 +24,7 @@ head AS (
 
 -- fragment: turn_slots
 -- The positions of these boxes in order: the id, the state of its card, and the card, which is empty if it dangles. The
--- ids are looked up together as an array: a join would read all cards of the project.
+-- ids are looked up together as an array, because a join would read all cards of the project.
 SELECT slot.pointer, (slot.place - 1)::integer AS place, coalesce(slot.card_id, 'null'),
     {card_state}, {card_json}
 FROM slots AS slot
@@ -49,7 +49,7 @@ LEFT JOIN placed AS c ON c.card_id = slot.card_id
         LIMIT 1)
 
 -- name: turn_context
--- Everything for the next request of a turn, in one statement: a row of facts, followed by the positions of its boxes.
+-- The content of the next request of a turn: a row of facts, followed by the positions of the turn's boxes.
 WITH {turn_boxes}
 SELECT '' AS pointer, 0 AS place, NULL AS card_id, NULL AS state, json_build_object(
     {turn_facts},
@@ -72,7 +72,7 @@ UNION ALL
 ORDER BY pointer, place
 
 -- name: turn_context_of_others
--- The same if some tables of cbx are missing.
+-- `turn_context` for a database without some tables of cbx.
 WITH {turn_boxes}
 SELECT '' AS pointer, 0 AS place, NULL AS card_id, NULL AS state, json_build_object({turn_facts})::text AS found
 UNION ALL

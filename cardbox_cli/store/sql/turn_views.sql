@@ -96,7 +96,7 @@ ORDER BY i.created_at DESC, i.inbox_id DESC LIMIT %(limit)s
 SELECT count(*) FROM (SELECT 1 FROM {turns} WHERE {is_unfinished} AND {turn_matches} LIMIT %(limit)s) AS further
 
 -- name: turns_by_ids
--- The turns with these ids, oldest first. A turn that was enqueued twice appears once, as it was enqueued last.
+-- The turns with these ids, oldest first. A turn that was enqueued twice appears once, with its last row.
 SELECT turn FROM (
     SELECT DISTINCT ON ({turn_of_row}) {turn_json} AS turn, i.created_at, i.inbox_id
     FROM {turns}
@@ -176,8 +176,8 @@ UNION ALL
  LIMIT 1)
 
 -- name: find_kept_turn_ids
--- Up to six recorded turns for each match. The id begins with the wanted text, with or without "turn_"; it ends with
--- it, read backwards; or its last 8 characters match `shown`, unless it is null.
+-- Up to six recorded turns for each match. The id begins with the wanted text, with or without "turn_", or ends with
+-- it (by the reversed pattern), or its last 8 characters match `shown`, unless that is null.
 (SELECT t.agent_turn_id FROM cbx.turns AS t
  WHERE t.project_id = %(project_id)s AND t.agent_turn_id LIKE %(beginning)s LIMIT 6)
 UNION
@@ -191,7 +191,7 @@ UNION
  WHERE t.project_id = %(project_id)s AND right(t.agent_turn_id, 8) LIKE %(shown)s LIMIT 6)
 
 -- name: find_turn_ids
--- The same for turns of other programs, among all inbox rows. The index has all that is compared.
+-- `find_kept_turn_ids` for turns of other programs, among all inbox rows. The index has all compared columns.
 (SELECT DISTINCT i.agent_turn_id FROM state.agent_inbox AS i
  WHERE i.project_id = %(project_id)s AND i.agent_turn_id LIKE %(beginning)s LIMIT 6)
 UNION

@@ -20,7 +20,7 @@ ON CONFLICT (project_id, agent_turn_id) DO UPDATE
 SET output_start = coalesce(t.output_start, excluded.output_start)
 
 -- name: insert_turn_record
--- Writes the record of a turn, or completes its `output_start`.
+-- Writes the record of a turn, or sets its `output_start` if it has none.
 INSERT INTO cbx.turns AS t (project_id, agent_turn_id, agent_id, output_start, report_to, created_at)
 VALUES (%(project_id)s, %(agent_turn_id)s, %(agent_id)s, %(output_start)s, %(report_to)s, {now})
 {or_complete_record}
@@ -32,7 +32,7 @@ FROM cbx.turns AS t
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 
 -- name: end_turn_record
--- Ends a turn's record once; no row if it has ended already.
+-- Records the end of a turn. Returns no row if its end is recorded already.
 WITH t AS (
     UPDATE cbx.turns AS t
     SET end_status = %(end_status)s, end_epoch = %(end_epoch)s, deliverable_card_id = %(deliverable_card_id)s,
@@ -43,19 +43,19 @@ WITH t AS (
 SELECT {record_json} FROM t
 
 -- name: reset_output_start
--- Sets where the turn's own cards begin in its new output box.
+-- Sets the position of the turn's first own card in its new output box.
 UPDATE cbx.turns AS t
 SET output_start = %(output_start)s
 WHERE t.project_id = %(project_id)s AND t.agent_turn_id = %(agent_turn_id)s
 
 -- name: box_length
--- The number of cards of a box; no row for an unknown box.
+-- The number of cards of a box. No row for an unknown box.
 SELECT jsonb_array_length({ids})
 FROM public.card_boxes AS b
 WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 
 -- name: output_start
--- The first position of a box with a card that names the turn as its own; the end of the box if there is none.
+-- The position of the first card in a box that names the turn as its author, or the end of the box if none does.
 SELECT coalesce(min(slot.place) FILTER (WHERE slot.card_id IN (
     SELECT c.card_id FROM public.cards AS c
     WHERE c.tenant_id = %(project_id)s AND c.metadata ->> 'agent_turn_id' = %(agent_turn_id)s)) - 1, count(*))
@@ -68,7 +68,7 @@ WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s
 SELECT true FROM public.card_boxes AS b WHERE b.tenant_id = %(project_id)s AND b.box_id = %(box_id)s FOR UPDATE
 
 -- name: move_step
--- Writes the next state of a step, and its calls, error and usage if they are known.
+-- Writes the next state of a step, and its calls, error and usage if they are given.
 UPDATE state.agent_steps AS s
 SET status = %(status)s, tool_call_ids = coalesce(%(tool_call_ids)s, s.tool_call_ids),
     error = coalesce(%(error)s, s.error), metadata = s.metadata || %(metadata)s,
@@ -103,7 +103,7 @@ WHERE w.project_id = %(project_id)s AND w.agent_turn_id = %(agent_turn_id)s
 ORDER BY w.created_at, w.turn_epoch, w.tool_call_id
 
 -- name: open_waiting_of_agent
--- The open calls of the agent's last turn that waits for any.
+-- The open calls of the agent's last turn that has open calls.
 SELECT {waiting_json}
 FROM state.turn_waiting_tools AS w
 WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s AND w.wait_status IN ('waiting', 'received')
@@ -117,7 +117,7 @@ WHERE w.project_id = %(project_id)s AND w.agent_id = %(agent_id)s AND w.wait_sta
 ORDER BY w.created_at, w.tool_call_id
 
 -- name: receive_waiting_tool
--- Records that the result of a call is there.
+-- Records that the result of a call has arrived. Returns no row if no turn waits for it.
 WITH w AS (
     UPDATE state.turn_waiting_tools AS w
     SET wait_status = 'received', tool_result_card_id = %(card_id)s, received_at = {now}, updated_at = {now}
@@ -128,7 +128,7 @@ WITH w AS (
 SELECT {waiting_json} FROM w
 
 -- name: drop_waiting_tools
--- Cancels the waits for these calls.
+-- Cancels the waits of a turn for its open calls. Returns them.
 WITH w AS (
     UPDATE state.turn_waiting_tools AS w
     SET wait_status = 'dropped', updated_at = {now}
@@ -168,7 +168,7 @@ FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.tool_call_id = ANY(%(tool_call_ids)s)
 
 -- name: lock_tool_call_ids
--- Lets one transaction at a time write calls with these ids. All of them lock in one order.
+-- Lets one transaction at a time write calls with these ids. All transactions lock the ids in the same order.
 SELECT pg_advisory_xact_lock(hashtext(%(project_id)s), k.lock)
 FROM (
     SELECT DISTINCT hashtext('call ' || g.tool_call_id) AS lock
@@ -177,7 +177,7 @@ FROM (
 ) AS k
 
 -- name: insert_edge
--- Records a dispatch or a report between agents. One for each correlation id, primitive and phase.
+-- Records a dispatch or a report between agents, once for each correlation id, primitive and phase.
 INSERT INTO state.execution_edges AS e
     (project_id, edge_id, channel_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
      source_step_id, target_agent_id, target_agent_turn_id, correlation_id, enqueue_mode, recursion_depth,

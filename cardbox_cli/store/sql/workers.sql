@@ -6,7 +6,7 @@ json_build_object({fields:WorkerEntry w},
 )::text
 
 -- name: announce_worker
--- Records that a worker is alive, and until when.
+-- Records that a worker is alive, and until when it counts as alive.
 INSERT INTO cbx.workers AS w
     (worker_id, project_id, worker_target, host, pid, concurrency, started_at, heartbeat_at, expires_at)
 VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid)s, %(concurrency)s, {now}, {now},
@@ -14,7 +14,7 @@ VALUES (%(worker_id)s, %(served_project_id)s, %(worker_target)s, %(host)s, %(pid
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at, expires_at = excluded.expires_at
 
 -- name: note_worker_error
--- Records why a worker cannot work, and since when; null if it can.
+-- Records why a worker cannot work, and since when. Null means that it can work.
 UPDATE cbx.workers AS w SET last_error = %(error)s, last_error_at = %(now)s::timestamptz
 WHERE w.worker_id = %(worker_id)s
 
@@ -23,7 +23,7 @@ WHERE w.worker_id = %(worker_id)s
 DELETE FROM cbx.workers AS w WHERE w.worker_id = %(worker_id)s
 
 -- name: forget_dead_workers
--- Deletes workers that were silent for a day.
+-- Deletes workers that have not announced themselves for a day.
 DELETE FROM cbx.workers AS w WHERE w.expires_at < {now} - interval '1 day'
 
 -- name: workers

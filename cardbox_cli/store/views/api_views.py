@@ -1,4 +1,4 @@
-"""Boxes and cards for the read API: JSON from the database, passed on unchanged."""
+"""Boxes and cards for the read API. Returns the JSON of the database unchanged."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ _LISTS = msgspec.json.Decoder(list[list[str]])
 
 class ApiViews(ProjectStore):
     def boxes(self, box_ids: Sequence[str]) -> dict[str, str]:
-        """Return the id lists of those of these ids that are boxes, as JSON, in the order of `box_ids`."""
+        """Return the id lists of existing boxes as JSON, by the given id, in the order of `box_ids`."""
         canonical = _canonical(box_ids)
         if not canonical:
             return {}
@@ -24,9 +24,9 @@ class ApiViews(ProjectStore):
         return {text: lists[box_id] for text, box_id in canonical.items() if box_id in lists}
 
     def cards(self, card_ids: Sequence[str], *, most: int) -> dict[str, str]:
-        """Return the JSON of those of these ids that are cards, by id.
+        """Return the JSON of existing cards by id.
 
-        Stops once they have more than `most` bytes together.
+        Stops when they have more than `most` bytes in total.
         """
         storable = _storable(card_ids)
         return dict(self._rows("api_cards", card_ids=_array(storable), most=most)) if storable else {}
@@ -38,21 +38,21 @@ class ApiViews(ProjectStore):
 
 
 def _storable(ids: Sequence[str]) -> Sequence[str]:
-    """Return the ids that a row can have."""
+    """Return those ids that Postgres can store."""
     return ids if is_storable_text("".join(ids)) else [each for each in ids if is_storable_text(each)]
 
 
 def _canonical(box_ids: Sequence[str]) -> dict[str, str]:
-    """Return the canonical form of those that are box ids, by the given form."""
+    """Return the canonical form of each valid box id, by the given form."""
     if are_box_ids(box_ids):
         return dict(zip(box_ids, box_ids, strict=True))
     return {text: box_id for text in box_ids if (box_id := canonical_box_id(text)) is not None}
 
 
 def _array(ids: Iterable[str]) -> str | list[str]:
-    """Return the ids as a parameter: as the text of a Postgres array if no character needs escaping.
+    """Return the ids as a query parameter: the text of a Postgres array if no id needs escaping, else a list.
 
-    The driver checks each id for characters to escape, which takes as long as finding a hundred rows.
+    For a list, the driver checks each id for characters to escape, which is as slow as finding 100 rows.
     """
     text = '{"' + '","'.join(listed := list(ids)) + '"}'
     return listed if "\\" in text or text.count('"') != 2 * len(listed) else text
@@ -67,5 +67,5 @@ def _contain_only_strings(lists: Iterable[str]) -> bool:
 
 
 def _convert_to_strings(ids: str) -> str:
-    """Return a JSON list of ids in which non-strings, which other programs may write, are strings."""
+    """Return a JSON list of ids in which each value is a string. Other programs may write other values."""
     return msgspec.json.encode(decode_ids(ids)).decode()

@@ -1,6 +1,6 @@
-"""Lists of batches: those of cbx, and those of another system's manager. Never writes.
+"""Lists of batches: those of cbx, and those of another system's batch manager. Never writes.
 
-The manager of the other system runs every task that is due in its tables, so cbx only reads them.
+That manager runs every due task in its tables, so cbx only reads them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class ForeignBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A child of such a batch. Its metadata may be any JSON."""
+    """A child of a batch of another system's manager. Its metadata may be any JSON."""
 
     batch_id: str
     task_index: Any
@@ -53,9 +53,9 @@ class ForeignTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch in a list; `ended_count` is the number of ended children.
+    """A batch in a list. `ended_count` is the number of ended children.
 
-    `manager` names the system that manages it: cbx or the other one.
+    `manager` names the system that manages the batch: cbx or the other one.
     """
 
     batch_id: str
@@ -70,7 +70,7 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchMembership(msgspec.Struct, frozen=True):
-    """The batch and position of a child turn; `task_index` is None if its row has none."""
+    """The batch and position of a child turn. `task_index` is None if the child's row has no index."""
 
     batch_id: str | None
     task_index: int | None
@@ -84,7 +84,7 @@ class BatchViews(ProjectStore):
 
     @property
     def has_foreign(self) -> bool:
-        """Return whether another system has tables of batches here."""
+        """Return whether this database has the tables of another system's batch manager."""
         return self.database.tables.issuperset(FOREIGN_BATCHES)
 
     def newest(self, where: BatchFilter, *, limit: int | None = None) -> Iterator[BatchRow]:
@@ -97,14 +97,14 @@ class BatchViews(ProjectStore):
         return islice(merge(own, foreign, key=_creation_order, reverse=True), limit)
 
     def further(self, where: BatchFilter, last: BatchRow) -> FurtherCount:
-        """Return how many batches of cbx `newest` would yield after `last`; others are not counted."""
+        """Return how many batches of cbx `newest` would yield after `last`. Does not count other batches."""
         if self._own is None or last.manager != "cbx":
             return FurtherCount(0, not self.has_foreign)
         counted = self._further("count_further_batches", where, last, key="batch_id")
         return FurtherCount(counted.count, counted.all_seen and not self.has_foreign)
 
     def find_foreign(self, batch_id: str) -> ForeignBatch | None:
-        """Return the batch with this id of the other system's manager, or None."""
+        """Return the batch with this id from the other system's manager, or None."""
         return self._one(ForeignBatch, "foreign_batch", batch_id=batch_id) if self.has_foreign else None
 
     def foreign_tasks(self, batch_ids: Sequence[str]) -> list[ForeignTask]:
@@ -115,7 +115,7 @@ class BatchViews(ProjectStore):
         return sorted(tasks, key=lambda task: (task.batch_id, index_or_none(task.task_index) or 0))
 
     def members(self, turn_ids: Sequence[str]) -> Mapping[str, BatchMembership]:
-        """Return the batch and position of those of these turns that are children of batches."""
+        """Return the batch and position of each of these turns that is a child of a batch."""
         parameters = {"turn_ids": list(turn_ids)}
         rows = self._rows("foreign_children", **parameters) if self.has_foreign and turn_ids else []
         if self._own is not None and turn_ids:
@@ -135,7 +135,7 @@ class BatchViews(ProjectStore):
         return rows
 
     def resolve(self, wanted: str) -> str:
-        """Return a full id as `BatchStore.resolve` does, including batches of the other system."""
+        """Return the full id as `BatchStore.resolve` does, but also for batches of the other system."""
         own = self._own
         if not self.has_foreign:
             return (own or BatchStore(self.database, self.project_id)).resolve(wanted)
@@ -164,7 +164,7 @@ class BatchViews(ProjectStore):
 
 
 def index_or_none(value: Any) -> int | None:
-    """Return a position from another system's metadata, or None if it is not an integer."""
+    """Return a position from another system's metadata, or None if the value is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

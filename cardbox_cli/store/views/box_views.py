@@ -1,7 +1,7 @@
 """Lists of boxes by kind, and windows of boxes of any length. Never writes.
 
-A box's first card, packing or title determines its kind, in SQL. If they do not, its use by turns does: all
-unfinished turns that refer to it, and the latest ones.
+SQL determines the kind of a box by its first card, its provenance or its title. Otherwise its use by turns
+determines it: by all unfinished turns that refer to the box, and by the latest turns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,24 +27,24 @@ from cardbox_cli.store.connection.project_store import (
 )
 from cardbox_cli.store.in_use import BoxUseStore
 
-# Counting by kind reads the first card of each box, so it counts fewer.
+# Smaller than other limits, because a count by kind reads the first card of each box.
 _MAX_COUNTED_BY_KIND = 1000
-# Boxes that are searched for the cards of a page.
+# Number of boxes that are searched for the cards of a page.
 _MAX_BOXES_SEARCHED = 100
-# Kind of a box that neither its first card, its packing nor its title determines.
+# Kind of a box if its first card, its provenance and its title do not determine one.
 _UNDETERMINED = ""
 _KINDS_OF_TURNS = frozenset({"context", "output"})
 
 
 class BoxKindFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of boxes by the time of their last change and by kind; None for `kinds` means any."""
+    """Filter of a list of boxes by their last change and by kind. `kinds` None matches any kind."""
 
     kinds: tuple[BoxKind, ...] | None = None
     without: tuple[BoxKind, ...] = ()
 
 
 class BoxSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A box without its ids; `length` is their number."""
+    """A box without its ids. `length` is the number of ids."""
 
     box_id: str
     title: str | None = None
@@ -54,8 +54,9 @@ class BoxSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowSlot(msgspec.Struct, frozen=True):
-    """A position of a box, from 0, and its card; of a large card, only the `beginning` of its content. `size`
-    is the length of the card's JSON in bytes, 0 without a card.
+    """A position of a box, from 0, and its card. A large card has only the `beginning` of its content.
+
+    `size` is the length of the card's JSON in bytes, or 0 without a card.
     """
 
     position: int
@@ -68,7 +69,7 @@ class WindowSlot(msgspec.Struct, frozen=True):
     beginning: str
 
 
-# Larger cards are only read completely by id. In bytes of JSON.
+# In bytes of JSON. A larger card is only read completely if it is requested by its id.
 _MAX_WHOLE_BYTES = 32_000
 _BEGINNING_CHARACTERS = 4_000
 
@@ -77,7 +78,7 @@ class BoxViews(ProjectStore):
     """Lists and windows of one project's boxes."""
 
     def summary(self, box_id: str) -> BoxSummary:
-        """Return a box, by its full id, without its ids, which may be many. Raises NotFound."""
+        """Return a box without its ids, which may be many. Needs the full box id. Raises NotFound."""
         canonical = canonical_box_id(box_id)
         stored = None if canonical is None else self._one(BoxSummary, "box_in_short", box_id=canonical)
         box = self._require_item(stored, "box", box_id, "`cbx box list` shows the newest boxes")
@@ -85,7 +86,7 @@ class BoxViews(ProjectStore):
         return msgspec.structs.replace(box, title=titles.get(box.box_id))
 
     def window(self, box_id: str, first: int, count: int) -> list[WindowSlot]:
-        """Return up to `count` positions of a box, by its canonical id, from `first` on."""
+        """Return up to `count` positions of a box from `first` on. Needs the canonical box id."""
         bounds = {"first": first, "last": first + count - 1}
         limits = {"whole": _MAX_WHOLE_BYTES, "beginning": _BEGINNING_CHARACTERS}
         return [
@@ -104,7 +105,7 @@ class BoxViews(ProjectStore):
         return islice((box for box in every if where.kinds is None or box.kind in where.kinds), limit)
 
     def further(self, where: BoxKindFilter, last: Box) -> FurtherCount:
-        """Return how many boxes `newest` would yield after `last`. Counts among 1,000."""
+        """Return how many boxes `newest` would yield after `last`. Examines at most 1,000 boxes."""
         counts = self._counts(self._resolve_dates(where), last)
         if where.kinds is not None and _UNDETERMINED in _stored_kinds(where):
             return FurtherCount(sum(counts.get(kind, 0) for kind in where.kinds), False)
@@ -117,9 +118,9 @@ class BoxViews(ProjectStore):
         return {kind: counts[kind] for kind in where.without if kind in counts}
 
     def holding(self, card_ids: Sequence[str]) -> dict[str, str]:
-        """Return for each of these cards the box that changed first, among the 100 boxes that changed last.
+        """Return, for each of these cards, the box with it that changed first. Searches the last 100 boxes.
 
-        Searching a box of 500 cards takes as long as finding a card.
+        The limit is 100 because searching a box of 500 cards takes as long as finding a card.
         """
         return dict(self._rows("boxes_holding_cards", card_ids=list(card_ids), latest=_MAX_BOXES_SEARCHED))
 
@@ -142,7 +143,7 @@ class BoxViews(ProjectStore):
 
 
 def _stored_kinds(where: BoxKindFilter) -> list[str]:
-    """Return the stored kinds to list, with '' if the turns of a box may determine its kind."""
+    """Return the stored kinds to list. Includes '' if turns may determine the kind of a listed box."""
     if where.kinds is None:
         return [kind for kind in (*BOX_KINDS, _UNDETERMINED) if kind not in where.without]
     return [*where.kinds, *([_UNDETERMINED] if _KINDS_OF_TURNS.intersection(where.kinds) else [])]

@@ -1,6 +1,6 @@
 """Candidates of shell completion: recent ids and existing names.
 
-Starts no server, creates no table, writes nothing and waits little. Returns pairs of a value and its
+Starts no server, creates no table, writes nothing and hardly waits. Returns pairs of a value and its
 description.
 """
 
@@ -25,9 +25,9 @@ Pairs = list[tuple[str, str]]
 
 @contextmanager
 def completion_snapshot(target: Target, *, milliseconds: int) -> Iterator[Database]:
-    """Yield a read-only snapshot of the database, whose statements may take `milliseconds`.
+    """Yield a read-only snapshot of the database. Each statement may take `milliseconds`.
 
-    Raises DatabaseUnavailable if it does not run. Connecting may take 2 s on a silent network.
+    Raises DatabaseUnavailable if the database does not run. On a silent network, connecting may take 2 s.
     """
     with Database.connect(target, timeout=2, start=False) as database, database.snapshot():
         database.value("give_up_after", limit=f"{milliseconds}ms")
@@ -35,7 +35,7 @@ def completion_snapshot(target: Target, *, milliseconds: int) -> Iterator[Databa
 
 
 def recent_boxes(database: Database, project_id: str) -> Pairs:
-    """Return the ids of the boxes that changed last, each with its title, or the time of the change."""
+    """Return the ids of the last changed boxes, each with its title or the time of the change."""
     rows = database.rows("recent_boxes", project_id=project_id, limit=RECENT)
     titles = BoxInfoStore(database, project_id).titles([box_id for box_id, _ in rows])
     return [(box_id, titles.get(box_id) or f"changed {format_time(changed)}") for box_id, changed in rows]
@@ -58,7 +58,7 @@ def agent_ids(database: Database, project_id: str, beginning: str) -> Pairs:
 
 
 def chat_keys(database: Database, project_id: str, beginning: str) -> Pairs:
-    """Return the chats whose keys begin with `beginning`, last used first, each with that time."""
+    """Return the chats whose keys begin with `beginning`, last used first, each with the time of use."""
     chats = ChatStore(database, project_id).find_by_prefix(beginning, limit=RECENT)
     return [(chat.chat_key, f"changed {format_time(chat.updated_at)}") for chat in chats]
 

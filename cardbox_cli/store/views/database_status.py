@@ -1,8 +1,8 @@
 """Status of a database: its address, its software, its content and its size.
 
-Read-only, and fast on a large database. For tables above `COUNTED_BYTES`, the numbers are estimates of the
-planner's statistics unless exact ones are requested; the project's rows are counted up to `COUNTED_ROWS`.
-Each number is marked as counted or estimated.
+Read-only, and fast on a large database. For tables above `COUNTED_BYTES`, numbers are estimates from the
+planner's statistics unless the caller requests exact ones. The project's rows are counted up to
+`COUNTED_ROWS`. Each number has a flag for counted or estimated.
 """
 
 from datetime import timedelta
@@ -17,15 +17,15 @@ from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.target import Target, hide_password
 from cardbox_cli.store.migrations.files import newest
 
-# Reading that much takes milliseconds, and only small tables lack statistics.
+# Reading this much takes milliseconds. Only small tables lack statistics.
 COUNTED_BYTES = 8_000_000
-# With an index, counting that many takes 0.1 s. The planner knows nothing about a small or new project.
+# With an index, counting this many takes 0.1 s. Statistics do not cover a small or new project.
 COUNTED_ROWS = 100_000
 _CARDS, _BOXES = "public.cards", "public.card_boxes"
 
 
 class TableSize(msgspec.Struct, frozen=True):
-    """A table: `rows` is counted if `exact`, otherwise an estimate, None without one. Sizes in bytes."""
+    """A table with sizes in bytes. `rows` is counted if `exact`. Otherwise it is an estimate, or None."""
 
     table: str
     rows: int | None
@@ -35,9 +35,9 @@ class TableSize(msgspec.Struct, frozen=True):
 
 
 class ProjectSize(msgspec.Struct, frozen=True):
-    """Content of a project: all its cards, including hidden ones, and its boxes; estimates unless `…_exact`.
+    """Content of a project: all its cards, including hidden ones, and its boxes. Estimates unless `…_exact`.
 
-    `expired` and `deleted` are hidden cards; a card that is both counts as deleted. None if not counted.
+    `expired` and `deleted` count hidden cards, or are None. A card that is both counts as deleted.
     """
 
     project_id: str
@@ -50,7 +50,7 @@ class ProjectSize(msgspec.Struct, frozen=True):
 
 
 class Distributed(msgspec.Struct, frozen=True):
-    """Number of distributed tables, of shards for each, and of nodes."""
+    """Number of distributed tables, number of shards per table, and number of nodes."""
 
     tables: int
     shards: int
@@ -58,9 +58,9 @@ class Distributed(msgspec.Struct, frozen=True):
 
 
 def target_status(target: Target, project_id: str, *, exact: bool = False) -> dict[str, Any]:
-    """Return the status of `target` and the project's content, without starting or changing anything.
+    """Return the status of `target` and the project's content. Starts and changes nothing.
 
-    Raises DatabaseUnavailable for a server that does not answer, unless it is the embedded one.
+    Raises DatabaseUnavailable if the server does not answer, unless it is the embedded server.
     """
     if target.embedded and not target.server().status().running:
         return {"database": "embedded", "running": False, **_embedded_places(target)}
@@ -69,7 +69,7 @@ def target_status(target: Target, project_id: str, *, exact: bool = False) -> di
 
 
 def database_status(database: Database) -> dict[str, Any]:
-    """Return the status of a database that answers."""
+    """Return the status of a database that is connected."""
     target = database.target
     info = database.connection.info
     version = f"{info.server_version // 10000}.{info.server_version % 10000}"
@@ -118,7 +118,7 @@ def _table_sizes(database: Database, exact: bool) -> list[TableSize]:
     sizes = []
     spread = [name for name, is_spread in database.distributed_tables().items() if is_spread]
     entries = database.rows("table_sizes", names=sorted(database.tables.difference(spread)))
-    # The coordinator has no statistics of the nodes' rows.
+    # The statistics of the coordinator do not include rows on other nodes.
     entries += [(*row, None) for row in (database.rows("distributed_sizes", names=spread) if spread else [])]
     for table, in_rows, in_indexes, estimate in sorted(entries):
         counted = exact or in_rows <= COUNTED_BYTES
@@ -136,7 +136,7 @@ def _count(database: Database, table: str) -> int:
 
 
 def _project_size(database: Database, project_id: str, counted: dict[str, bool]) -> ProjectSize | None:
-    """Return None if the tables of cards and boxes do not exist."""
+    """Return the size of the project, or None if the tables of cards and boxes do not exist."""
     if not {_CARDS, _BOXES} <= counted.keys():
         return None
     if counted[_CARDS]:
@@ -153,7 +153,7 @@ def _project_size(database: Database, project_id: str, counted: dict[str, bool])
 
 
 def _count_or_estimate(database: Database, things: str, project_id: str) -> tuple[int, bool]:
-    """Return how many cards or boxes the project has, and whether they were counted or estimated."""
+    """Return the number of cards or boxes in the project, and True if it is counted, not estimated."""
     counted = database.value(f"count_some_{things}", project_id=project_id, limit=COUNTED_ROWS + 1)
     if counted <= COUNTED_ROWS:
         return counted, True
@@ -168,16 +168,16 @@ def _embedded_places(target: Target) -> dict[str, Any]:
 
 
 class ReplicaLag(msgspec.Struct, frozen=True):
-    """Delay of a replica behind its primary; None if it is unknown."""
+    """Delay of a replica behind its primary, or None if the delay is unknown."""
 
     behind: timedelta | None
 
 
 def replica_lag(database: Database) -> ReplicaLag | None:
-    """Return the delay of the server; None for a primary.
+    """Return the delay of the server, or None for a primary.
 
     The delay is zero if the replica is connected and has replayed everything it received. Otherwise it is the
-    age of the last replayed transaction, which overestimates if the primary is idle.
+    age of the last replayed transaction, which is too long if the primary is idle.
     """
     row = database.row("replica_lag")
     return None if row is None else ReplicaLag(row[0])

@@ -1,6 +1,6 @@
-"""Rows for a diagnosis: everything about a set of turns, with one query per type of row.
+"""Rows for a diagnosis of a set of turns, with one query per type of row.
 
-Read-only. The caller opens the snapshot; database locks are read outside of it. Draws no conclusions.
+Read-only. The caller opens the snapshot, but reads database locks outside of it. Draws no conclusions.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -25,9 +25,9 @@ from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batch_views import ForeignBatch
 from cardbox_cli.store.views.turn_views import TurnViews
 
-# Maximum of dead rows, unended turns and dispatches that a diagnosis of a project examines.
+# Maximum number of dead rows, unended turns and dispatches that a diagnosis of a project examines.
 MAX_ROWS = 10_000
-# Newest inbox rows that are searched for an unknown status, for which there is no index.
+# Number of newest inbox rows that are searched for an unknown status, because no index finds it.
 _MAX_ROWS_SEARCHED = 2000
 
 _Value = TypeVar("_Value")
@@ -38,25 +38,25 @@ class DiagnosisStore(ProjectStore):
 
     @property
     def keeps_turns(self) -> bool:
-        """Return whether leases, workers and records have tables, even if our role may not read them."""
+        """Return whether tables for leases, workers and records exist, even if our role may not read them."""
         return {*self.database.tables, *self.database.closed_tables}.issuperset(OWN_EXECUTION)
 
     @property
     def closed(self) -> tuple[str, ...]:
-        """Return those of these tables that our role may not read."""
+        """Return the tables for leases, workers and records that our role may not read."""
         return tuple(table for table in OWN_EXECUTION if table in self.database.closed_tables)
 
     def limit_lock_waits(self) -> None:
-        """Let the reads of this transaction fail soon if a table is locked."""
+        """Let reads in this transaction fail soon, instead of waiting for a locked table."""
         self._value("why_lock_timeout")
 
     def places(self, turns: Collection[str]) -> dict[str, str]:
-        """Return the agents of those of these turns that any row mentions, by turn."""
+        """Return the agent of each of these turns, by turn. Leaves out a turn that no row mentions."""
         agents = dict(self._rows("why_places", turns=list(turns)))
         return agents | dict(self._own("cbx.turns", "why_places_recorded", turns=list(turns)))
 
     def agent(self, agent_id: str) -> tuple[bool, str | None]:
-        """Return whether the agent is known, and its active turn, otherwise its next, otherwise its last.
+        """Return whether the agent is known, and its active turn, or else its next one, or else its last one.
 
         The turn is "" if the agent is not idle but its head has no turn.
         """
@@ -69,11 +69,11 @@ class DiagnosisStore(ProjectStore):
         return wanted if self.places([wanted]) else TurnViews(self.database, self.project_id).resolve(wanted)
 
     def suspects(self, patience: timedelta) -> list[facts.TurnPlace]:
-        """Return every turn that may have a problem; none that waits behind an active one, or is done.
+        """Return every turn that may have a problem. Skips turns that are done or wait behind an active turn.
 
-        An agent that is busy without a turn is a place without a turn. Reads partial indexes of open rows.
-        For lost turns, it examines up to `MAX_ROWS` of each type, the newest dead rows and dispatches, and
-        among the newest rows those with an unknown status.
+        An agent that is busy without a turn gives a place without a turn. Reads partial indexes of open rows.
+        To find lost turns, it examines up to `MAX_ROWS` dead rows, dispatches and unended turns each. It also
+        searches the newest rows for unknown statuses.
         """
         places = dict[facts.TurnPlace, None]()
         for query in ("why_active", "why_open", "why_next"):
@@ -93,19 +93,19 @@ class DiagnosisStore(ProjectStore):
         return list(lost | places | _unique_places(self._own("cbx.leases", "why_orphans")))
 
     def _turns_with_stuck_batches(self, patience: timedelta) -> dict[facts.TurnPlace, None]:
-        """Return the turns that wait for a batch that no one continues, or that another system must end."""
+        """Return the turns that wait for a batch that does not progress, or that another system must end."""
         now = {"now": self.database.now(), "age": patience, "limit": MAX_ROWS}
         places = _unique_places(self._batch_rows("why_batches_amiss", **now))
         return places | _unique_places(self._foreign("why_foreign_batches_running", limit=MAX_ROWS))
 
     def _queued_without_cards(self) -> dict[facts.TurnPlace, None]:
-        """Return the first queued turns that lack a card of their context or profile."""
+        """Return the next queued turns whose context or profile lacks a card."""
         rows = self._rows("why_queued_boxes", limit=_MAX_ROWS_SEARCHED)
         lost = self.lost_cards(sorted({box_id for _, _, box_id in rows}))
         return _unique_places((turn, agent) for turn, agent, box_id in rows if box_id.lower() in lost)
 
     def counts(self) -> tuple[int, int]:
-        """Return how many agents have an active turn, and how many turns are queued."""
+        """Return the number of agents with an active turn, and the number of queued turns."""
         row = self._row("why_active_count")
         assert row is not None
         return row[0], row[1]
@@ -121,7 +121,7 @@ class DiagnosisStore(ProjectStore):
         return _grouped(rows, "turn_id")
 
     def queue_lengths(self, agents: Collection[str]) -> dict[str, int]:
-        """Return how many turns are queued for agents, without those that have none."""
+        """Return the number of queued turns by agent. Leaves out agents without queued turns."""
         return dict(self._rows("why_queues", agents=list(agents)))
 
     def steps(self, turns: Collection[str]) -> dict[str, list[model.Step]]:
@@ -155,7 +155,7 @@ class DiagnosisStore(ProjectStore):
         return _grouped(decode_rows(model.Lease, rows), "agent_id")
 
     def worker_targets(self, agents: Collection[str]) -> dict[str, str]:
-        """Return the worker targets of the agents that are on the roster; "" for none."""
+        """Return the worker targets of the agents on the roster. The target is "" if an agent has none."""
         rows = self._rows("why_roster", agents=list(agents))
         return {agent_id: (target or "").strip() for agent_id, target in rows}
 
@@ -165,7 +165,7 @@ class DiagnosisStore(ProjectStore):
         return _grouped(decode_rows(model.WorkerEntry, rows), "worker_target")
 
     def setups(self, agents: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Return the current names and worker targets of the profiles of these agents, by agent."""
+        """Return the current name and worker target of each agent's profile, by agent."""
         if "resource.profiles" not in self.database.tables:
             return {}
         rows = self._rows("why_setups", agents=list(agents))
@@ -185,29 +185,29 @@ class DiagnosisStore(ProjectStore):
         return self.project_id if project is not None and project.status == ARCHIVED else None
 
     def step_pace(self, agent_id: str, profile_box_id: str | None) -> facts.DurationEstimate | None:
-        """Return the duration of the last ended steps, without waits, of agents with this profile."""
+        """Return the duration of recent steps, without waits, of agents with this profile, or None."""
         row = self._row("why_step_pace", agent_id=agent_id, profile_box_id=profile_box_id)
         return None if row is None or row[1] is None else facts.DurationEstimate(*row)
 
     def call_paces(self, agent_id: str, tools: Collection[str]) -> dict[str, facts.DurationEstimate]:
-        """Return how long the agent waited for the last answered calls of these tools, by tool."""
+        """Return how long the agent waited for recent answered calls of these tools, by tool."""
         rows = self._rows("why_call_paces", agent_id=agent_id, tools=list(tools))
         return {tool: facts.DurationEstimate(ended, seconds) for tool, ended, seconds in rows}
 
     def loads(self, workers: Collection[str]) -> dict[str, int]:
-        """Return how many valid leases each of these workers has, in all projects."""
+        """Return the number of valid leases of each of these workers in all projects."""
         return dict(self._own("cbx.leases", "why_loads", workers=list(workers)))
 
     def existing_boxes(self, boxes: Collection[str]) -> frozenset[str]:
         return frozenset(self._column("existing_boxes", box_ids=list(boxes)))
 
     def lost_cards(self, boxes: Collection[str]) -> dict[str, list[facts.LostCard]]:
-        """Return the references of boxes without a visible card, by box."""
+        """Return the references of these boxes to cards that are not visible, by box."""
         lost = [facts.LostCard(*row) for row in self._rows("why_lost_cards", boxes=list(boxes))]
         return _grouped(lost, "box_id")
 
     def profile_names(self, boxes: Collection[str]) -> dict[str, str | None]:
-        """Return the names of the visible profiles in these boxes, by box; nothing for a box without one."""
+        """Return the name of the visible profile in each of these boxes. Leaves out boxes without one."""
         lists = BoxStore(self.database, self.project_id).id_lists(list(boxes))
         all_ids = [card_id for card_ids in lists.values() for card_id in card_ids]
         cards = CardStore(self.database, self.project_id).get_many(all_ids).cards if all_ids else []
@@ -218,7 +218,7 @@ class DiagnosisStore(ProjectStore):
         return {box_id: names[card_ids[0]] for box_id, card_ids in profiles.items() if card_ids}
 
     def incomplete_allowed(self) -> bool:
-        """Return whether the project lets turns run although their contexts lack cards."""
+        """Return whether the project lets a turn run although its context lacks cards."""
         return ProjectsStore(self.database).settings(self.project_id).allow_incomplete_context
 
     def stored_commands(self) -> frozenset[str]:
@@ -235,7 +235,7 @@ class DiagnosisStore(ProjectStore):
         return results
 
     def waits_for(self, turns: Collection[str]) -> list[facts.TurnPlace]:
-        """Return the turns that these wait for: to answer their calls, or to leave their agents."""
+        """Return the turns that must answer calls of these turns, or that occupy their agents."""
         places = [facts.TurnPlace(*row) for row in self._rows("why_waits_for", turns=list(turns))]
         children = self._foreign_children(turns)
         return places + [facts.TurnPlace(child.agent_turn_id, child.agent_id) for child in children]
@@ -246,7 +246,7 @@ class DiagnosisStore(ProjectStore):
         return _grouped([facts.DeliverableFacts(*row) for row in rows], "agent_turn_id")
 
     def last_turn_ends(self, agents: Collection[str]) -> dict[str, datetime]:
-        """Return when agents last ended a turn, by any program."""
+        """Return the time at which each agent last ended a turn, in any program."""
         return dict(self._rows("why_freed", agents=list(agents)))
 
     def arguments(
@@ -260,7 +260,7 @@ class DiagnosisStore(ProjectStore):
         return arguments
 
     def children(self, turns: Collection[str]) -> dict[str, list[facts.ChildTurn]]:
-        """Return the turns that turns dispatched, without their ends, by parent."""
+        """Return the turns that these turns dispatched, without their ends, by parent."""
         children = [facts.ChildTurn(*row) for row in self._rows("why_children", turns=list(turns))]
         return _grouped([*children, *self._foreign_children(turns)], "source_turn_id")
 
@@ -269,7 +269,7 @@ class DiagnosisStore(ProjectStore):
         return [facts.ChildTurn(turn, agent, source, call, True) for turn, agent, source, call in rows]
 
     def batches(self, turns: Collection[str]) -> list[facts.BatchFacts]:
-        """Return the batches of turns, also another system's, without the ends of their children."""
+        """Return the batches of these turns, also another system's, without the ends of their children."""
         own, foreign = BATCHES[0], FOREIGN_BATCHES[0]
         own_batches = decode_rows(Batch, self._batch_rows("why_batches", turns=list(turns)))
         foreign_batches = decode_rows(ForeignBatch, self._foreign("why_foreign_batches", turns=list(turns)))
@@ -282,12 +282,12 @@ class DiagnosisStore(ProjectStore):
         ]
 
     def _batch_rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Return rows of batches and turns of cbx; empty without its tables."""
+        """Return rows of batches and turns of cbx, or [] if the database lacks these tables."""
         has_tables = self.database.tables.issuperset((*BATCHES, *OWN_EXECUTION))
         return self._rows(query, **parameters) if has_tables else []
 
     def _foreign(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        """Return rows of another system's manager of batches; empty without its tables."""
+        """Return rows of another system's batch manager, or [] if the database lacks its tables."""
         return self._rows(query, **parameters) if self.database.tables.issuperset(FOREIGN_BATCHES) else []
 
     def calls(self, keys: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], facts.AwaitedCall]:
@@ -297,13 +297,13 @@ class DiagnosisStore(ProjectStore):
         return {row[:3]: facts.AwaitedCall(*row) for row in rows}
 
     def sharers(self, boxes: Collection[str]) -> dict[str, list[facts.BoxWriter]]:
-        """Return the active turns that write to boxes, by box."""
+        """Return the active turns that write to these boxes, by box."""
         return _grouped(
             [facts.BoxWriter(*row) for row in self._rows("why_sharers", boxes=list(boxes))], "box_id"
         )
 
     def locks_are_here(self) -> bool:
-        """Return whether this is a primary, which has the locks."""
+        """Return whether this is a primary, where locks on rows can be examined."""
         return bool(self._value("why_primary"))
 
     def read_only_by(self) -> str | None:
@@ -326,19 +326,19 @@ class DiagnosisStore(ProjectStore):
         return [facts.HeldLock(*row) for row in locks]
 
     def table_locks(self) -> list[facts.HeldLock]:
-        """Return the sessions that block writes to a table of turns, or wait to do so. Never waits."""
+        """Return the sessions that have or await a lock against writes on a table of turns. Never waits."""
         tables = [*EXECUTION, *ESSENTIAL, *OWN_EXECUTION]
         return [facts.HeldLock(*row) for row in self._rows("why_table_locks", tables=tables)]
 
     def failure_logs(self, turns: Collection[str]) -> dict[str, LogTail]:
-        """Return the log of each of these turns that may explain its failure, if there is one."""
+        """Return the log that may explain the failure of a turn, by turn."""
         if not turns or not LogStore(self.database, self.project_id).readable:
             return {}
         logs = self._all(LogTail, "why_failure_logs", turns=list(turns))
         return {log.agent_turn_id: log for log in logs}
 
     def sessions(self, pids: Collection[int]) -> dict[int, facts.DatabaseSession]:
-        """Return the activity of these sessions, and of all that wait for a lock."""
+        """Return the activity of these sessions, and of all sessions that wait for a lock."""
         rows = self._rows("why_sessions", pids=list(pids), now=self.database.now())
         return {row[0]: facts.DatabaseSession(*row) for row in rows}
 

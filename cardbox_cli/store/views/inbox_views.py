@@ -1,4 +1,4 @@
-"""Lists of inbox rows, the full ids for short ones, and lost reports. Never writes."""
+"""Lists of inbox rows, full ids for short ones, and calls that may wait forever. Never writes."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,7 +16,7 @@ from cardbox_cli.store.connection.project_store import (
 
 
 class InboxFilter(PageFilter, frozen=True, kw_only=True):
-    """Filter of a list of rows; None means any."""
+    """Filter of a list of rows. A field that is None matches any value."""
 
     agent_id: str | None = None
     status: str | None = None
@@ -44,12 +44,12 @@ class InboxViews(ProjectStore):
         return require_single("inbox row", wanted, candidates, self.project_id)
 
 
-# Queries of statuses that few rows have, each with its own index.
+# Queries for statuses that few rows have. Each has its own index.
 _LISTS = {**dict.fromkeys(OPEN, "list_open_inbox"), ERROR: "list_dead_inbox", SKIPPED: "list_skipped_inbox"}
 
 
 class LostReport(msgspec.Struct, frozen=True):
-    """A call that may wait forever. Its result is `card_id`, or the end of turn `child_turn_id`."""
+    """A call that may wait forever. Its result is the card `card_id`, or the end of `child_turn_id`."""
 
     agent_id: str
     agent_turn_id: str
@@ -59,11 +59,11 @@ class LostReport(msgspec.Struct, frozen=True):
 
 
 class LostReportStore(ProjectStore):
-    """Calls of one project's suspended turns that wait although their result exists."""
+    """Calls of suspended turns in one project that wait although their results exist."""
 
     def find(self, agent_turn_id: str | None, *, age: timedelta) -> list[LostReport]:
-        """Return calls that this suspended turn, or any for None, may wait for forever.
+        """Return calls that may wait forever, of this suspended turn, or of any if it is None.
 
-        Their results have been stored for `age`, or no agent is at the turns that should answer them.
+        The result of such a call has been stored for `age`, or no agent runs the turn that should answer it.
         """
         return [LostReport(*row) for row in self._rows("lost_reports", agent_turn_id=agent_turn_id, age=age)]

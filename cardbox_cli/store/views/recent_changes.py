@@ -37,7 +37,7 @@ class ProjectState(msgspec.Struct, frozen=True):
     batches: dict[str, BatchChange]
 
     def changes_since(self, before: "ProjectState") -> list[tuple[str, Any]]:
-        """Return the states that differ from the earlier poll, each with its type: `head` or `batch`."""
+        """Return the states that differ from `before`, each with its type: `head` or `batch`."""
         heads = [("head", each) for key, each in self.heads.items() if before.heads.get(key) != each]
         batches = [("batch", each) for key, each in self.batches.items() if before.batches.get(key) != each]
         return [*heads, *batches]

@@ -1,8 +1,7 @@
-"""The content of a turn's next request, in Postgres: one statement reads it in one snapshot; and deliverables
-of earlier turns.
+"""The content of a turn's next request in Postgres, and deliverables of earlier turns.
 
-If tables of cbx are missing, or our role may not read them, further queries read what exists; then the
-caller's snapshot keeps them consistent.
+One statement reads a request in one snapshot. If tables of cbx are missing, or our role may not read them,
+several queries read the tables that exist. The caller's snapshot then keeps the results consistent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from cardbox_cli.store.execution.turn_store import TurnStore
 from cardbox_cli.store.tools import ToolStore
 
 _POINTERS = ("profile", "context", "output")
-# Tables that may be missing although the others exist.
+# Tables that a database may lack although it has the others.
 _TOOLS = "resource.tools"
 _OPTIONAL_TABLES = ("cbx.box_info", "cbx.turns", _TOOLS)
 
@@ -38,11 +37,11 @@ class _ContextFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn's boxes, and everything else of its next request. `boxes` are the ids of those that exist.
+    """The boxes of a turn, and all other content of its next request. `boxes` are the ids of existing boxes.
 
-    `boxes` and `slots` have the keys `profile`, `context` and `output`. `answered` are the ids of the
-    requested steps, in order. `output_start` is None if it was never recorded; `config` is empty if the
-    dispatch did not set it. `head` is that of the requested agent.
+    `boxes` and `slots` have the keys `profile`, `context` and `output`. `answered` are the ids of steps in
+    the requested states, in order. `output_start` is None if it was not recorded. `config` is empty if the
+    dispatch did not set it. `head` is the head of the requested agent.
     """
 
     head: Head | None
@@ -64,7 +63,7 @@ class ContextStore(ProjectStore):
         boxes: Mapping[str, str | None] = {},
         answered: Sequence[str] = (),
     ) -> StoredContext:
-        """Return the context of a turn in these boxes; the head of `agent_id` has those that are not given.
+        """Return the context of a turn. The head of `agent_id` names the boxes that `boxes` does not name.
 
         `answered` are the states of the steps to return.
         """
@@ -94,7 +93,7 @@ class ContextStore(ProjectStore):
         return stored if knows_all else self._complete(agent_turn_id, stored)
 
     def _complete(self, agent_turn_id: str, stored: StoredContext) -> StoredContext:
-        """Complete the context from the tables that exist."""
+        """Complete the context from those tables that exist."""
         context, database = stored.boxes.get("context"), self.database
         info = BoxInfoStore(database, self.project_id)
         record = TurnStore(database, self.project_id).record(agent_turn_id)
@@ -116,7 +115,7 @@ def _provenance(stored: Any) -> Provenance | None:
 
 
 _TABLES = ("state.agent_inbox", "state.agent_state_head", "state.agent_steps")
-# Inbox rows to search: experience is recent.
+# Number of inbox rows to search. Only recent deliverables are needed.
 _MAX_INBOX_ROWS = 10_000
 
 
@@ -126,10 +125,10 @@ class ExperienceStore(ProjectStore):
     def experience(self, profile_box_id: str, limit: int) -> list[Card]:
         """Return the deliverables of successful turns with the same profile, last enqueued first.
 
-        The same profile has the same name in any case, because importing a name again makes a new box. The
-        turn's profile counts, not its agent's current one. Searches the project's last 10,000 inbox rows. A
-        deliverable that replaces one that the turn did not make is skipped. Raises SchemaMissing if the
-        database has no turns.
+        Profiles with the same name, ignoring case, count as the same, because each import of a profile
+        creates a box. The profile of the turn counts, not the current one of its agent. Searches the
+        project's last 10,000 inbox rows. Skips fallback deliverables, which the turn did not write itself.
+        Raises SchemaMissing if the database has no turns.
         """
         self._require(*_TABLES)
         query = "kept_deliverables" if self.database.keeps_turns else "left_deliverables"

@@ -1,7 +1,7 @@
-"""Turns for readers: lists of them, and all rows of one. Never writes.
+"""Lists of turns, and all rows of one turn. Never writes.
 
-The state of a turn is in its inbox row and its agent's head, also on databases of other programs. The end
-that cbx recorded, or otherwise the rows that the turn left, come with it.
+The state of a turn is in its inbox row and its agent's head, also in databases of other programs. An ended
+turn comes with the end that cbx recorded, or else with the rows that the turn left.
 `execution/turn_summary.py` interprets them.
 """
 
@@ -45,7 +45,7 @@ from cardbox_cli.store.connection.project_store import (
 from cardbox_cli.store.execution.inbox_store import InboxStore
 from cardbox_cli.store.execution.turn_store import LogStore, TurnStore
 
-# Maximum of turns in a family that are followed to further ones.
+# Maximum number of turns in a family whose relatives are searched.
 MAX_FAMILY = 1000
 _TABLES = (
     "state.agent_state_head",
@@ -57,7 +57,7 @@ _TABLES = (
 
 
 class TurnFilter(DateFilter, frozen=True, kw_only=True):
-    """Filter of a list of turns; None means any. Times are those of the enqueueing."""
+    """Filter of a list of turns. None matches any value. `since` and `until` are times of the dispatch."""
 
     agent_id: str | None = None
     status: str | None = None
@@ -65,7 +65,7 @@ class TurnFilter(DateFilter, frozen=True, kw_only=True):
 
 
 class TurnLeftovers(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of an ended turn without a recorded end: its last step and its newest deliverable."""
+    """Rows of an ended turn whose end is not recorded: its last step and its newest deliverable."""
 
     agent_turn_id: str
     step_id: str | None
@@ -78,16 +78,16 @@ class TurnLeftovers(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Return whether only an ended turn leaves these rows."""
+        """Return whether these rows show that the turn has ended."""
         return self.step_status in STEP_OVER or self.card_id is not None
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn from its inbox row and its agent's head; if the row is gone (None), from its edge.
+    """A turn from its inbox row and its agent's head. If the inbox row is gone, it is from its edge.
 
-    `status` is that of the whole turn. An ended one has its `record`, or otherwise its `remains`. `left_at`
-    is the last change of its inbox row. `carried` is True if an open row or call lets the agent at the turn
-    continue it.
+    `status` is the status of the whole turn. An ended turn has its `record`, or else its `remains`. `left_at`
+    is the time of the last change of the inbox row. `carried` is True if an open row or call allows the agent
+    to continue the turn.
     """
 
     agent_turn_id: str
@@ -115,7 +115,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
 class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
     """A card that a turn wrote. `text` is the beginning of its text.
 
-    `calls` are the ids and tools of its calls, each None if the model named none.
+    `calls` are pairs of the id and the tool of each call. Either is None if the model named none.
     """
 
     card_id: str
@@ -129,9 +129,10 @@ class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows of one turn, in one snapshot; empty for tables that the database lacks.
+    """All rows of one turn, in one snapshot. Empty for tables that the database lacks.
 
-    An ended turn has the cards of its context box that require `result_fields`, and a visible deliverable.
+    For an ended turn, it includes its visible deliverable, and the cards of its context box that require
+    `result_fields`.
     """
 
     turn: TurnRow
@@ -158,7 +159,8 @@ class TurnViews(ProjectStore):
             return islice(self._turns_of_trace(where), limit)
         size = PAGE_SIZE if limit is None else min(limit, PAGE_SIZE)
         every = read_pages(partial(self._page, where), page=size, limit=None)
-        # The planner does not know that nearly all turns have ended: it would read every row to find them.
+        # The planner does not know that nearly all turns have ended, and would read every row to find the
+        # others.
         return islice(_deduplicate(turn for turn in every if where.status in (None, turn.status)), limit)
 
     def further(self, where: TurnFilter, last: TurnRow) -> FurtherCount:
@@ -181,7 +183,7 @@ class TurnViews(ProjectStore):
         return self._require_item(turn, "turn", turn_id, "`cbx turn list` shows the newest")
 
     def get_many(self, turn_ids: Collection[str]) -> list[TurnRow]:
-        """Return those of these turns that exist, oldest first; those without inbox rows come last."""
+        """Return those of these turns that exist, oldest first. Turns without inbox rows come last."""
         self._require(*_TABLES)
         turns = self._all(TurnRow, "turns_by_ids", turn_ids=list(turn_ids))
         absent = set(turn_ids).difference(turn.agent_turn_id for turn in turns)
@@ -193,9 +195,9 @@ class TurnViews(ProjectStore):
         return self.get_many(unique(self._column("turns_of_trace", trace_id=trace_id)))
 
     def family(self, turn: TurnRow) -> list[TurnRow]:
-        """Return the turns of its trace, and their ancestors and descendants, oldest first.
+        """Return the turns in the trace of `turn`, and its ancestors and descendants, oldest first.
 
-        Each has its parent, from any row, because other programs begin a trace for each child. Stops at
+        Looks for the parent in any row, because other programs begin a new trace for each child. Stops at
         `MAX_FAMILY` turns.
         """
         known: dict[str, TurnRow] = {}
@@ -247,7 +249,7 @@ class TurnViews(ProjectStore):
             )
 
     def _result(self, turn: TurnRow) -> tuple[list[Card], Card | None]:
-        """Return the cards that require fields of an ended turn's result, and its deliverable."""
+        """Return the cards that require fields in the result of an ended turn, and its deliverable."""
         boxes = BoxStore(self.database, self.project_id)
         fields = cards_of_type(boxes, turn.context_box_id, RESULT_FIELDS)
         card_id = turn.record.deliverable_card_id if turn.record else turn.remains and turn.remains.card_id
@@ -260,7 +262,7 @@ class TurnViews(ProjectStore):
         self._require(*_TABLES)
         if whole := self._value("whole_turn_id", wanted=wanted):
             return str(whole)
-        # The turns that cbx recorded come first: their ids have indexes.
+        # Search the turns that cbx recorded first, because an index finds their ids.
         queries = ["find_kept_turn_ids"] if self.database.keeps_turns else []
         candidates = self._search_ids(wanted, *queries, "find_turn_ids", index="cbx.idx_turns_shown")
         return require_single("turn", wanted, candidates, self.project_id)
@@ -272,7 +274,7 @@ class TurnViews(ProjectStore):
         return str(self._require_item(self._value("turn_of_step", step_id=step_id), "step", step_id, hint))
 
     def _turns_of_trace(self, where: TurnFilter) -> Iterator[TurnRow]:
-        """Return the turns of a trace, which is short, that match `where`, newest first."""
+        """Return the turns of a trace that match `where`, newest first. A trace has few turns."""
         turns = sorted(self.list_by_trace(where.trace_id or ""), key=_creation_order, reverse=True)
         return (turn for turn in turns if _matches(where, turn))
 
@@ -299,7 +301,7 @@ class TurnViews(ProjectStore):
 
 
 def _recorded_end(record: TurnRecord | None) -> TurnRecord | None:
-    """Return the record if it has the turn's end."""
+    """Return the record if it has the end of the turn, otherwise None."""
     return None if record is None or record.end_status is None else record
 
 
@@ -316,7 +318,7 @@ def _add_end(turn: TurnRow, record: TurnRecord | None, leftovers: TurnLeftovers 
 
 
 def _deduplicate(turns: Iterable[TurnRow]) -> Iterator[TurnRow]:
-    """Yield `turns` without duplicates: other programs enqueue a turn again under its own id."""
+    """Yield each turn once. Other programs enqueue a turn again under its id."""
     seen: set[str] = set()
     for turn in turns:
         if turn.agent_turn_id not in seen:
@@ -331,7 +333,7 @@ def _creation_order(turn: TurnRow) -> tuple[datetime, str]:
 
 
 def _matches(where: TurnFilter, turn: TurnRow) -> bool:
-    """Return whether a turn matches the filter, whose times are instants, ignoring its trace."""
+    """Return whether a turn matches the filter, except its trace. Times in the filter are instants."""
     created_at = _creation_order(turn)[0]
     return (
         where.agent_id in (None, turn.agent_id)

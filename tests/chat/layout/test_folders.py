@@ -28,7 +28,9 @@ def test_chats_are_found_and_read(tmp_path: Path) -> None:
     assert folders.read_files(chat, tmp_path) == trees.files()
 
 
-def test_the_folder_of_a_project_or_its_ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_project_root_is_found_from_the_ship_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert folders.project_root(tmp_path / ".ship") == folders.project_root(tmp_path)
     with pytest.raises(NotFound, match=r"no folder .*\.ship"):
         folders.find_chat_folders(tmp_path)
@@ -47,7 +49,7 @@ def test_profiles_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [".ship", ".ship/chat", f".ship/chat/{FOLDER}/contexts"])
-def test_no_link_to_a_folder_is_followed(tmp_path: Path, place: str) -> None:
+def test_a_link_to_a_folder_is_refused(tmp_path: Path, place: str) -> None:
     trees.write(tmp_path / "real")
     trees.write(tmp_path / "here")
     linked = tmp_path / "here" / place
@@ -56,23 +58,23 @@ def test_no_link_to_a_folder_is_followed(tmp_path: Path, place: str) -> None:
     chat = tmp_path / "here/.ship/chat" / FOLDER
     before = trees.read(tmp_path / "real")
 
-    with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+    with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
         folders.read_files(chat, folders.find_chat_folders(tmp_path / "here") and tmp_path / "here")
-    with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+    with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
         written(chat, tmp_path / "here", {"contexts/active.jsonl": "x\n"}, replace=True)
     assert trees.read(tmp_path / "real") == before
 
 
-def test_no_link_to_a_file_is_followed(tmp_path: Path) -> None:
+def test_a_link_to_a_file_is_refused(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     secret = tmp_path / "secret"
     secret.write_text("secret")
     for target in (secret, tmp_path / "nowhere"):
         (chat / "memory/Primary.md").unlink()
         (chat / "memory/Primary.md").symlink_to(target)
-        with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+        with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
             folders.read_files(chat, tmp_path)
-        with pytest.raises(InvalidInput, match="is a symbolic link; cbx follows none"):
+        with pytest.raises(InvalidInput, match="cbx does not follow the symbolic link"):
             written(chat, tmp_path, FILES, replace=True)
     assert secret.read_text() == "secret"
     assert not (tmp_path / "nowhere").exists()
@@ -86,7 +88,7 @@ def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
         folders.read_files(chat, tmp_path)
 
 
-def test_new_files_are_private_and_others_keep_their_modes(tmp_path: Path) -> None:
+def test_new_files_are_private_and_existing_files_keep_their_modes(tmp_path: Path) -> None:
     chat = tmp_path / ".ship/chat" / FOLDER
     assert written(chat, tmp_path, FILES, replace=False) == list(FILES)
     assert trees.read(chat) == trees.TREE
@@ -97,14 +99,14 @@ def test_new_files_are_private_and_others_keep_their_modes(tmp_path: Path) -> No
     assert stat.S_IMODE((chat / "memory/Primary.md").stat().st_mode) == 0o644
 
 
-def test_what_is_there_already_is_left_alone(tmp_path: Path) -> None:
+def test_unchanged_and_foreign_files_are_not_written(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     (chat / "notes.txt").write_text("mine")
     assert written(chat, tmp_path, FILES, replace=False) == []
     assert (chat / "notes.txt").read_text() == "mine"
 
 
-def test_nothing_is_lost_unasked_and_nothing_is_written_then(tmp_path: Path) -> None:
+def test_a_loss_of_entries_is_refused_unless_replace_is_given(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     files = {**FILES, "contexts/active.jsonl": "", "memory/Primary.md": "other\n"}
     before = trees.read(chat)
@@ -117,7 +119,7 @@ def test_nothing_is_lost_unasked_and_nothing_is_written_then(tmp_path: Path) -> 
     ]
 
 
-def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     chat = trees.write(tmp_path)
     (chat / "contexts/.active.jsonl.new-1234").write_text("half")
     written(chat, tmp_path, {"contexts/active.jsonl": ""}, replace=True)
@@ -125,7 +127,7 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     assert folders.read_files(chat, tmp_path)["contexts/active.jsonl"] == b""
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / ".ship").write_text("a file")
     with pytest.raises(InvalidInput, match=r"cannot write .*active\.jsonl"):
         written(tmp_path / ".ship/chat" / FOLDER, tmp_path, {"contexts/active.jsonl": ""}, replace=False)

@@ -24,7 +24,7 @@ from tests.chat.layout import trees
 from tests.chat.layout.trees import KEY, TREE, archive, item, line, message, older
 
 
-def test_what_is_read_is_written_again() -> None:
+def test_a_folder_is_written_as_it_was_read() -> None:
     chat = read_chat(KEY, trees.files())
     assert chat.skipped == []
     assert chat.ignored == []
@@ -32,7 +32,7 @@ def test_what_is_read_is_written_again() -> None:
     assert written == TREE
 
 
-def test_what_files_say_is_known_by_its_kind() -> None:
+def test_each_file_type_is_parsed() -> None:
     chat = read_chat(KEY, trees.files())
     assert [moved.number for moved in chat.transcript] == [1, 2, None]
     assert chat.transcript[1].lines[0].message_id == "m3"
@@ -42,7 +42,7 @@ def test_what_files_say_is_known_by_its_kind() -> None:
     assert chat.memory == TREE["memory/Primary.md"]
 
 
-def test_the_index_is_newest_first_however_it_came() -> None:
+def test_the_index_is_written_newest_first() -> None:
     items = [item(archive(f"ctx_{number}", number)) for number in (2, 3, 1)]
     tree = {f"contexts/archive/ctx_{number}.json": archive(f"ctx_{number}", number) for number in (1, 2, 3)}
     chat = read_chat(KEY, trees.files({**tree, "contexts/index.json": {"v": 1, "items": items}}))
@@ -50,13 +50,13 @@ def test_the_index_is_newest_first_however_it_came() -> None:
     assert [each["contextId"] for each in index["items"]] == ["ctx_3", "ctx_2", "ctx_1"]
 
 
-def test_numbered_files_are_in_the_order_of_their_numbers() -> None:
+def test_numbered_files_are_read_in_numeric_order() -> None:
     tree = {f"conversations/archive-{n}.jsonl": [line(n, str(n))] for n in (10, 9, 2)}
     chat = read_chat(KEY, trees.files({**tree, "conversations/history.jsonl": [line(11, "11")]}))
     assert [each.text for moved in chat.transcript for each in moved.lines] == ["2", "9", "10", "11"]
 
 
-def test_no_file_no_context_and_an_empty_one_a_cleared_context() -> None:
+def test_a_missing_file_means_no_context_and_an_empty_file_a_cleared_one() -> None:
     assert read_chat(KEY, {}).active is None
     assert read_chat(KEY, {"contexts/active.jsonl": b""}).active == []
     assert read_chat(KEY, {"contexts/active.jsonl": b"\n \n"}).active == []
@@ -88,7 +88,7 @@ GOOD = line(1, "good")
         ("text", "Expected `object`, got `str`"),
     ],
 )
-def test_a_line_of_other_types_is_skipped_and_named(bad: Any, reason: str) -> None:
+def test_a_line_with_invalid_fields_is_skipped_and_reported(bad: Any, reason: str) -> None:
     data = f"{json.dumps(GOOD)}\n\n{json.dumps(bad)}\n{json.dumps(GOOD)}".encode()
     chat = read_chat(KEY, {"conversations/history.jsonl": data})
     assert [len(moved.lines) for moved in chat.transcript] == [2]
@@ -106,7 +106,7 @@ def test_a_line_of_other_types_is_skipped_and_named(bad: Any, reason: str) -> No
         (b'{"ts": 1e999999999999999999}', "1000 digits"),
     ],
 )
-def test_a_line_that_is_no_json_is_skipped_and_named(data: bytes, reason: str) -> None:
+def test_a_line_that_is_not_json_is_skipped_and_reported(data: bytes, reason: str) -> None:
     chat = read_chat(KEY, {"conversations/history.jsonl": data + b"\r\n" + trees.spelled("x.jsonl", [GOOD])})
     assert len(chat.transcript[0].lines) == 1
     [skipped] = chat.skipped
@@ -124,14 +124,14 @@ def test_a_line_that_is_no_json_is_skipped_and_named(data: bytes, reason: str) -
         {"v": 1, "ts": 1, "role": "user", "content": 5},
     ],
 )
-def test_a_message_of_other_types_is_skipped(bad: Any) -> None:
+def test_a_message_with_invalid_fields_is_skipped(bad: Any) -> None:
     chat = read_chat(KEY, trees.files({"contexts/active.jsonl": [message(0, "a"), bad]}))
     assert chat.active is not None
     assert [each.body for each in chat.active] == ["a"]
     assert [(each.file, each.line) for each in chat.skipped] == [("contexts/active.jsonl", 2)]
 
 
-def test_content_wins_over_an_older_key_beside_it_and_both_are_kept() -> None:
+def test_content_overrides_an_older_key_and_both_are_stored() -> None:
     both = {**message(1, "new"), "text": ["anything"]}
     chat = read_chat(KEY, trees.files({"contexts/active.jsonl": [both, older(2, "old")]}))
     assert chat.active is not None
@@ -139,7 +139,7 @@ def test_content_wins_over_an_older_key_beside_it_and_both_are_kept() -> None:
     assert [each.encode() for each in chat.active] == [both, older(2, "old")]
 
 
-def test_archives_that_are_none_are_skipped_and_so_are_their_messages() -> None:
+def test_invalid_archives_and_messages_are_skipped() -> None:
     good = archive("ctx_1", 1, {"role": "user", "content": "a"}, {"role": "system", "content": "b"})
     tree = {
         "contexts/archive/ctx_1.json": good,
@@ -183,14 +183,14 @@ def grown(number: int, files: Sequence[TranscriptFile] = ()) -> list[tuple[int |
     return [(moved.number, len(moved.lines)) for moved in rolled]
 
 
-def test_above_the_most_lines_the_older_half_moves() -> None:
+def test_above_the_line_limit_the_older_half_moves() -> None:
     assert grown(MAX_LINES) == [(None, 1000)]
     assert grown(MAX_LINES + 1) == [(1, 500), (None, 501)]
     assert grown(1500) == [(1, 500), (None, 1000)]
     assert grown(2001) == [(1, 500), (2, 500), (3, 500), (None, 501)]
 
 
-def test_files_go_on_behind_those_that_there_are() -> None:
+def test_new_files_continue_the_existing_numbers() -> None:
     some = [TranscriptLine.parse(line(1, "a"))]
     assert grown(999, [TranscriptFile(4, some), TranscriptFile(None, some)]) == [(4, 1), (None, 1000)]
     assert grown(1000, [TranscriptFile(4, some), TranscriptFile(None, some)]) == [
@@ -206,7 +206,7 @@ def test_files_go_on_behind_those_that_there_are() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_a_folder_is_called_after_its_chat(chat_key: str) -> None:
+def test_the_folder_name_encodes_the_chat_key(chat_key: str) -> None:
     folder = records.chat_folder(chat_key)
     if folder is None:
         assert chat_key in (".", "..") or len(chat_key.encode()) * 3 > 255
@@ -216,7 +216,7 @@ def test_a_folder_is_called_after_its_chat(chat_key: str) -> None:
         assert records.folder_chat_key(folder) == chat_key
 
 
-def test_folders_are_spelled_as_programs_in_the_field_do() -> None:
+def test_folder_names_use_the_encoding_of_existing_programs() -> None:
     assert records.chat_folder(KEY) == trees.FOLDER
     assert records.chat_folder("az AZ09-_.!~*'();/?:@&=+$,#[]%") == (
         "az%20AZ09-_.!~*'()%3B%2F%3F%3A%40%26%3D%2B%24%2C%23%5B%5D%25"
@@ -224,7 +224,7 @@ def test_folders_are_spelled_as_programs_in_the_field_do() -> None:
 
 
 @pytest.mark.parametrize("folder", ["a b", "a%2fb", "%zz", "%ff", "..", "群"])
-def test_no_chat_has_a_folder_of_another_spelling(folder: str) -> None:
+def test_a_folder_with_another_encoding_is_not_a_chat(folder: str) -> None:
     assert records.folder_chat_key(folder) is None
 
 
@@ -254,11 +254,11 @@ def loss(name: str, there: Any, now: dict[str, Any]) -> str | None:
         ("a.md", b"a", "a\n", False),
     ],
 )
-def test_files_that_say_the_same(name: str, there: bytes, text: str, same: bool) -> None:
+def test_files_with_the_same_content_are_equal(name: str, there: bytes, text: str, same: bool) -> None:
     assert is_same_content(name, there, text) is same
 
 
-def test_nothing_is_lost_where_a_transcript_has_grown_and_moved() -> None:
+def test_a_grown_or_moved_transcript_loses_no_entries() -> None:
     name, moved = "conversations/history.jsonl", "conversations/archive-1.jsonl"
     first, second = line(1, "a"), line(2, "b")
     assert loss(name, [first], {name: [first, second]}) is None
@@ -269,7 +269,7 @@ def test_nothing_is_lost_where_a_transcript_has_grown_and_moved() -> None:
     )
 
 
-def test_nothing_is_lost_of_an_index_that_has_grown() -> None:
+def test_a_grown_index_loses_no_entries() -> None:
     name, one, two = "contexts/index.json", item(archive("ctx_1", 1)), item(archive("ctx_2", 2))
     index: dict[str, Any] = {"v": 1, "items": [one]}
     assert loss(name, index, {name: {"v": 1, "items": [two, one]}}) is None
@@ -277,12 +277,12 @@ def test_nothing_is_lost_of_an_index_that_has_grown() -> None:
     assert describe_loss(name, b"{", '{"v": 1, "items": []}', all_files={}) is not None
 
 
-def test_other_files_are_the_same_or_others() -> None:
+def test_a_changed_memory_file_is_a_loss() -> None:
     name = "memory/Primary.md"
     assert loss(name, "a\n", {name: "a\n"}) is None
     assert loss(name, "a\n", {name: "b\n"}) == "has a different content"
 
 
-def test_a_chat_of_nothing_has_no_files() -> None:
+def test_an_empty_chat_has_no_files() -> None:
     chat = ChatFiles(chat_key=KEY, transcript=[], active=None, archives=[], items=None, memory=None)
     assert encode_files(chat) == {}

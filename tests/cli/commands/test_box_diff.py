@@ -157,7 +157,7 @@ class TestDiff:
         a, b = (boxes.create([draft.card_id for draft in drafts]).box_id for drafts in (old, new))
         result = cbx("box", "diff", a, b)
         told, error = result.err.splitlines()
-        assert told == "texts compared for the first 500 differences only; --full compares all"
+        assert told == "compared only the texts of the first 500 differences; --full compares all"
         assert error == "error: the boxes differ: 502 changed"
         shown = result.out.splitlines()
         assert shown[-3].strip() == "[-old-]{+new+} 499"

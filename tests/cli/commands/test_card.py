@@ -485,7 +485,7 @@ class TestList:
         assert (result.code, result.err) == (
             2,
             f"error: --since {since!r} is later than --until {until!r}\n"
-            "hint: give the earlier time to --since\n",
+            "hint: pass the earlier time to --since\n",
         )
         assert offline(noun, "list", "--since", until, "--until", since).code == 7
 

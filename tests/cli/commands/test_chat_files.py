@@ -85,7 +85,7 @@ class TestImport:
         link.symlink_to(tmp_path / "aside")
         result = cbx("chat", "import", str(tmp_path))
         assert result.code == 4
-        assert "is a symbolic link; cbx follows none" in result.err
+        assert "cbx does not follow the symbolic link" in result.err
         assert succeed(cbx("chat", "list", "-o", "id")) == ""
 
     def test_a_folder_with_an_invalid_chat_key_is_skipped(self, cbx: Cbx, tmp_path: Path) -> None:
@@ -120,7 +120,8 @@ class TestImport:
         succeed(cbx("chat", "persona", "Primary", "mine"))
         kept = cbx("chat", "import", str(tmp_path))
         assert (
-            "the persona Primary differs and was not changed; --replace imports that of the file" in kept.err
+            "the persona Primary differs and was not changed; --replace imports the file's version"
+            in kept.err
         )
         profiles(tmp_path, primary="in lower case")
         (tmp_path / ".ship/profile/Primary.md").unlink()

@@ -102,7 +102,7 @@ def test_a_process_without_history_gets_only_the_query(
 @pytest.mark.parametrize(
     ("options", "code", "error"),
     [
-        (["--layer", "todo=x"], 4, "'todo' is not a layer: their names end in '__context'"),
+        (["--layer", "todo=x"], 4, "'todo' is not a layer: names of layers end in '__context'"),
         (["--layer", "a__context=1", "--layer", "a__context=2"], 2, "--layer: 'a__context' is given twice"),
         (["--layer", "knowledge__context"], 2, "--layer knowledge__context requires --knowledge-query"),
         (
@@ -113,13 +113,13 @@ def test_a_process_without_history_gets_only_the_query(
         (["--knowledge-query", " "], 2, "--knowledge-query is empty"),
         (["--query", ""], 2, "--query is empty"),
         (["--model", ""], 2, "--model is empty"),
-        (["--query", "What now?"], 4, "the query is the last user message of the history"),
+        (["--query", "What now?"], 4, "the query repeats the last user message of the history"),
         (["--process", "chain"], 2, "--process: unknown kind 'chain'"),
         (["--layout", "fast"], 2, "--layout: unknown layout 'fast'"),
         (
             ["--process", "mapreduce_worker", "--layer", "todo__context"],
             4,
-            "the layer 'todo__context' is asked for, and a mapreduce_worker cannot have it",
+            "the process mapreduce_worker cannot have the requested layer 'todo__context'",
         ),
         (["--layer", "todo__context=@gone"], 3, "no file 'gone'"),
     ],
@@ -162,7 +162,7 @@ class TestMaxTokens:
 
     def test_a_limit_below_the_mandatory_content_is_refused(self, cbx: Cbx) -> None:
         answer = cbx("render", "--box", self.box(cbx), "--max-tokens", "3")
-        assert (answer.code, "what never goes of the request takes ~" in answer.err) == (4, True)
+        assert (answer.code, "the parts of the request that cbx must keep take ~" in answer.err) == (4, True)
 
     def test_max_tokens_refuses_options_that_it_cannot_be_combined_with(self, cbx: Cbx) -> None:
         box = self.box(cbx)
@@ -212,4 +212,7 @@ class TestMaxTokens:
                 {"name": name, "worker_target": "w", "tags": [], "allowed_tools": tools}, author_id="t"
             )
             packed = cbx(*words, "--arg", f"profile_name={name}")
-            assert (packed.code, "what never goes of the request takes" in packed.err) == (code, code == 4)
+            assert (packed.code, "the parts of the request that cbx must keep take" in packed.err) == (
+                code,
+                code == 4,
+            )

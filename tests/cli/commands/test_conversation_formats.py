@@ -17,7 +17,7 @@ def test_an_anthropic_conversation_is_imported_and_exported(cbx: Cbx, tmp_path: 
     box = imported.out.strip()
     assert (
         imported.err
-        == "taken as anthropic: 'system' is next to the messages\n1 conversation, 4 cards, 4 new\n"
+        == "recognized as anthropic: 'system' is next to the messages\n1 conversation, 4 cards, 4 new\n"
     )
     assert cbx("card", "import", str(file), "--from", "anthropic").err == "1 conversation, 4 cards, 0 new\n"
     assert cbx("card", "export", "--box", box, "--to", "anthropic").json() == document
@@ -39,7 +39,7 @@ def test_a_claude_code_session_is_imported_and_exported(cbx: Cbx, tmp_path: Path
     boxes = imported.out.split()
     assert (
         imported.err
-        == "taken as claude-code: line 1: a line has a type and 'leafUuid'\n3 conversations, 22 cards, 22 new\n"
+        == "recognized as claude-code: line 1: a line has a type and 'leafUuid'\n3 conversations, 22 cards, 22 new\n"
     )
     back = [
         line

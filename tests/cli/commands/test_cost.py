@@ -340,10 +340,10 @@ class TestPrices:
 def test_anything_except_one_box_turn_agent_or_chat_is_refused(cbx: Cbx, conversation: str) -> None:
     for words, code, message in (
         (("nothing-here",), 3, "error: no box or turn 'nothing-here' in project 'p'"),
-        ((), 2, "error: pass exactly one box or turn, --agent or --chat"),
+        ((), 2, "error: pass exactly one box, turn, --agent or --chat"),
         (("--chat", "nobody"), 3, "error: no chat 'nobody' in project 'p'"),
-        ((conversation, "--chat", "nobody"), 2, "error: pass exactly one box or turn, --agent or --chat"),
-        ((conversation, "--agent", "clerk"), 2, "error: pass exactly one box or turn, --agent or --chat"),
+        ((conversation, "--chat", "nobody"), 2, "error: pass exactly one box, turn, --agent or --chat"),
+        ((conversation, "--agent", "clerk"), 2, "error: pass exactly one box, turn, --agent or --chat"),
         ((conversation, "--since", "1h"), 2, "error: --since requires --agent or --chat"),
         ((conversation, "--by", "colour"), 2, "error: --by: unknown grouping 'colour'"),
     ):
@@ -361,13 +361,13 @@ def test_the_turn_and_box_options_of_render_are_accepted(cbx: Cbx, conversation:
     for words, code, message in (
         (("--turn", conversation), 3, f"error: no turn {conversation!r} in project 'p'"),
         (("--box", turn), 3, f"error: no box {turn!r} in project 'p'"),
-        (("--turn", turn, "--box", conversation), 2, "error: pass exactly one box or turn, --agent or --chat"),
-        ((turn, "--turn", turn), 2, "error: pass exactly one box or turn, --agent or --chat"),
+        (("--turn", turn, "--box", conversation), 2, "error: pass exactly one box, turn, --agent or --chat"),
+        ((turn, "--turn", turn), 2, "error: pass exactly one box, turn, --agent or --chat"),
         ((conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
         (("--box", conversation, "--profile", "clrek"), 3, "error: no profile 'clrek' in project 'p'; did you mean 'clerk'?"),
-        ((turn, "--profile", "clrek"), 2, "error: --profile requires a box: a turn or a chat has its own profile"),
+        ((turn, "--profile", "clrek"), 2, "error: --profile requires a box, not a turn, agent or chat"),
         (("nothing", "--profile", "clerk"), 3, "error: no box or turn 'nothing' in project 'p'"),
-        (("--turn", turn, "--profile", "clerk"), 2, "error: --profile requires a box: a turn or a chat has its own profile"),
+        (("--turn", turn, "--profile", "clerk"), 2, "error: --profile requires a box, not a turn, agent or chat"),
         (("--box", conversation, "--since", "1h"), 2, "error: --since requires --agent or --chat"),
     ):  # fmt: skip
         refused = cbx("cost", *words)

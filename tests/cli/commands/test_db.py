@@ -82,7 +82,7 @@ def test_a_schema_older_than_the_baseline_is_refused(cbx: Cbx, database: Databas
         refused = cbx(*command)
         assert (refused.code, refused.out) == (7, "")
         assert refused.err.splitlines()[-2:] == [
-            "error: the database has schema version 16, but this cbx upgrades from version 17 on",
+            "error: the database has schema version 16, but cbx upgrades only version 17 or later",
             "hint: `cbx db upgrade --help` shows the commands that move its data to a new database",
         ]
     status = cbx("db", "status", "-o", "json").json()

@@ -377,7 +377,7 @@ class TestTheEditor:
         result = cbx("card", "edit", add("a"))
         expected = "the editor 'no-such-editor --wait' was not found; nothing was written"
         assert refusal(result) == (4, expected)
-        assert result.err.endswith("hint: set VISUAL or EDITOR to another one\n")
+        assert result.err.endswith("hint: set VISUAL or EDITOR to another editor\n")
         assert list(drafts.iterdir()) == []
 
     def test_visual_is_preferred_to_editor_and_both_can_have_options(

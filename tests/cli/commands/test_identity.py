@@ -325,13 +325,13 @@ REFUSED = [
         ("project", "create", "x", "--title", " "),
         4,
         "error: the title ' ' must have 1 to 255 printable characters on one line\n"
-        "hint: omit it, or give it a text\n",
+        "hint: omit the value, or pass a text\n",
     ),
     (
         ("project", "create", ""),
         2,
         "error: the project '' must have 1 to 255 printable characters\n"
-        "hint: set it with --project or CBX_PROJECT\n",
+        "hint: set the project with --project or CBX_PROJECT\n",
     ),
     (
         ("project", "update", "p", "--status", "asleep"),
@@ -351,7 +351,7 @@ REFUSED = [
     (
         ("project", "update", "--reproducible-layers", "todo__context,notes"),
         4,
-        "error: 'notes' is not a layer: their names end in '__context'\nhint: use "
+        "error: 'notes' is not a layer: names of layers end in '__context'\nhint: use "
         "framework__context, persona__context, memory__context, experience__context, knowledge__context, todo__context, compression__context, "
         "or your own name\n",
     ),
@@ -380,7 +380,7 @@ REFUSED = [
     (
         (*PROVISION, "--worker-target", "gpu"),
         5,
-        "error: agent 'a-1' exists with worker target 'desk'\nhint: add --update to change it\n",
+        "error: agent 'a-1' exists with worker target 'desk'\nhint: add --update to change the agent\n",
     ),
     (
         ("tool", "show", "nope"),
@@ -390,7 +390,7 @@ REFUSED = [
     (
         ("tool", "add", "weather", "--exec", "true"),
         5,
-        "error: a different tool 'weather' exists in project 'p'\nhint: pass --replace to replace it\n",
+        "error: a different tool 'weather' exists in project 'p'\nhint: pass --replace to replace the tool\n",
     ),
     (
         ("tool", "add", "t", "--schema", "nowhere.json"),

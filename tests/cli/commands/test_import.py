@@ -62,7 +62,7 @@ class TestBadText:
         imported = cbx("card", "import", file, "--on-bad-text", "replace", "-o", "id")
         box = succeed(imported).strip()
         assert imported.err == (
-            "taken as openai: no evidence of another format\n1 conversation, 2 cards, 2 new\n5 characters replaced by U+FFFD\n"
+            "recognized as openai: no evidence of another format\n1 conversation, 2 cards, 2 new\n5 characters replaced by U+FFFD\n"
         )
         messages = cbx("card", "export", "--box", box).json()["messages"]
         assert messages == [
@@ -129,7 +129,7 @@ class TestFollowing:
             code, out, err = interrupted(process)
         assert (code, out) == (130, "")
         assert err.startswith(
-            "taken as claude-code: a line has a type and 'sessionId'\n1 conversation, 1 card, 1 new\n"
+            "recognized as claude-code: a line has a type and 'sessionId'\n1 conversation, 1 card, 1 new\n"
         )
         assert err.endswith("\ninterrupted: work done before the interrupt is committed\n")
         shown = lines(cbx("card", "export", "--box", first["box_id"], "--to", "claude-code"))
@@ -167,7 +167,7 @@ class TestFollowing:
         result = shell.run("card", "import", "pipe", "--follow")
         assert (result.code, result.err) == (
             2,
-            "error: --follow needs a file that grows, not 'pipe'\nhint: pass the path of a JSONL file\n",
+            "error: --follow requires a file that can grow, not 'pipe'\nhint: pass the path of a JSONL file\n",
         )
 
     def test_an_unreachable_database_fails_immediately(self, shell: Shell, file: Path) -> None:
@@ -199,7 +199,7 @@ class TestFollowing:
             (
                 ("-", "--follow"),
                 2,
-                "--follow needs a file that grows, not standard input",
+                "--follow requires a file that can grow, not standard input",
                 "pass the path of a JSONL file",
             ),
             (
@@ -211,7 +211,7 @@ class TestFollowing:
             (
                 ("chat.jsonl", "--follow"),
                 4,
-                "chat.jsonl: --follow needs a conversation with an id",
+                "chat.jsonl: --follow requires a conversation with an id",
                 "add a conversation_id next to its messages, or import the complete file without --follow",
             ),
         ],
@@ -295,7 +295,7 @@ class TestProgress:
             result = shell.run("card", "import", file.name, "-o", "id")
             assert (
                 result.err
-                == "taken as claude-code: line 1: a line has a type and 'sessionId'\n1 conversation, 25000 cards, 25000 new\n"
+                == "recognized as claude-code: line 1: a line has a type and 'sessionId'\n1 conversation, 25000 cards, 25000 new\n"
             )
         else:
             result = shell.on_terminal("card", "import", file.name, TERM="dumb")

@@ -84,8 +84,14 @@ def test_the_only_option_imports_that_conversation(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.json", "deep/c.json", "--only", "0"], "--only needs exactly one file, and no --follow"),
-        (["a.json", "--only", "0", "--follow"], "--only needs exactly one file, and no --follow"),
+        (
+            ["a.json", "deep/c.json", "--only", "0"],
+            "--only requires exactly one file and cannot be combined with --follow",
+        ),
+        (
+            ["a.json", "--only", "0", "--follow"],
+            "--only requires exactly one file and cannot be combined with --follow",
+        ),
         (["a.json", "deep/c.json", "--follow"], "--follow takes one file"),
     ],
 )
@@ -107,7 +113,7 @@ def test_a_conversation_without_messages_creates_no_box(cbx: Cbx, tmp_path: Path
     (tmp_path / "f.json").write_text(json.dumps([chat(), chat("one")]))
     result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "json")
     assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [1]
-    told = f"1 conversation without a message left out: {tmp_path}/f.json[0]"
+    told = f"skipped 1 conversation without messages: {tmp_path}/f.json[0]"
     assert f"1 conversation, 1 card, 1 new\n{told}\n" in result.err
     (tmp_path / "f.json").write_text('{"messages": []}')
     assert cbx("card", "import", str(tmp_path / "f.json"), "-o", "json").json()["boxes"] == []
@@ -133,7 +139,7 @@ def test_conversations_without_messages_do_not_stop_the_others(
     (tmp_path / "f.json").write_text(text)
     result = cbx("card", "import", str(tmp_path / "f.json"), "-o", "json", *options)
     assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [1]
-    told = f"2 conversations without a message left out, the first at {tmp_path}/f.json: "
+    told = f"skipped 2 conversations without messages, the first at {tmp_path}/f.json: "
     assert f"1 conversation, 1 card, 1 new\n{told}" in result.err
 
 
@@ -157,7 +163,7 @@ def test_a_mistyped_message_key_is_refused(
     file.write_text("".join(json.dumps(each) + "\n" for each in (chat("one"), line, chat("three"))))
     result = cbx("card", "import", str(file), "--at", "messages", "-o", "json")
     if told is None:
-        assert result.err.endswith(f"1 conversation without a message left out: {file}:2\n")
+        assert result.err.endswith(f"skipped 1 conversation without messages: {file}:2\n")
         assert [box["index"] for box in json.loads(succeed(result))["boxes"]] == [0, 2]
         return
     assert (result.code, result.error["message"]) == (4, told.replace("FILE", str(file)))
@@ -201,7 +207,7 @@ def test_a_session_with_only_events_creates_no_box(
     before = row_counts()
     result = cbx("card", "import", str(tmp_path / "s.jsonl"), "-o", "id")
     assert (result.code, result.out) == (0, "")
-    left_out = f"1 conversation without a message left out: {tmp_path}/s.jsonl"
+    left_out = f"skipped 1 conversation without messages: {tmp_path}/s.jsonl"
     assert result.err.endswith(f"0 conversations, 0 cards, 0 new\n{left_out}\n")
     assert row_counts() == before
 

@@ -48,7 +48,7 @@ class TestCardLint:
     def test_a_valid_file_has_no_findings(self, offline: Cbx, file: Callable[..., str]) -> None:
         sound = file(ASKED, CALLED, ANSWERED)
         assert offline("card", "lint", sound, "-o", "json") == Result(
-            0, "[]\n", "taken as openai: a message has 'tool_calls'\n"
+            0, "[]\n", "recognized as openai: a message has 'tool_calls'\n"
         )
         assert offline("card", "lint", sound, "--from", "openai") == Result(0, "", "nothing found\n")
 
@@ -120,7 +120,7 @@ class TestCardLint:
             f"{more}: {found}",
         ]
         for name in ("a.json", "deep/b.json"):
-            assert f"{folder}/{name}: taken as openai: " in result.err
+            assert f"{folder}/{name}: recognized as openai: " in result.err
         assert result.error["message"] == "the lint found 2 errors"
         sound = offline("card", "lint", f"{folder}/deep", f"{folder}/deep/b.json")
         assert (sound.code, sound.out, sound.err.splitlines()[-1]) == (0, "", "nothing found")
@@ -181,7 +181,7 @@ class TestCardLint:
         [failed] = result.error["details"]["failed"]
         assert failed["file"] == f"{tmp_path}/d\\xff\n.json"
         first, *_, last = (line for line in result.err.splitlines() if not line.startswith("{"))
-        assert first.startswith(f"{tmp_path}/a\\nb.json: taken as ")
+        assert first.startswith(f"{tmp_path}/a\\nb.json: recognized as ")
         assert last.startswith(f"error: {tmp_path}/d\\xff\\n.json:1:2: not JSON: ")
         alone = offline("card", "lint", os.fsdecode(names[1]), "-o", "json")
         assert [each["file"] for each in alone.json()] == [f"{tmp_path}/c\\xff.json"]
@@ -190,7 +190,7 @@ class TestCardLint:
         self, offline: Cbx, tmp_path: Path
     ) -> None:
         file = tmp_path / "f.jsonl"
-        left_out = f"1 conversation without a message left out: {file}"
+        left_out = f"skipped 1 conversation without messages: {file}"
         # The second is of a session in another file, and would be imported: there is nothing to check in it.
         for named in ("sessionId", "leafUuid"):
             file.write_text(json.dumps({"type": "summary", "summary": "Shop", named: "u"}))
@@ -220,7 +220,7 @@ class TestCardLint:
         file.write_text("".join(json.dumps(each) + "\n" for each in ({"messages": [ASKED]}, line)))
         result = offline("card", "lint", str(file), "--at", "messages", "-o", "json")
         rules = {each["rule"]: each for each in result.json()}
-        assert (f"1 conversation without a message left out: {file}:2\n" in result.err) is not is_request
+        assert (f"skipped 1 conversation without messages: {file}:2\n" in result.err) is not is_request
         assert (result.code, "no-messages" in rules) == ((8, True) if is_request else (0, False))
         if is_request:
             assert rules["no-messages"]["message"] == f"{file}:2: the request has no message"
@@ -240,14 +240,14 @@ class TestCardLint:
         )
         result = offline("card", "lint", str(file), "--at", "body.messages", "-o", "json")
         assert (result.code, result.json()) == (0, [])
-        assert f"2 conversations without a message left out, the first at {file}:2\n" in result.err
+        assert f"skipped 2 conversations without messages, the first at {file}:2\n" in result.err
 
     def test_a_sample_without_messages_is_not_a_request(self, offline: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"
         samples = [{"id": 1, "messages": []}, {"messages": [ASKED]}]
         file.write_text(json.dumps({"eval": {"model": "openai/gpt-4o"}, "samples": samples}))
         result = offline("card", "lint", str(file), "-o", "json")
-        assert (result.code, "without a message left out" in result.err) == (0, True)
+        assert (result.code, "without messages" in result.err) == (0, True)
 
     def test_a_lint_hint_does_not_mention_an_import(self, offline: Cbx, cbx: Cbx, tmp_path: Path) -> None:
         file = tmp_path / "f.json"
@@ -316,7 +316,7 @@ class TestCardLint:
     ) -> None:
         result = offline("card", "lint", file(ASKED, CALLED, **beside), *options, "-o", "json")
         assert {each["provider"] for each in result.json()} == {provider}
-        taken = "taken as openai: a message has 'tool_calls'"
+        taken = "recognized as openai: a message has 'tool_calls'"
         told = {"anthropic": f"{taken}, checked for anthropic\n", "openai": f"{taken}\n"}
         assert result.err.startswith("" if "--from" in options else told[provider])
 
@@ -474,7 +474,8 @@ class TestRenderCheck:
         ids = [block["id"] for each in result.json()["messages"][1::2] for block in each["content"]]
         assert ids == ["c1", "c1_2"]
         assert (
-            result.err == "warning: 1 tool call got another id, such as 'c1_2' for 'c1'; --check names each\n"
+            result.err
+            == "warning: 1 tool call got a new id, for example 'c1_2' instead of 'c1'; --check lists all of them\n"
         )
 
 

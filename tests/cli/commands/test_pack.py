@@ -172,6 +172,6 @@ def test_the_documented_steps_make_a_request(cbx: Cbx, pack: Callable[..., Resul
     }
     assert "\n── 1 user ──\n  What now?\n" in "\n" + succeed(cbx("render", "--box", box, "--format", "text"))
     assert cbx("render", "--box", box).err == (
-        "note: the model is unknown; pass --model, or add the profile's box\n"
+        "note: the model is unknown; pass --model, or add the box of the profile\n"
     )
     assert cbx("render", "--box", box, "--format", "nope").code == 2

@@ -123,7 +123,7 @@ class TestTurns:
         assert (unknown.code, unknown.err) == (
             3,
             "error: agent 'clerk' has no turn in project 'p'\n"
-            "hint: `cbx agent list` shows the agents, `cbx turn list` the turns\n",
+            "hint: `cbx agent list` shows the agents; `cbx turn list` shows the turns\n",
         )
         first, second = ask(), ask()
         assert told() == f"note: agent 'clerk': turn {first}, dispatched"
@@ -593,7 +593,7 @@ class TestVerify:
         result = cbx(*verify, "--at", "1")
         assert result.code == 8
         assert f"- card {asked[-8:]} at position 2 of the request box is deleted\n" in result.out
-        assert result.err.startswith("error: the cards do not make the request of step_")
+        assert result.err.startswith("error: the cards no longer reproduce the request of step_")
 
     def test_an_unstored_layer_does_not_hide_an_overwritten_card(
         self, cbx: Cbx, ran_with_notes: str, database: Database
@@ -680,9 +680,9 @@ def test_a_knowledge_layer_requires_a_query(cbx: Cbx, ran: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "no request is named"),
-        ("--profile x", "no request is named"),
-        ("--profile x --turn t", "--profile requires --box: a turn has its own profile"),
+        ("", "no request given"),
+        ("--profile x", "no request given"),
+        ("--profile x --turn t", "--profile requires --box, not a turn, agent or chat"),
         ("--box b --turn t", "--box and --turn cannot be combined"),
         ("--turn t --agent a", "--turn and --agent cannot be combined"),
         ("--box b --check --explain", "--check and --explain cannot be combined"),
@@ -743,5 +743,5 @@ def test_each_unsupported_key_is_named_once(cbx: Cbx, tmp_path: Path) -> None:
     named = ", ".join(f"the message's {key!r} is not sent" for key in ("mood", "name", "seat"))
     assert (
         rendered.err
-        == f"warning: anthropic cannot represent everything (8 places): {named}; --check names each\n"
+        == f"warning: anthropic cannot represent everything (8 places): {named}; --check lists every place\n"
     )

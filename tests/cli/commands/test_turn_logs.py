@@ -13,7 +13,7 @@ from tests.conftest import Cbx
 __all__ = ["dispatch", "shown"]
 
 SECRET = "sk-0123456789abcdef"
-FAILING = f"printf 'begun\\n\\033[2Jkey {SECRET} is refused\\n' >&2; exit 3"
+FAILING = f"cat >/dev/null; printf 'begun\\n\\033[2Jkey {SECRET} is refused\\n' >&2; exit 3"
 
 
 @pytest.fixture

@@ -182,7 +182,9 @@ def test_the_tools_file_gives_the_commands_of_the_worker(
 
 def test_cbx_in_a_command_gets_no_default_database(shell: Shell, cbx: Cbx, dispatch: Dispatch) -> None:
     dispatch()
-    [rest] = rests(shell.run("worker", "run", "--exec", "cbx card list 2>&1", "--drain", "-o", "jsonl"))
+    [rest] = rests(
+        shell.run("worker", "run", "--exec", "cat >/dev/null; cbx card list 2>&1", "--drain", "-o", "jsonl")
+    )
     assert rest["error_code"] == "command_failed"
     [failed] = cbx("turn", "list", "-o", "json").json()
     report = deliverable_of(cbx, failed["agent_turn_id"])
@@ -233,7 +235,7 @@ def test_a_resumed_turn_is_deferred_if_the_database_refuses_it(
 
 def test_a_failed_turn_does_not_fail_the_worker(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
     turn = dispatch()
-    result = work(cbx, "echo no key >&2; exit 2")
+    result = work(cbx, "cat >/dev/null; echo no key >&2; exit 2")
     [rest] = rests(result)
     assert (rest["end_status"], rest["error_code"]) == ("failed", "command_failed")
     assert rest["message"] == "the command ended with exit code 2"
@@ -243,6 +245,29 @@ def test_a_failed_turn_does_not_fail_the_worker(cbx: Cbx, dispatch: Dispatch, sh
     )
     left = cbx("card", "show", shown(turn)["deliverable_card_id"], "-o", "json").json()["content"]["data"]
     assert left["diagnostics"]["stderr_tail"] == "no key\n"
+
+
+def test_a_broken_command_fails_no_turn_and_ends_a_drain(cbx: Cbx, dispatch: Dispatch, shown: Any) -> None:
+    turns = [dispatch(agent=f"a{number}") for number in range(5)]
+    result = cbx("worker", "run", "--exec", "echo no GPU >&2; exit 1", "--drain")
+    assert result.code == 7
+    assert "this worker cannot run turns: the command failed 3 times in a row" in result.err
+    assert {shown(turn)["end_status"] for turn in turns} == {None}
+    assert "claiming is paused for 60 s" in result.err
+
+
+def test_a_worker_with_a_broken_command_says_so_and_tries_one_turn_after_a_pause(
+    cbx: Cbx, shell: Shell, dispatch: Dispatch, shown: Any, tmp_path: Path
+) -> None:
+    turns = [dispatch(agent=f"a{number}") for number in range(5)]
+    command = f"test -e {tmp_path}/repaired && echo done || exit 1"
+    short = {"CBX_LEASE": "2", "CBX_HEARTBEAT": "0.2", "CBX_POLL": "0.2", "CBX_BACKOFF": "0.1"}
+    worker = Shell({**shell.environment, **short}, shell.folder, shell.programs)
+    with worker.started("worker", "run", "--exec", command):
+        until(lambda: "3 times in a row" in cbx("worker", "list", "-o", "json").out)
+        (tmp_path / "repaired").touch()
+        until(lambda: {shown(turn)["end_status"] for turn in turns} == {"success"})
+        until(lambda: "times in a row" not in cbx("worker", "list", "-o", "json").out)
 
 
 def test_a_model_that_does_not_fit_the_format_causes_one_warning(cbx: Cbx, dispatch: Dispatch) -> None:
@@ -401,7 +426,7 @@ def test_a_lost_lease_stops_the_command_even_if_it_is_claimed_again(
         (
             ["--exec", "x", "--max-steps", "0"],
             "error: --max-steps is 0; it must be a whole number from 1 to 10000\n"
-            "hint: correct it, or leave it out: the default is 8\n",
+            "hint: correct the value, or omit it: the default is 8\n",
         ),
         (
             ["--exec", "no-such-program -m 'a model'"],
@@ -465,7 +490,7 @@ class TestProcesses:
         listed = cbx("worker", "list", "-o", "json")
         assert (listed.json(), listed.err) == (
             [],
-            "1 worker stopped without signing off; show them with --all\n",
+            "1 worker stopped unexpectedly; show them with --all\n",
         )
         assert [each["live"] for each in cbx("worker", "list", "--all", "-o", "json").json()] == [False]
         [rest] = rests(work(cbx, CLIENT, "--once"))
@@ -540,7 +565,7 @@ class TestProcesses:
                 process.pid,
             )
             process.send_signal(signal.SIGTERM)
-            assert b"leaving" in next(line for line in process.stderr if b"leaving" in line)
+            assert b"exiting" in next(line for line in process.stderr if b"exiting" in line)
             (tmp_path / "go").touch()
             process.communicate(timeout=PATIENCE)
         assert process.returncode == 0

@@ -55,7 +55,7 @@ def series(*requests: Request) -> list[Sent]:
 
 @settings(max_examples=60, deadline=None)
 @given(CARDS, st.lists(st.integers(0, 12), min_size=1, max_size=6), st.sampled_from(list(PROVIDERS)))
-def test_the_sums_are_the_tokens_of_the_requests(
+def test_the_totals_equal_the_tokens_of_the_requests(
     drawn: list[tuple[str, str]], lengths: list[int], provider: str
 ) -> None:
     cards = [card_of(kind, text, number) for number, (kind, text) in enumerate(drawn)]
@@ -79,7 +79,7 @@ def test_the_sums_are_the_tokens_of_the_requests(
 
 @given(CARDS)
 @settings(max_examples=40, deadline=None)
-def test_a_box_is_what_its_answers_were_asked_with(drawn: list[tuple[str, str]]) -> None:
+def test_a_box_yields_the_request_before_each_answer(drawn: list[tuple[str, str]]) -> None:
     cards = [card_of(kind, text, number) for number, (kind, text) in enumerate(drawn) if kind in "uatr"]
     found = answered_requests(request(*cards), openai)
     assert list(found[1:]) == list(found)[1:]
@@ -97,7 +97,7 @@ def test_a_box_is_what_its_answers_were_asked_with(drawn: list[tuple[str, str]])
 
 
 class TestCache:
-    def test_keeps_all_of_the_request_before(self) -> None:
+    def test_a_longer_request_keeps_all_tokens_of_the_previous_one(self) -> None:
         cards = [user("one", card_id="1"), thought(text="two", card_id="2"), user("three", card_id="3")]
         account = account_of(series(request(*cards[:1]), request(*cards)))
         one, other = account.steps
@@ -105,7 +105,7 @@ class TestCache:
         assert [(part.sends, part.first) for part in account.parts] == [(2, 0), (1, 1), (1, 1)]
         assert first_break(account) is None
 
-    def test_breaks_at_the_character_that_differs(self) -> None:
+    def test_the_cache_breaks_at_the_first_differing_character(self) -> None:
         said = [user("at 10:00 we look", card_id="1"), user("behind", card_id="2")]
         later = [user("at 10:05 we look", card_id="3"), said[1]]
         account = account_of(series(request(*said), request(*later)))
@@ -116,7 +116,7 @@ class TestCache:
         assert (found.a_step, found.b_step, found.section, found.number) == (1, 2, "messages", 1)
         assert (found.character, found.before, found.a, found.b) == (7, "at 10:0", "0 we look", "5 we look")
 
-    def test_a_layer_that_goes_on_behind_the_history_breaks_nothing(self) -> None:
+    def test_a_layer_after_the_history_does_not_break_the_cache(self) -> None:
         def asked(*cards: Card) -> Request:
             return request(*cards, query="Go on.")
 
@@ -125,13 +125,13 @@ class TestCache:
         assert 0 < account.steps[1].kept < account.steps[0].tokens
 
     @pytest.mark.parametrize("other", [tools("look"), profile(model="gpt-4o"), profile("Be brief.")])
-    def test_breaks_where_what_stands_before_the_messages_differs(self, other: Card) -> None:
+    def test_a_change_before_the_messages_breaks_the_cache(self, other: Card) -> None:
         account = account_of(series(request(user("x", card_id="1")), request(other, user("x", card_id="1"))))
         assert account.steps[1].breaks
         assert account.steps[1].kept == 0
 
 
-def test_money_is_counted_by_the_prices_that_are_given() -> None:
+def test_costs_are_calculated_from_the_given_prices() -> None:
     history = [profile(model="azure/gpt-4o"), user("word " * 100, card_id="1")]
     account = account_of(series(request(*history), request(*history, user("more", card_id="2"))))
     prices = Prices.build("EUR", {"gpt-4o": (Decimal(2), Decimal("0.5"))})

@@ -34,12 +34,12 @@ def rounds(count: int, text: str = "Well.") -> list[Card]:
     ]
 
 
-def test_each_rule_has_a_code_of_its_own_and_says_what_it_finds() -> None:
+def test_each_rule_has_a_unique_code_and_a_description() -> None:
     assert len({rule.code for rule in RULES}) == len(RULES)
     assert all(rule.finds and rule.remedy for rule in RULES)
 
 
-def test_a_result_that_nobody_used() -> None:
+def test_an_unused_tool_result_is_found() -> None:
     found = findings(user("Look.", card_id="0"), *use("1", LONG), *rounds(4))
     unused = found["unused-result"]
     [evidence] = unused.evidence
@@ -52,13 +52,13 @@ def test_a_result_that_nobody_used() -> None:
     )
 
 
-def test_a_result_of_which_a_word_was_used_is_none() -> None:
+def test_a_partly_used_result_is_not_found() -> None:
     used = findings(user("Look.", card_id="0"), *use("1", LONG), *rounds(4, "It says gamma."))
     once = findings(user("Look.", card_id="0"), *use("1", LONG), *rounds(1))
     assert "unused-result" not in used | once
 
 
-def test_a_name_that_the_model_took_of_a_result_is_a_use_of_it() -> None:
+def test_a_result_is_used_if_the_model_repeats_a_name_from_it() -> None:
     listed = "flight HAT252 leaves at one " * 40
     cards = [user("Which?", card_id="0"), *use("1", listed), *use("2", f"{listed}!", "search")]
     assert "unused-result" not in findings(*cards, *rounds(4, "Take HAT252."))
@@ -66,12 +66,12 @@ def test_a_name_that_the_model_took_of_a_result_is_a_use_of_it() -> None:
     assert "unused-result" in findings(*asked)
 
 
-def test_what_a_call_answered_once_more_is_used_where_it_was_before() -> None:
+def test_a_repeated_result_is_used_if_the_first_one_was() -> None:
     cards = [*use("1", LONG), *rounds(1, "It says gamma."), *use("2", LONG), *rounds(4)]
     assert "unused-result" not in findings(user("Look.", card_id="x"), *cards)
 
 
-def test_what_was_read_again_unchanged() -> None:
+def test_an_unchanged_second_read_is_found() -> None:
     same = [*use("1", LONG), *use("2", LONG, arguments='{ "path":"a" }'), *rounds(2, "gamma")]
     again = findings(user("Look.", card_id="0"), *same)["read-again"]
     assert [each.card_id for each in again.evidence] == ["result-1", "result-2"]
@@ -82,7 +82,7 @@ def test_what_was_read_again_unchanged() -> None:
     assert "read-again" not in findings(user("Look.", card_id="0"), *changed)
 
 
-def test_errors_that_were_retried_word_for_word() -> None:
+def test_an_identical_retry_of_a_failed_call_is_found() -> None:
     tries = [*use("1", "Error: no such file"), *use("2", "Error: no such file"), *rounds(1)]
     retried = findings(user("Look.", card_id="0"), *tries)["error-retried"]
     assert retried.mend is not None
@@ -91,7 +91,7 @@ def test_errors_that_were_retried_word_for_word() -> None:
     assert "error-retried" not in findings(user("Look.", card_id="0"), *other)
 
 
-def test_the_same_content_twice() -> None:
+def test_repeated_content_is_found() -> None:
     cards = [user(LONG, card_id="a"), thought(text="Yes.", card_id="b"), user(LONG, card_id="c"), *rounds(2)]
     same = findings(*cards)["same-content"]
     assert [each.card_id for each in same.evidence] == ["a", "c"]
@@ -100,7 +100,7 @@ def test_the_same_content_twice() -> None:
     assert same.mend.card_ids == ["a"]
 
 
-def test_a_call_is_never_torn_from_its_result() -> None:
+def test_the_fix_never_separates_a_call_from_its_result() -> None:
     both = thought(call("1", "read"), call("2", "list"), card_id="calls")
     cards = [both, result("1", LONG, card_id="r1"), result("2", "x", card_id="r2"), *rounds(4)]
     unused = findings(user("Look.", card_id="0"), *cards)["unused-result"]
@@ -111,13 +111,13 @@ def test_a_call_is_never_torn_from_its_result() -> None:
     )
 
 
-def test_what_is_said_with_a_call_stays() -> None:
+def test_the_fix_keeps_the_text_next_to_a_call() -> None:
     said = thought(call("1", "read"), text="I shall look.", card_id="said")
     found = findings(user("Look.", card_id="0"), said, result("1", LONG, card_id="r1"), *rounds(4))
     assert found["unused-result"].mend == FixCommand(how="without-results", name="box", card_ids=["r1"])
 
 
-def test_what_two_boxes_have_is_fitted_with_room_for_notes_and_for_the_last_answer() -> None:
+def test_the_suggested_budget_leaves_space_for_notes_and_the_last_answer() -> None:
     cards = [user("Look.", card_id="0"), *use("1", LONG), *use("2", LONG), *use("3", LONG), *rounds(2)]
     entries = [
         RequestEntry(slot=Slot(place, card.card_id, card, "present"), box_id="a" if place < 3 else "b")
@@ -135,7 +135,7 @@ def test_what_two_boxes_have_is_fitted_with_room_for_notes_and_for_the_last_answ
     assert [change.kind for change in fitted.changes] == ["rewritten"] * 2
 
 
-def test_tools_that_nobody_called() -> None:
+def test_a_tool_without_calls_is_found() -> None:
     cards = [tools("read", "write"), user("Look.", card_id="0"), *use("1", "ok"), *rounds(1)]
     never = findings(*cards)["tool-never-called"]
     assert "the tool write was sent 2 times" in never.message
@@ -145,7 +145,7 @@ def test_tools_that_nobody_called() -> None:
     assert of_profile.mend.line("--project", "p") == "cbx profile show clerk -o yaml --project p"
 
 
-def test_a_card_that_takes_much_of_the_room() -> None:
+def test_a_large_card_is_found() -> None:
     large = findings(user(LONG * 10, card_id="a"), *rounds(2))["large-card"]
     assert [each.card_id for each in large.evidence] == ["a"]
     assert large.mend is not None
@@ -153,7 +153,7 @@ def test_a_card_that_takes_much_of_the_room() -> None:
     assert "large-card" not in findings(user(LONG, card_id="a"), *rounds(2))
 
 
-def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() -> None:
+def test_the_fix_for_a_large_result_rewrites_it_to_a_note() -> None:
     cards = [
         user("Look.", card_id="0"),
         *use("1", LONG * 10),
@@ -173,7 +173,7 @@ def test_a_large_result_of_which_the_user_said_nothing_since_becomes_a_note() ->
     assert [(change.kind, change.card_id) for change in fitted.changes] == [("rewritten", "result-1")]
 
 
-def test_a_broken_cache() -> None:
+def test_a_broken_cache_is_found() -> None:
     sent = series(request(profile("It is 10:00."), user("x")), request(profile("It is 10:05."), user("x")))
     [found] = [each for each in check(CostSubject(account_of(sent))) if each.code == "cache-broken"]
     assert found.steps == [2]
@@ -184,13 +184,13 @@ def sent_tokens(sent: list[Sent]) -> int:
     return account_of(sent[:1]).tokens
 
 
-def test_the_commands_of_a_chat_take_no_key_for_an_option() -> None:
+def test_fix_commands_quote_a_chat_key_that_starts_with_a_hyphen() -> None:
     compared = FixCommand(how="compare-chat", name="-x y", steps=("step_1", "step_2"))
     assert compared.line("--project", "p") == "cbx render --chat='-x y' --diff step_1 step_2 --project p"
     assert FixCommand(how="afresh", name="-x").line("--project", "p") == "cbx chat new --project p -- -x"
 
 
-def test_a_chat_is_mended_where_its_active_context_has_the_card() -> None:
+def test_a_chat_gets_a_fix_only_if_its_active_box_has_the_card() -> None:
     cards = [user(LONG * 10, card_id="a"), *rounds(2)]
     account = account_of(answered_requests(request(*cards), openai))
     for box_id, how in (("box", "afresh"), ("other", None), (None, None)):
@@ -199,7 +199,7 @@ def test_a_chat_is_mended_where_its_active_context_has_the_card() -> None:
         assert (None if large.mend is None else large.mend.how) == how
 
 
-def test_the_tools_of_every_chat_are_not_found_uncalled() -> None:
+def test_builtin_chat_tools_are_not_reported_as_uncalled() -> None:
     account = account_of(
         answered_requests(request(tools("new", "write"), user("Look.", card_id="0"), *rounds(2)), openai)
     )

@@ -73,12 +73,14 @@ def conversations(real_data: Path) -> list[list[RequestEntry]]:
 
 class TestRealConversations:
     @pytest.mark.parametrize("provider", PROVIDERS)
-    def test_none_has_an_error(self, conversations: list[list[RequestEntry]], provider: str) -> None:
+    def test_real_conversations_have_no_errors(
+        self, conversations: list[list[RequestEntry]], provider: str
+    ) -> None:
         findings = [found for entries in conversations for found in check(entries, provider)]
         assert [found for found in findings if found.severity == "error"] == []
 
     @pytest.mark.parametrize("provider", PROVIDERS)
-    def test_the_providers_own_types_accept_each(
+    def test_the_types_of_each_provider_accept_real_conversations(
         self, conversations: list[list[RequestEntry]], provider: str
     ) -> None:
         for entries in conversations:
@@ -86,7 +88,7 @@ class TestRealConversations:
             body = dialect.body(request_of(entries, ComposeOptions(model="m"), encode=dialect.encode))
             CHECK_BODY[provider](json.loads(exact_json.encode(body)))
 
-    def test_ids_are_unique_for_anthropic_and_pairs_stay_pairs(
+    def test_anthropic_ids_become_unique_and_pairs_stay_together(
         self, conversations: list[list[RequestEntry]]
     ) -> None:
         repeated = 0
@@ -113,7 +115,7 @@ def _blocks(messages: list[Message], kind: str) -> list[Any]:
 
 
 class TestRepeatedIds:
-    def test_call_and_result_are_renamed_alike(self) -> None:
+    def test_a_call_and_its_result_get_the_same_new_id(self) -> None:
         pairs = [
             msgspec.structs.replace(each, card_id=str(number))
             for number, each in enumerate([user(), *[thought(call()), result()] * 3])
@@ -137,7 +139,7 @@ class TestRepeatedIds:
             ),
         ],
     )
-    def test_in_one_message_results_answer_in_order(
+    def test_repeated_ids_in_one_message_are_matched_in_order(
         self, calls: list[str], results: list[str], renamed: list[tuple[str, str]]
     ) -> None:
         made = [{"type": "tool_use", "id": call_id, "name": "f", "input": {}} for call_id in calls]
@@ -150,7 +152,7 @@ class TestRepeatedIds:
         assert changes == [RenamedCall(card_id="k", old=old, new=new) for old, new in renamed]
 
     @given(ids=st.lists(st.text(alphabet="c_.:2", min_size=1, max_size=5)))
-    def test_ids_that_differ_are_spelled_differently(self, ids: list[str]) -> None:
+    def test_different_ids_stay_different_after_encoding(self, ids: list[str]) -> None:
         others = allowed_ids(ids)
         spelled = {call_id: others.get(call_id, call_id) for call_id in ids}
         assert len(set(spelled.values())) == len(spelled)
@@ -158,7 +160,7 @@ class TestRepeatedIds:
         assert all(call_id in others or re.fullmatch(r"[a-zA-Z0-9_-]+", call_id) for call_id in ids)
         assert not any(re.fullmatch(r"[a-zA-Z0-9_-]+", call_id) for call_id in others)
 
-    def test_what_needs_no_change_stays_the_same_object(self) -> None:
+    def test_an_unchanged_message_stays_the_same_object(self) -> None:
         message = Message(layer="x", body={"role": "user", "content": [{"type": "text", "text": "a"}]})
         assert make_ids_unique([message])[0][0] is message
 
@@ -270,7 +272,7 @@ _entries = _entries_of(10)
 
 @settings(max_examples=60, deadline=None)
 @given(entries=_entries, provider=st.sampled_from(sorted(PROVIDERS)), model=st.sampled_from([None, "gpt-4o"]))
-def test_any_cards_are_answered_the_same_twice_and_left_as_they_were(
+def test_a_check_is_repeatable_and_changes_no_cards(
     entries: list[RequestEntry], provider: str, model: str | None
 ) -> None:
     before = exact_json.encode(entries)
@@ -283,7 +285,7 @@ def test_any_cards_are_answered_the_same_twice_and_left_as_they_were(
 
 @settings(max_examples=60, deadline=None)
 @given(entries=_entries)
-def test_any_cards_are_spelled_in_every_format(entries: list[RequestEntry]) -> None:
+def test_any_cards_can_be_encoded_in_every_format(entries: list[RequestEntry]) -> None:
     before = exact_json.encode(entries)
     for dialect in providers():
         request = request_of(entries, encode=dialect.encode)
@@ -293,14 +295,14 @@ def test_any_cards_are_spelled_in_every_format(entries: list[RequestEntry]) -> N
     assert exact_json.encode(entries) == before
 
 
-def test_what_stands_in_the_place_of_tool_calls_is_shown() -> None:
+def test_an_invalid_tool_calls_value_is_shown() -> None:
     strange = card("agent.thought", TextContent("Hm."), "assistant", tool_calls=1)
     assert text(request_of(places(strange), encode=openai.encode)) == "── 1 assistant ──\n  Hm.\n→ 1\n"
 
 
 @settings(max_examples=40, deadline=None)
 @given(entries=_entries)
-def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[RequestEntry]) -> None:
+def test_rules_check_the_same_turns_that_are_sent(entries: list[RequestEntry]) -> None:
     request = request_of(entries, encode=anthropic.encode)
     turns = Subject(anthropic, entries, request).view(SentMessages).merged
     assert [{"role": turn.role, "content": [block for block, _ in turn.blocks]} for turn in turns] == [
@@ -312,7 +314,7 @@ def test_the_turns_that_rules_look_at_are_what_is_sent(entries: list[RequestEntr
 
 @settings(max_examples=60, deadline=None)
 @given(entries=_entries, provider=st.sampled_from(sorted(PROVIDERS)))
-def test_what_a_history_notes_is_what_its_cards_say(entries: list[RequestEntry], provider: str) -> None:
+def test_the_history_index_matches_its_cards(entries: list[RequestEntry], provider: str) -> None:
     request = request_of(entries, encode=provider_named(provider).encode)
     subject = Subject(provider_named(provider), entries, request)
     cards = [card for _, card in subject.cards]
@@ -334,7 +336,7 @@ def test_what_a_history_notes_is_what_its_cards_say(entries: list[RequestEntry],
 # Of few cards, because one that must be asked makes the lint ask all of them.
 @settings(max_examples=200, deadline=None)
 @given(entries=_entries_of(2), provider=st.sampled_from(sorted(PROVIDERS)))
-def test_what_is_not_expressible_is_what_rendering_says_is_lost(
+def test_not_expressible_findings_match_the_rendering_losses(
     entries: list[RequestEntry], provider: str
 ) -> None:
     request = request_of(entries, encode=provider_named(provider).encode)

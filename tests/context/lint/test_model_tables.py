@@ -56,18 +56,18 @@ def found(cbx: Cbx, path: Path, request: dict[str, Any]) -> list[tuple[str, str]
 
 
 @pytest.mark.parametrize(("rule", "request_"), REFUSED)
-def test_what_a_model_does_not_take_is_an_error(
+def test_a_parameter_that_the_model_refuses_is_an_error(
     cbx: Cbx, tmp_path: Path, rule: str, request_: dict[str, Any]
 ) -> None:
     assert found(cbx, tmp_path, request_) == [("error", rule)]
 
 
-def test_what_a_model_takes_is_none(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_parameter_that_the_model_accepts_has_no_findings(cbx: Cbx, tmp_path: Path) -> None:
     for request in TAKEN:
         assert found(cbx, tmp_path, request) == []
 
 
-def test_an_answer_that_only_a_batch_may_have_is_a_warning(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_batch_only_answer_length_is_a_warning(cbx: Cbx, tmp_path: Path) -> None:
     for model in ("opus-4-6", "opus-5-5", "sonnet-4-6", "haiku-5-5"):
         assert found(cbx, tmp_path, claude(model, max_tokens=128_000)) == []
         assert found(cbx, tmp_path, claude(model, max_tokens=200_000)) == [("warning", "answer-for-batches")]

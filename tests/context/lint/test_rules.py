@@ -424,11 +424,11 @@ CASES = [
         (None, None),
     ],
 )
-def test_a_model_holds_what_is_documented_of_it_and_no_other(model: str | None, tokens: int | None) -> None:
+def test_only_documented_models_have_a_known_context_window(model: str | None, tokens: int | None) -> None:
     assert window(model) == tokens
 
 
-def test_every_block_of_anthropics_types_is_known() -> None:
+def test_every_block_type_of_anthropic_is_known() -> None:
     kinds = {"type": "x", **dict.fromkeys(("id", "name"), "x")}
     for union in (ContentBlockParam, Content):
         for block in get_args(union):
@@ -446,7 +446,7 @@ EACH = [pytest.param(case, provider, id=f"{case.rule}-{provider}") for case in C
 
 
 @pytest.mark.parametrize(("case", "provider"), EACH)
-def test_it_finds_what_is_broken_at_the_right_card(case: Case, provider: str) -> None:
+def test_a_rule_finds_the_error_at_the_right_card(case: Case, provider: str) -> None:
     [finding] = of_rule(case.rule, found(provider, *case.broken, model=case.model))
     assert finding.position == case.position
     assert finding.card_id == (None if case.position is None else f"k{case.position}")
@@ -458,7 +458,7 @@ def test_it_finds_what_is_broken_at_the_right_card(case: Case, provider: str) ->
 
 
 @pytest.mark.parametrize(("case", "provider"), EACH)
-def test_it_leaves_a_near_miss_alone(case: Case, provider: str) -> None:
+def test_a_rule_ignores_a_near_miss(case: Case, provider: str) -> None:
     assert of_rule(case.rule, found(provider, *case.sound, model=case.model)) == []
 
 
@@ -473,7 +473,7 @@ def with_layer(name: str, *, last: bool) -> list[LintFinding]:
     return lint(entries, msgspec.structs.replace(request, messages=ordered), provider_named("openai"))
 
 
-def test_a_layer_that_changes_with_the_query_stands_before_the_history() -> None:
+def test_a_query_dependent_layer_before_the_history_is_found() -> None:
     [finding] = of_rule("layer-before-history", with_layer("knowledge__context", last=False))
     assert finding.message == "the layer knowledge__context comes before the history"
     assert with_layer("knowledge__context", last=True) == []
@@ -481,7 +481,7 @@ def test_a_layer_that_changes_with_the_query_stands_before_the_history() -> None
 
 
 @pytest.mark.parametrize("provider", RULES)
-def test_every_rule_is_proved(provider: str) -> None:
+def test_every_rule_has_a_test_case(provider: str) -> None:
     tabled = {case.rule for case in CASES if provider in case.providers} | {"layer-before-history"}
     if provider not in BOTH:  # what all share is proved by the two
         tabled |= {rule.id for shared in SHARED for rule in shared}
@@ -491,8 +491,8 @@ def test_every_rule_is_proved(provider: str) -> None:
     assert tabled | rules_found(provider) >= {rule.id for rule in RULES[provider]}
 
 
-def test_the_documentation_has_the_same_rules() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "lint.md").read_text(encoding="utf-8")
+def test_the_documentation_lists_the_same_rules() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "lint.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| ([a-z, -]+) \| (.+) \|$", page, re.MULTILINE)
     documented = {
         (provider, rule, severity, finds)
@@ -505,26 +505,26 @@ def test_the_documentation_has_the_same_rules() -> None:
 
 
 @pytest.mark.parametrize("provider", RULES)
-def test_a_rule_is_called_by_one_name(provider: str) -> None:
+def test_rule_ids_are_unique_per_provider(provider: str) -> None:
     ids = [rule.id for rule in RULES[provider]]
     assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.parametrize("provider", RULES)
-def test_a_sound_context_is_clean(provider: str) -> None:
+def test_a_valid_context_has_no_findings(provider: str) -> None:
     sound = (profile(model="gpt-4o"), tools("f"), user(), *PAIR, thought(text="Done."), user("Thanks."))
     assert found(provider, *sound) == []
 
 
 @pytest.mark.parametrize("provider", RULES)
 @pytest.mark.parametrize("card_type", ["agent.reasoning", "agent.aside", "agent.thought", "tool.result"])
-def test_blocks_that_are_none_break_nothing(provider: str, card_type: str) -> None:
+def test_malformed_blocks_cause_findings_only_at_their_own_card(provider: str, card_type: str) -> None:
     strange = blocks("x", None, 3, [], {}, {"type": "thinking"}, {"type": "tool_use"}, card_type=card_type)
     assert [each for each in found(provider, user(), strange, user("And?")) if each.position != 1] == []
 
 
 @pytest.mark.parametrize("provider", RULES)
-def test_a_call_and_a_result_without_ids_are_no_pair(provider: str) -> None:
+def test_a_call_and_a_result_without_ids_are_not_paired(provider: str) -> None:
     findings = found(provider, user(), thought(call("")), user("wait"), result(""))
     assert [(each.position, each.rule) for each in findings] == [
         (1, "tool-id-missing"),
@@ -533,7 +533,7 @@ def test_a_call_and_a_result_without_ids_are_no_pair(provider: str) -> None:
     ]
 
 
-def test_unknown_types_and_blocks_are_told_in_their_order() -> None:
+def test_unknown_types_and_blocks_are_reported_in_order() -> None:
     names = [f"x{number}" for number in range(8)]
     cards = [shown(*({"type": name} for name in names)), *(system("a", name) for name in names)]
     findings = found("anthropic", user(), *cards)
@@ -542,7 +542,7 @@ def test_unknown_types_and_blocks_are_told_in_their_order() -> None:
     assert [each.position for each in of_rule("type-unknown", findings)] == list(range(2, 10))
 
 
-def test_what_is_about_the_whole_request_comes_last() -> None:
+def test_findings_about_the_whole_request_come_last() -> None:
     findings = found("openai", tools("x y"), user("a"), user("a"), thought(call()))
     assert [(each.position, each.rule) for each in findings] == [
         (2, "query-repeated"),
@@ -552,7 +552,7 @@ def test_what_is_about_the_whole_request_comes_last() -> None:
     ]
 
 
-def test_messages_say_what_was_wrong_with_the_value() -> None:
+def test_messages_quote_the_invalid_value() -> None:
     cards = (thought(call("a.b"), call(name="x y")), user("wait"), result("a.b"), result(), *PAIR, result())
     assert [(each.rule, each.message) for each in found("anthropic", *cards)] == [
         ("first-message-not-user", "the first message is the assistant's, not the user's"),
@@ -580,7 +580,7 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
         ("openai", (said("a", name="a b"),), None, "the name 'a b' is not a text, or has a space or one of <|\\/> in it"),
         ("openai", (said("a", tool_calls=[]),), None, "tool_calls is empty, not a list of calls"),
         ("openai", (user(), thought(call(), call()), result(), result()), None, "two calls of one message have the id 'c'"),
-        ("openai", (profile(max_tokens=9), user()), "o1", "o1 takes no max_tokens, but max_completion_tokens"),
+        ("openai", (profile(max_tokens=9), user()), "o1", "o1 accepts max_completion_tokens, not max_tokens"),
         ("anthropic", (defined({"name": "f", "input_schema": {"type": "string"}}), user()), None,
          "tool 0 has input_schema of the type 'string', not 'object'"),
         ("anthropic", (shown(image("image/tiff")),), None,
@@ -592,10 +592,10 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
         ("anthropic", (user(), thought({"id": "c", "type": "function", "function": {}}), result()), None,
          "the name '' of the called tool is not 1 to 128 letters, digits, _ and -"),
         ("anthropic", (profile(**THINKS, max_tokens=9), user()), None, "the thinking may take 1024 tokens, and the whole answer 9 (max_tokens)"),
-        ("anthropic", (profile(top_k=5), user()), "claude-opus-5", "claude-opus-5 takes no top_k, which is 5"),
+        ("anthropic", (profile(top_k=5), user()), "claude-opus-5", "claude-opus-5 does not accept top_k, which is 5"),
     ],
 )  # fmt: skip
-def test_messages_say_what_is_malformed_or_refused(
+def test_messages_name_the_malformed_or_refused_part(
     provider: str, cards: Cards, model: str | None, message: str
 ) -> None:
     assert [each.message for each in found(provider, *cards, model=model) if each.severity == "error"] == [
@@ -603,7 +603,7 @@ def test_messages_say_what_is_malformed_or_refused(
     ]
 
 
-def test_what_is_said_of_other_ids_is_what_is_sent() -> None:
+def test_reported_new_ids_match_the_sent_ids() -> None:
     first, second = thought(call("c.1"), call("c_1")), thought(call("c.1"))
     findings = found("anthropic", user(), first, result("c_1"), result("c.1"), second, result("c.1"))
     assert [(each.position, each.rule, each.message) for each in findings] == [
@@ -619,11 +619,13 @@ def test_what_is_said_of_other_ids_is_what_is_sent() -> None:
         ((user(words(FULL - 26)), *PAIR), "~8196 tokens, and gpt-4 holds 8192"),
     ],
 )
-def test_a_count_beside_the_limit_is_marked_unless_it_is_exact(cards: tuple[Card, ...], message: str) -> None:
+def test_a_token_count_is_marked_as_estimated_unless_it_is_exact(
+    cards: tuple[Card, ...], message: str
+) -> None:
     assert [each.message for each in found("openai", *cards, model="gpt-4")] == [message]
 
 
-def test_a_message_leaves_out_the_middle_of_a_long_value() -> None:
+def test_a_message_omits_the_middle_of_a_long_value() -> None:
     [found_id] = of_rule(
         "tool-id-too-long", found("openai", user(), thought(call("c" * 5000)), result("c" * 5000))
     )

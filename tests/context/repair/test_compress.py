@@ -50,7 +50,9 @@ def summed(entries: list[RequestEntry], keep: int) -> tuple[list[str], Card]:
 
 @settings(max_examples=200, deadline=None)
 @given(cards=CARDS, keep=st.integers(0, 6), doubles=st.lists(st.integers(0, 13), max_size=2))
-def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: list[int]) -> None:
+def test_expanding_a_summary_restores_the_same_digest(
+    cards: list[Card], keep: int, doubles: list[int]
+) -> None:
     entries: Any = places(*cards)
     for double in doubles:
         entries.insert(double, entries[double % len(entries)])
@@ -75,7 +77,7 @@ def test_what_comes_back_has_the_digest(cards: list[Card], keep: int, doubles: l
 
 @settings(max_examples=100, deadline=None)
 @given(cards=CARDS, most=st.integers(1, 60))
-def test_what_stays_beside_a_summary_has_so_many_tokens(cards: list[Card], most: int) -> None:
+def test_the_cards_next_to_a_summary_fit_the_token_budget(cards: list[Card], most: int) -> None:
     entries, openai = places(*cards), provider_named("openai")
     try:
         gone = select_covered_to_fit(entries, SummaryBudget(most, None, openai)).places
@@ -101,7 +103,7 @@ def first_places(entries: list[RequestEntry]) -> list[Any]:
     return shown
 
 
-def test_twice() -> None:
+def test_a_list_compressed_twice_can_be_expanded_twice() -> None:
     entries = places(user("a"), thought(text="b"), user("c"), thought(text="d"), user("e"))
     once, first = summed(entries, 3)
     known = {entry.slot.card_id: entry for entry in entries}
@@ -119,20 +121,20 @@ def test_twice() -> None:
     assert expand_summary(expand_summary(twice, draft_as_card(draft, "p")), first) == ids_of(entries)
 
 
-def test_where_the_list_was_changed_it_all_stands_where_the_summary_stood() -> None:
+def test_a_changed_list_gets_all_cards_back_at_the_summary_position() -> None:
     entries = places(user("a"), thought(text="b"), system("rules"), thought(text="c"), user("d"))
     ids, summary = summed(entries, 1)
     assert ids == [summary.card_id, "k2", "k4"]
     assert expand_summary(["new", *ids], summary) == ["new", "k0", "k1", "k3", "k2", "k4"]
 
 
-def test_open_calls_and_what_is_asked_stay() -> None:
+def test_open_calls_and_open_questions_are_not_compressed() -> None:
     entries = places(user("a"), thought(text="b"), user("c"), thought(call("x")))
     assert summed(entries, 0)[0][1:] == ["k2", "k3"]
-    with pytest.raises(InvalidInput, match="a summary can replace nothing before"):
+    with pytest.raises(InvalidInput, match="cbx cannot summarize any message before"):
         select_covered(places(user("a"), thought(call("x"))), 0)
 
 
-def test_a_result_that_is_kept_keeps_its_call_and_what_asked_for_it() -> None:
+def test_a_retained_result_retains_its_call_and_its_question() -> None:
     talk = [user("first"), thought(text="yes"), user("a"), thought(call("x")), result("x"), user("b")]
     assert select_covered(places(*talk), 2).places == [0, 1]

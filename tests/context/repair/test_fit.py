@@ -48,12 +48,12 @@ def tokens(*cards: Card) -> int:
     return explain(request_of(places(*cards), encode=openai.encode), openai).tokens
 
 
-def test_what_fits_stays_as_it_is() -> None:
+def test_a_request_within_the_budget_is_unchanged() -> None:
     found, _ = fitted(*TALK, most=tokens(*TALK))
     assert (found.changes, found.before) == ([], found.after)
 
 
-def test_the_oldest_go_first_and_the_user_begins() -> None:
+def test_the_oldest_cards_are_dropped_and_a_user_message_comes_first() -> None:
     found, _ = fitted(*TALK, most=tokens(*TALK) - 1)
     assert sent(found) == ["system_prompt", "k4", "k5", "k6", "k7", "k8"]
     assert [(change.kind, change.card_id) for change in found.changes] == [
@@ -64,15 +64,17 @@ def test_the_oldest_go_first_and_the_user_begins() -> None:
     assert {left.card_id for left in found.request.left_out} >= {"k1", "k2", "k3"}
 
 
-def test_system_text_and_what_is_asked_never_go() -> None:
+def test_system_text_and_the_last_question_are_never_dropped() -> None:
     most = tokens(profile(), user("last"))
     found, _ = fitted(*TALK, most=most)
     assert sent(found) == ["system_prompt", "k8"]
-    with pytest.raises(InvalidInput, match=rf"what never goes of the request takes ~{most} tokens"):
+    with pytest.raises(
+        InvalidInput, match=rf"the parts of the request that cbx must keep take ~{most} tokens"
+    ):
         fitted(*TALK, most=most - 1)
 
 
-def test_what_the_arguments_of_a_recipe_brought_never_goes() -> None:
+def test_cards_from_recipe_arguments_are_never_dropped() -> None:
     asked = user("instruction")
     entries = places(asked, user("first"), thought(text=LONG), user("last"))
     entries[0] = msgspec.structs.replace(entries[0], rule="pack_arguments[0] instruction")
@@ -81,7 +83,7 @@ def test_what_the_arguments_of_a_recipe_brought_never_goes() -> None:
     assert sent(found) == ["k0", "k3"]
 
 
-def test_a_note_stands_for_the_largest_result() -> None:
+def test_a_note_replaces_the_largest_result() -> None:
     found, _ = fitted(*TALK, most=tokens(*TALK) - 100, strategy="largest-results")
     [change] = found.changes
     assert (change.kind, change.card_id) == ("rewritten", "k3")
@@ -91,13 +93,13 @@ def test_a_note_stands_for_the_largest_result() -> None:
     assert found.notes["k3"].metadata["edited_from"] == "k3"
 
 
-def test_a_result_that_is_said_again_becomes_a_note() -> None:
+def test_a_duplicate_result_becomes_a_note() -> None:
     found, _ = fitted(*TALK, most=tokens(*TALK) - 100, strategy="duplicates")
     assert [change.card_id for change in found.changes] == ["k3"]
     assert found.request.messages[3].body["content"] == "[left out: said again below, by card k6]"
 
 
-def test_the_tools_are_counted() -> None:
+def test_tool_definitions_count_toward_the_budget() -> None:
     with_tools = (tools("f", "g"), *TALK)
     found, _ = fitted(*with_tools, most=tokens(*with_tools) - 1)
     assert found.after == explain(found.request, openai).tokens < found.before
@@ -123,7 +125,7 @@ CARDS = st.lists(
     strategy=st.sampled_from(STRATEGIES),
     provider=st.sampled_from([each.name for each in providers()]),
 )
-def test_it_never_exceeds_the_budget_and_never_splits_a_pair(
+def test_fitting_never_exceeds_the_budget_or_splits_a_pair(
     cards: list[Card], share: float, strategy: Strategy, provider: str
 ) -> None:
     entries = places(*cards)

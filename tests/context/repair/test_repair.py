@@ -44,16 +44,16 @@ def shown(changes: list[Change]) -> list[tuple[str, int | None, str]]:
     return [(change.kind, change.position, change.rule) for change in changes]
 
 
-def test_a_dangling_place_goes() -> None:
+def test_a_dangling_place_is_dropped() -> None:
     found = repaired(user(), placed(user(), state="dangling"))
     assert shown(found.changes) == [("dropped", 1, "card-missing")]
 
 
-def test_a_result_without_a_call_goes() -> None:
+def test_a_result_without_a_call_is_dropped() -> None:
     assert shown(repaired(user(), result("x")).changes) == [("dropped", 1, "result-without-call")]
 
 
-def test_results_of_parallel_calls_are_written_behind_those_that_came() -> None:
+def test_missing_results_of_parallel_calls_follow_the_existing_ones() -> None:
     found = repaired(user(), thought(call("a"), call("b")), result("b"), user("go on"))
     assert [place.slot.card.tool_call_id for place in found.places if place.slot.card] == [
         None,
@@ -65,7 +65,7 @@ def test_results_of_parallel_calls_are_written_behind_those_that_came() -> None:
     assert shown(found.changes) == [("added", None, "call-without-result")]
 
 
-def test_one_of_two_calls_is_dropped_and_the_other_stays() -> None:
+def test_only_the_call_without_a_result_is_dropped() -> None:
     found = repaired(user(), thought(call("a"), call("b")), result("b"), synthesizes=False)
     [draft] = drafts_of(found.places)
     assert draft.tool_calls == [call("b")]
@@ -75,7 +75,7 @@ def test_one_of_two_calls_is_dropped_and_the_other_stays() -> None:
     )
 
 
-def test_calls_of_a_user_go_and_what_answered_them() -> None:
+def test_calls_on_a_user_card_are_dropped_with_their_results() -> None:
     """However their results are turned around, they are behind no call of the assistant's."""
     asked = user("u", tool_calls=[call("a"), call("b")])
     found = repaired(user(), asked, result("a"), result("b"), thought(text="ok"))
@@ -87,13 +87,13 @@ def test_calls_of_a_user_go_and_what_answered_them() -> None:
     ]
 
 
-def test_arguments_become_an_object() -> None:
+def test_invalid_arguments_become_an_object() -> None:
     found = repaired(user(), thought(call("a", arguments="nope")), result("a"))
     [draft] = drafts_of(found.places)
     assert draft.tool_calls == [call("a", arguments='{"_raw":"nope"}')]
 
 
-def test_ids_that_repeat_in_a_message_become_others_in_calls_and_results() -> None:
+def test_repeated_ids_get_new_ones_in_calls_and_results() -> None:
     found = repaired(user(), thought(call("a"), call("a")), result("a", "one"), result("a", "two"))
     [made] = [draft for draft in drafts_of(found.places) if draft.tool_calls]
     ids = [each["id"] for each in made.tool_calls or []]
@@ -101,22 +101,22 @@ def test_ids_that_repeat_in_a_message_become_others_in_calls_and_results() -> No
     assert (len(set(ids)), answered) == (2, ids)
 
 
-def test_white_space_at_the_end_goes_and_not_the_message() -> None:
+def test_trailing_white_space_is_removed_from_the_last_message() -> None:
     [draft] = drafts_of(repaired(user(), thought(text="Done.\n")).places)
     assert card_text(draft.content) == "Done."
 
 
-def test_what_is_awaited_stays_open() -> None:
+def test_an_awaited_call_stays_open() -> None:
     assert repaired(user(), thought(call("a")), awaited={"a"}).changes == []
 
 
-def test_what_other_boxes_hold_stays() -> None:
+def test_cards_of_other_boxes_are_not_repaired() -> None:
     broken = placed(thought(call("x"), card_id="other"), box_id="a")
     assert repaired(result("c"), before=[placed(user(), box_id="a"), broken]).changes != []
     assert repaired(user("u"), before=[placed(user(), box_id="a"), broken]).changes == []
 
 
-def test_an_error_about_no_card_is_left() -> None:
+def test_an_error_that_belongs_to_no_card_is_left() -> None:
     found = repaired(user(), tools("f", "f"))
     assert {each.rule for each in found.left} == {"tool-repeated"}
 
@@ -154,7 +154,7 @@ CARDS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(cards=CARDS, synthesizes=st.booleans())
-def test_what_comes_out_has_no_error_for_any_provider(cards: list[Card], synthesizes: bool) -> None:
+def test_repaired_cards_have_no_errors_for_any_provider(cards: list[Card], synthesizes: bool) -> None:
     found = repaired(*cards, synthesizes=synthesizes)
     errors = {
         each.rule

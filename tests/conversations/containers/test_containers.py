@@ -140,12 +140,14 @@ def imported(cbx: Cbx, path: Path, *options: str) -> str:
     return lines_of(cbx("card", "import", str(path), "-o", "id", *options))[0]
 
 
-def test_they_are_recognised_and_say_to_a_model_what_was_said(cbx: Cbx, tmp_path: Path, case: Case) -> None:
+def test_each_container_is_recognized_and_renders_its_conversation(
+    cbx: Cbx, tmp_path: Path, case: Case
+) -> None:
     path = tmp_path / "file"
     path.write_text(case.text)
     result = cbx("card", "import", str(path), "-o", "id")
     box = succeed(result).splitlines()[0]
-    assert result.err.startswith(f"taken as {case.format}: ")
+    assert result.err.startswith(f"recognized as {case.format}: ")
     messages = cbx("render", "--box", box, "--format", "openai", "-o", "json").json()["messages"]
     said = [(each["role"], _text(each.get("content"))) for each in messages if each["role"] != "system"]
     assert said == SAID
@@ -160,7 +162,7 @@ def _text(content: Any) -> str:
     return "".join(part["text"] for part in content) if isinstance(content, list) else content or ""
 
 
-def test_every_entry_is_kept_with_its_time(case: Case) -> None:
+def test_every_entry_is_stored_with_its_time(case: Case) -> None:
     documents = documents_in(case.text)
     conversations = list(choose_format(None, documents).format.read(documents))
     cards = [each.slot.card for each in entries_of(conversations[0])]
@@ -185,7 +187,7 @@ def test_every_entry_is_kept_with_its_time(case: Case) -> None:
         (OPENHANDS_SDK, {"kind": "AgentErrorEvent", "error": "a.txt"}),
     ],
 )
-def test_a_tool_that_failed_is_one_that_failed(
+def test_a_failed_tool_result_stays_an_error(
     cbx: Cbx, tmp_path: Path, text: str, changed: dict[str, Any]
 ) -> None:
     events = json.loads(text) if text.startswith("[") else [json.loads(each) for each in text.splitlines()]
@@ -197,7 +199,7 @@ def test_a_tool_that_failed_is_one_that_failed(
     assert (result["content"], result["is_error"]) == ("a.txt", True)
 
 
-def test_branches_of_a_session_are_boxes_of_their_own(cbx: Cbx, tmp_path: Path) -> None:
+def test_each_branch_of_a_session_gets_its_own_box(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(PI)
     main, other = lines_of(cbx("card", "import", str(tmp_path / "s.jsonl"), "-o", "id"))
     assert cbx("box", "show", other, "-o", "json").json()["parent_ids"] == [main]
@@ -218,7 +220,7 @@ def archive(*members: tuple[str, str], method: int = zipfile.ZIP_DEFLATED) -> by
 HEADER = json.dumps({"version": 2, "status": "success", "eval": EVAL})
 
 
-def test_an_eval_archive_is_the_log_that_it_packs(cbx: Cbx, tmp_path: Path) -> None:
+def test_an_eval_archive_and_its_log_give_the_same_box(cbx: Cbx, tmp_path: Path) -> None:
     packed = archive(
         ("header.json", HEADER), ("samples/1_epoch_1.json", json.dumps(SAMPLE)), ("summaries.json", "[]")
     )
@@ -272,7 +274,7 @@ def test_an_archive_with_any_byte_changed_is_read_or_refused() -> None:
     }
 
 
-def test_what_gzip_packed_is_the_file(cbx: Cbx, tmp_path: Path, case: Case) -> None:
+def test_a_gzip_file_and_the_plain_file_give_the_same_box(cbx: Cbx, tmp_path: Path, case: Case) -> None:
     (tmp_path / "plain").write_text(case.text)
     (tmp_path / "packed.gz").write_bytes(gzip.compress(case.text.encode()))
     assert imported(cbx, tmp_path / "packed.gz") == imported(cbx, tmp_path / "plain")

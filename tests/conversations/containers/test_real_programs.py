@@ -40,18 +40,18 @@ def said(request: dict[str, Any]) -> list[tuple[str, Any]]:
     return [(each["role"], each.get("content")) for each in request["messages"]]
 
 
-def test_every_program_is_named_with_its_version() -> None:
+def test_the_versions_file_lists_every_program() -> None:
     versions = json.loads((FIXTURES / "versions.json").read_text())
     assert set(versions) == {"inspect-ai", "letta", "langchain-core"}
     assert versions["letta"] == "0.16.8"
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_it_is_recognised_and_refused_by_no_provider(cbx: Cbx, name: str) -> None:
+def test_each_file_is_recognized_and_accepted_by_the_provider(cbx: Cbx, name: str) -> None:
     format_name, count = EXPECTED[name]
     result = cbx("card", "import", str(FIXTURES / name), "-o", "id")
     boxes = succeed(result).split()
-    assert result.err.startswith(f"taken as {format_name}: ")
+    assert result.err.startswith(f"recognized as {format_name}: ")
     assert len(boxes) == count
     for box in boxes:
         checked = cbx(
@@ -62,7 +62,7 @@ def test_it_is_recognised_and_refused_by_no_provider(cbx: Cbx, name: str) -> Non
     assert " 0 new" in cbx("card", "import", str(FIXTURES / name)).err
 
 
-def test_an_inspect_log_and_its_archive_say_the_same() -> None:
+def test_an_inspect_log_and_its_archive_have_equal_conversations() -> None:
     found = []
     for name in ("inspect.json", "inspect.eval"):
         with open_file(str(FIXTURES / name)) as plain, open_log(plain, name) as file:
@@ -81,7 +81,7 @@ def test_an_inspect_log_and_its_archive_say_the_same() -> None:
     assert found[0] == found[1]
 
 
-def test_what_inspect_says_comes_through(cbx: Cbx) -> None:
+def test_an_inspect_log_renders_all_of_its_content(cbx: Cbx) -> None:
     files = rendered(cbx, "inspect.json", "anthropic", "--model", "claude-sonnet-4-5")
     assert files["system"] == "Be brief."
     [asked, called, answered, last] = files["messages"]
@@ -108,7 +108,7 @@ def test_what_inspect_says_comes_through(cbx: Cbx) -> None:
     assert (result["content"], result["is_error"]) == ("there is no folder nowhere", True)
 
 
-def test_what_letta_says_comes_through(cbx: Cbx) -> None:
+def test_a_letta_file_renders_all_of_its_content(cbx: Cbx) -> None:
     request = rendered(cbx, "letta.af", "openai")
     roles = [role for role, _ in said(request)]
     # Both results of one message, the call that waited for leave, the denied result, the summary as the user's.
@@ -142,7 +142,7 @@ def test_what_letta_says_comes_through(cbx: Cbx) -> None:
 
 
 @pytest.mark.parametrize("name", LANGCHAIN)
-def test_what_langchain_writes_comes_out_as_it_came(cbx: Cbx, name: str) -> None:
+def test_langchain_files_are_exported_unchanged(cbx: Cbx, name: str) -> None:
     box = lines_of(cbx("card", "import", str(FIXTURES / name), "-o", "id"))[0]
     exported = cbx("card", "export", "--box", box, "--to", "langchain").json()
     original = json.loads((FIXTURES / name).read_text())

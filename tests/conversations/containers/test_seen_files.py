@@ -17,7 +17,7 @@ from tests.conversations.containers.test_variants import (
 )
 
 
-def test_histories_of_an_evaluation_of_openhands_are_conversations(cbx: Cbx, tmp_path: Path) -> None:
+def test_each_history_of_an_openhands_evaluation_is_a_conversation(cbx: Cbx, tmp_path: Path) -> None:
     runs = [
         {
             "instance_id": f"run-{word}",
@@ -27,7 +27,7 @@ def test_histories_of_an_evaluation_of_openhands_are_conversations(cbx: Cbx, tmp
     ]
     path = written(tmp_path, "output.jsonl", lines(*runs))
     answer = cbx("card", "import", str(path), "-o", "json")
-    assert "taken as openhands: line 1: in the 'history'" in answer.err
+    assert "recognized as openhands: line 1: in the 'history'" in answer.err
     assert [box["title"] for box in answer.json()["boxes"]] == ["run-one", "run-two"]
     assert messages_of(cbx, path) == [{"role": "user", "content": "one"}]
     odd = written(tmp_path, "odd.jsonl", lines(*runs, {"instance_id": "run-three"}))
@@ -45,7 +45,7 @@ def test_a_default_environment_is_not_a_title(cbx: Cbx, tmp_path: Path) -> None:
     assert [title(each) for each in ("swe_main", "main", "own")] == ["None", "None", "own"]
 
 
-def test_what_codex_makes_for_itself_is_sent_to_no_model(cbx: Cbx, tmp_path: Path) -> None:
+def test_internal_codex_items_are_not_sent_to_a_model(cbx: Cbx, tmp_path: Path) -> None:
     thought = {**ITEMS[1], "content": None}
     snapshot = {"type": "ghost_snapshot", "ghost_commit": {"id": "c1"}}
     path = written(
@@ -57,7 +57,7 @@ def test_what_codex_makes_for_itself_is_sent_to_no_model(cbx: Cbx, tmp_path: Pat
     assert [each["type"] for each in sent[-3:]] == ["message", "reasoning", "message"]
 
 
-def test_an_older_session_of_pi_and_a_message_alone_are_read(cbx: Cbx, tmp_path: Path) -> None:
+def test_an_older_pi_session_and_a_single_message_are_read(cbx: Cbx, tmp_path: Path) -> None:
     time = "2025-12-08T23:21:28.257Z"
     called = {
         "role": "assistant",
@@ -91,5 +91,5 @@ def test_an_older_session_of_pi_and_a_message_alone_are_read(cbx: Cbx, tmp_path:
     )
     assert [each["role"] for each in messages_of(cbx, path)] == ["user", "assistant", "tool"]
     alone = written(tmp_path, "alone.json", json.dumps(called))
-    assert "taken as pi: " in cbx("card", "import", str(alone)).err
+    assert "recognized as pi: " in cbx("card", "import", str(alone)).err
     assert messages_of(cbx, alone)[0]["tool_calls"][0]["id"] == "c1"

@@ -49,14 +49,14 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize("text", [OLD_CODEX, OLDEST_CODEX], ids=["lines of items", "one object"])
-def test_older_rollouts_of_codex_are_read(cbx: Cbx, tmp_path: Path, text: str) -> None:
+def test_older_codex_rollouts_are_read(cbx: Cbx, tmp_path: Path, text: str) -> None:
     path = written(tmp_path, "rollout", text)
-    assert cbx("card", "import", str(path)).err.startswith("taken as codex: ")
+    assert cbx("card", "import", str(path)).err.startswith("recognized as codex: ")
     said = [(each["role"], each.get("content")) for each in messages_of(cbx, path)]
     assert said == [*SAID, ("assistant", "One file.")]
 
 
-def test_what_zstandard_packed_is_the_file(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_zstandard_file_and_the_plain_file_give_the_same_box(cbx: Cbx, tmp_path: Path) -> None:
     packed = zstd.compress(OLD_CODEX[:200].encode()) + zstd.compress(OLD_CODEX[200:].encode())  # two frames
     (tmp_path / "rollout.jsonl.zst").write_bytes(packed)
     box = box_of(cbx, written(tmp_path, "plain.jsonl", OLD_CODEX))
@@ -87,7 +87,7 @@ def log(*, damaged: bool = False) -> bytes:
     return data + central + b"PK\5\6" + bytes(4) + count + count + sizes + bytes(2)
 
 
-def test_a_log_that_zstandard_packed_is_read(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_zstandard_log_is_read(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "log.eval").write_bytes(log())
     assert [each["role"] for each in messages_of(cbx, tmp_path / "log.eval")][:2] == ["system", "user"]
 
@@ -101,7 +101,9 @@ def test_a_log_that_zstandard_packed_is_read(cbx: Cbx, tmp_path: Path) -> None:
     ],
     ids=["another sum", "cut", "no frame"],
 )
-def test_damaged_ones_are_refused(cbx: Cbx, tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_damaged_zstandard_files_are_refused(
+    cbx: Cbx, tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(data)
     result = cbx("card", "import", str(tmp_path / name))
     assert result.code == 4
@@ -109,7 +111,9 @@ def test_damaged_ones_are_refused(cbx: Cbx, tmp_path: Path, name: str, data: byt
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python has it itself")
-def test_without_the_extra_it_is_named(cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_zstd_extra(
+    cbx: Cbx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
     (tmp_path / "log.eval").write_bytes(log())
     result = cbx("card", "import", str(tmp_path / "log.eval"))
@@ -118,7 +122,7 @@ def test_without_the_extra_it_is_named(cbx: Cbx, tmp_path: Path, monkeypatch: py
     assert "pip install 'cardbox-cli[zstd]'" in result.err
 
 
-def test_a_small_packed_file_is_unpacked_in_bounded_pieces() -> None:
+def test_a_small_packed_file_is_unpacked_in_bounded_chunks() -> None:
     packed = zstd.compress(bytes(50 << 20))  # some KiB
     rest = [packed[at : at + 4096] for at in range(0, len(packed), 4096)]
     sizes = [len(each) for each in packed_files.unpack_chunks(lambda _: rest.pop(0) if rest else b"", "f")]
@@ -162,7 +166,7 @@ EVENTS = [
 ]
 
 
-def test_a_folder_of_events_is_one_conversation_that_grows(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_folder_of_events_is_one_growing_conversation(cbx: Cbx, tmp_path: Path) -> None:
     sessions = tmp_path / "sessions"
     for name, value in {"metadata.json": {"title": "x"}, "base_state.json": {}}.items():
         written(sessions / "abc", name, json.dumps(value))
@@ -206,7 +210,7 @@ def test_links_and_pipes_in_a_folder_of_events_are_refused(
     assert f"cannot read {events}/1.json: {message}" in refused.err
 
 
-def test_an_event_that_cannot_be_read_is_named(cbx: Cbx, tmp_path: Path) -> None:
+def test_the_error_names_an_unreadable_event(cbx: Cbx, tmp_path: Path) -> None:
     (tmp_path / "events" / "1.json").mkdir(parents=True)
     result = cbx("card", "import", str(tmp_path))
     assert (result.code, result.err.splitlines()[0]) == (
@@ -215,7 +219,7 @@ def test_an_event_that_cannot_be_read_is_named(cbx: Cbx, tmp_path: Path) -> None
     )
 
 
-def test_a_folder_of_the_sdk_is_one_conversation(cbx: Cbx, tmp_path: Path) -> None:
+def test_a_folder_of_openhands_sdk_events_is_one_conversation(cbx: Cbx, tmp_path: Path) -> None:
     for number, text in enumerate(["One.", "Two."]):
         message = {"role": "user", "content": [{"type": "text", "text": text}, {"type": "image", "image_urls": ["https://example.com/a.png"]}]}  # fmt: skip
         value = {"kind": "MessageEvent", "id": f"e{number}", "source": "user", "llm_message": message}
@@ -232,7 +236,7 @@ HISTORY = [
 ]  # fmt: skip
 
 
-def test_attempts_and_demonstrations_of_swe_agent_are_read(cbx: Cbx, tmp_path: Path) -> None:
+def test_swe_agent_attempts_and_demonstrations_are_read(cbx: Cbx, tmp_path: Path) -> None:
     run = {"trajectory": [], "history": HISTORY, "info": {}}
     demonstration = written(tmp_path, "demo.traj", json.dumps({"history": HISTORY}))
     see, called, result = messages_of(cbx, demonstration)
@@ -247,7 +251,7 @@ def test_attempts_and_demonstrations_of_swe_agent_are_read(cbx: Cbx, tmp_path: P
     assert lines_of(cbx("card", "import", str(chosen), "-o", "id")) == [box_of(cbx, demonstration)]
 
 
-def test_what_pi_tells_a_model_besides_messages_is_read(cbx: Cbx, tmp_path: Path) -> None:
+def test_pi_commands_summaries_and_custom_messages_are_sent(cbx: Cbx, tmp_path: Path) -> None:
     def line(own: str, parent: str | None, **parts: Any) -> dict[str, Any]:
         return {"id": own, "parentId": parent, "timestamp": "2026-01-02T03:04:06.000Z", **parts}
 

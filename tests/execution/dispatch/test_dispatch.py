@@ -158,6 +158,12 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+def test_an_agent_of_another_program_that_never_had_a_head_gets_one(ask: Asked, database: Database) -> None:
+    database.connection.execute("DELETE FROM state.agent_state_head")
+    result = ask()
+    assert (result.status, result.turn_epoch) == ("accepted", 1)
+
+
 class TestRefused:
     """Nothing is written, and the answer says why."""
 

@@ -425,6 +425,6 @@ class TestTheAddress:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == (
-            "CBX_NATS_URL is set, and the library for NATS is not installed | "
+            "CBX_NATS_URL is set, but the library for NATS is not installed | "
             "pip install 'cardbox-cli[nats]', or unset CBX_NATS_URL"
         )

@@ -21,7 +21,7 @@ from tests.execution.fixtures import Asked
 
 HEAD_STATES = (t.IDLE, *t.ACTIVE)
 INBOX_STATES = (*t.OPEN, t.CONSUMED, t.ERROR, t.SKIPPED)
-PAGE = Path(__file__).parents[3] / "docs" / "inbox-lifecycle.md"
+PAGE = Path(__file__).parents[3] / "docs" / "concepts" / "turns.md"
 
 
 class TestHeadMoves:
@@ -230,7 +230,7 @@ def self_made_changes(desk: Desk, turn: str) -> None:
 
 
 class TestThePage:
-    """docs/inbox-lifecycle.md shows what the code does."""
+    """docs/concepts/turns.md shows what the code does."""
 
     def test_the_tables_list_all_moves_and_message_types(self) -> None:
         rows = [

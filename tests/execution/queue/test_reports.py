@@ -102,7 +102,7 @@ class TestReporting:
         with pytest.raises(NotFound) as failure:
             desk.report(turn, "c")
         assert failure.value.message == f"turn {turn} does not wait for a call 'c'"
-        assert failure.value.hint == "it waits for a, b"
+        assert failure.value.hint == "the turn waits for a, b"
 
     def test_the_second_of_two_concurrent_reports_is_a_replay(
         self, turn: str, desk: Desk, second: Desk, at_once: AtOnce

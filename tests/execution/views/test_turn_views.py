@@ -440,4 +440,4 @@ class TestWaiting:
         with pytest.raises(WaitTimeout) as raised:
             wait_for_end(views, turn, timeout=0)
         assert raised.value.message == f"turn {turn} did not end within 0 s: it is dispatched"
-        assert raised.value.hint == f"it continues; run `cbx why {turn}` to see what it waits for"
+        assert raised.value.hint == f"the turn continues; run `cbx why {turn}` to see what it waits for"

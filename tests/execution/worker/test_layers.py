@@ -246,7 +246,7 @@ def test_a_layer_that_the_process_does_not_support_fails_the_turn(
     ask()
     rest = run("printf done", options=ComposeOptions(asked=Layers(texts={"todo__context": "x"})))
     assert (rest.kind, rest.error_code) == ("ended", "invalid_layers")
-    assert "a mapreduce_worker cannot have it" in rest.message
+    assert "mapreduce_worker cannot have the requested layer" in rest.message
 
 
 def test_a_request_that_cannot_be_stored_fails_the_turn(

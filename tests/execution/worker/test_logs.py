@@ -49,7 +49,7 @@ def test_each_command_has_a_log(
 @pytest.mark.parametrize(
     ("command", "exit_code", "outcome"),
     [
-        ("exit 7", 7, "ended with exit code 7"),
+        ("cat >/dev/null; exit 7", 7, "ended with exit code 7"),
         ("kill -9 $$", -9, "was killed by signal 9"),
         ("sleep 100", None, "was stopped"),
         ("true", 0, None),
@@ -67,14 +67,14 @@ def test_a_command_without_output_has_a_log_only_if_it_failed(
 
 def test_the_setting_limits_the_size_of_a_log(runtime: Runtime, ask: Asked, run: Run, logs: LogStore) -> None:
     turn = ask()
-    run("seq 10000 >&2; echo 'sk-0123456789abcdef' >&2; exit 1", stderr_kept=100)
+    run("cat >/dev/null; seq 10000 >&2; echo 'sk-0123456789abcdef' >&2; exit 1", stderr_kept=100)
     [log] = logs.list_by_turn(turn.agent_turn_id or "")
     assert (log.stderr[-22:], len(log.stderr)) == ("9999\n10000\n[redacted]\n", 100)
     assert log.stderr_bytes == 48_914
     # The deliverable holds as much as ever.
     assert "9300\n" in fallback(runtime, turn.output_box_id)["diagnostics"]["stderr_tail"]
     other = ask().agent_turn_id or ""
-    run("echo why >&2; exit 1", stderr_kept=0)
+    run("cat >/dev/null; echo why >&2; exit 1", stderr_kept=0)
     assert logs.list_by_turn(other) == []
 
 
@@ -89,7 +89,7 @@ def test_the_oldest_logs_of_a_turn_are_deleted_first(
     runtime: Runtime, ask: Asked, run: Run, look: Callable[..., None], logs: LogStore
 ) -> None:
     turn = ask().agent_turn_id or ""
-    run("echo why >&2; exit 1")
+    run("cat >/dev/null; echo why >&2; exit 1")
     [kept] = logs.list_by_turn(turn)
 
     def add(number: int, size: int) -> None:
@@ -116,7 +116,7 @@ def test_a_turn_that_was_reclaimed_has_no_logs(
 
     with once(tmp_path / "begun", take):
         rest = run(
-            f"echo why >&2; touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.02; done; exit 1"
+            f"cat >/dev/null; echo why >&2; touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.02; done; exit 1"
         )
     assert (rest.kind, logs.list_by_turn(turn)) == ("lost", [])
 
@@ -128,7 +128,7 @@ class TestWhereNothingCanBeKept:
         turn = ask()
         runtime.database.connection.execute("DROP TABLE cbx.logs")
         runtime.database.clear_table_cache()
-        rest = run("echo why >&2; exit 1")
+        rest = run("cat >/dev/null; echo why >&2; exit 1")
         assert (rest.kind, rest.error_code) == ("ended", "command_failed")
         assert fallback(runtime, turn.output_box_id)["diagnostics"]["stderr_tail"] == "why\n"
 
@@ -138,7 +138,7 @@ class TestWhereNothingCanBeKept:
     ) -> None:
         turn = ask().agent_turn_id or ""
         with as_role_without(runtime, missing):
-            assert run("echo why >&2; exit 1").error_code == "command_failed"
+            assert run("cat >/dev/null; echo why >&2; exit 1").error_code == "command_failed"
         assert logs.list_by_turn(turn) == []
 
 

@@ -267,7 +267,7 @@ def test_a_turn_without_the_required_tool_fails_before_its_first_step(
     tool("look")
     profile(must_end_with=["submit", "hand_in"], allowed_tools=allowed)
     turn = ask()
-    rest = run("exit 3")
+    rest = run("cat >/dev/null; exit 3")
     assert (rest.kind, rest.error_code, rest.steps) == ("ended", "must_end_with_not_offered", 0)
     assert rest.message == (
         "its profile requires a turn to end with a call of 'submit' or 'hand_in' (must_end_with), but the agent "
@@ -417,7 +417,7 @@ def test_a_failed_turn_is_not_checked_for_fields(
 ) -> None:
     profile(require_result_fields=True)
     turn = asked_for("total")
-    assert run("exit 3").error_code == "command_failed"
+    assert run("cat >/dev/null; exit 3").error_code == "command_failed"
     assert page(runtime, turn).findings == []
 
 

@@ -53,7 +53,7 @@ def longest_common(a: list[str], b: list[str]) -> int:
     return lengths[-1][-1]
 
 
-class TestIds:
+class TestIdDiff:
     @pytest.mark.parametrize(
         ("a", "b", "kept", "moved", "removed", "added"),
         [
@@ -67,7 +67,9 @@ class TestIds:
             ("aa", "aaa", [(0, 0), (1, 1)], [], [], [2]),
         ],
     )
-    def test_cases(self, a: str, b: str, kept: Any, moved: Any, removed: Any, added: Any) -> None:
+    def test_a_diff_lists_kept_moved_removed_and_added_positions(
+        self, a: str, b: str, kept: Any, moved: Any, removed: Any, added: Any
+    ) -> None:
         assert diff_ids(list(a), list(b)) == (kept, moved, removed, added)
 
     @given(id_lists, id_lists)
@@ -84,15 +86,15 @@ class TestIds:
             for one, other in zip(found.kept, found.kept[1:], strict=False)
         )
 
-    def test_an_id_of_thousands_of_places_is_compared_from_both_ends(self) -> None:
+    def test_a_massively_repeated_id_is_compared_from_both_ends(self) -> None:
         a, b = ["x"] * 3000 + ["y"] + ["x"] * 10, ["x"] * 2990 + ["y"] + ["x"] * 10
         found = diff_ids(a, b)
         assert (len(found.kept), found.moved, len(found.removed), found.added) == (3001, [], 10, [])
 
 
-class TestPatch:
+class TestJsonPatch:
     @given(id_lists, id_lists)
-    def test_applied_to_one_list_it_gives_the_other(self, a: list[str], b: list[str]) -> None:
+    def test_the_patch_turns_the_first_list_into_the_second(self, a: list[str], b: list[str]) -> None:
         found = diff_ids(a, b)
         steps = json_patch(a, b, found.kept + found.moved)
         assert applied(a, steps) == b
@@ -100,20 +102,22 @@ class TestPatch:
         assert (steps == []) == (a == b)
 
     @given(st.data(), id_lists, id_lists)
-    def test_whatever_places_are_taken_for_one(self, data: st.DataObject, a: list[str], b: list[str]) -> None:
+    def test_the_patch_works_for_any_pairs_of_positions(
+        self, data: st.DataObject, a: list[str], b: list[str]
+    ) -> None:
         places = st.permutations(range(len(a))), st.permutations(range(len(b)))
         number = data.draw(st.integers(0, min(len(a), len(b))))
         one, other = (data.draw(each)[:number] for each in places)
         steps = json_patch(a, b, [Pair(*pair) for pair in zip(one, other, strict=True)])
         assert applied(a, steps) == b
 
-    def test_long_boxes_turned_around(self) -> None:
+    def test_a_shuffled_long_box_can_be_patched(self) -> None:
         a = [f"card-{number}" for number in range(3000)]
         b = [*random.Random(7).sample(a, 2500), "new"]
         found = diff_ids(a, b)
         assert applied(a, json_patch(a, b, found.kept + found.moved)) == b
 
-    def test_a_long_box_turned_around(self) -> None:
+    def test_a_reversed_long_box_can_be_patched(self) -> None:
         a = [str(number) for number in range(20_000)]
         found = diff_ids(a, a[::-1])
         steps = json_patch(a, a[::-1], found.kept + found.moved)
@@ -154,8 +158,8 @@ def told(found: BoxDiff) -> list[tuple[str, int | None, int | None]]:
     ]
 
 
-class TestChanges:
-    def test_another_card_of_the_type_at_the_same_place_is_a_changed_one(self) -> None:
+class TestBoxChanges:
+    def test_a_new_card_of_the_same_type_and_place_is_a_change(self) -> None:
         found = compared(["k", "old", "l"], ["k", "new", "l"], card("old"), card("new"))
         assert told(found) == [("changed", 1, 1)]
         assert found.patch == [{"op": "replace", "path": "/card_ids/1", "value": "new"}]
@@ -175,13 +179,13 @@ class TestChanges:
         assert told(edited) == [("changed", 0, 2)]
         assert applied(a, edited.patch) == b
 
-    def test_an_edited_card_pairs_before_one_at_the_same_place(self) -> None:
+    def test_an_edited_card_is_paired_before_one_at_the_same_place(self) -> None:
         found = compared(
             ["old"], ["other", "new"], card("old"), card("other"), card("new", edited_from="old")
         )
         assert told(found) == [("added", None, 0), ("changed", 0, 1)]
 
-    def test_they_come_in_the_order_of_the_second_box(self) -> None:
+    def test_changes_follow_the_order_of_the_second_box(self) -> None:
         found = compared(
             ["gone", "k", "o", "moved", "l", "last"],
             ["moved", "k", "o", "l", "new", "m"],
@@ -197,7 +201,7 @@ class TestChanges:
             ("added", None, 5),
         ]
 
-    def test_an_id_of_no_card_dangles(self) -> None:
+    def test_an_id_without_a_card_is_dangling(self) -> None:
         [change] = compared([], ["nope"]).changes
         assert (change.kind, change.b and change.b.state, change.b and change.b.card) == (
             "added",

@@ -15,7 +15,7 @@ def marked(pieces: list[TextPart]) -> str:
 
 
 @given(texts, texts)
-def test_the_pieces_are_both_texts(old: str, new: str) -> None:
+def test_the_parts_of_a_diff_rebuild_both_texts(old: str, new: str) -> None:
     pieces = text_diff(old, new)
     assert "".join(piece.text for piece in pieces if piece.kind != "added") == old
     assert "".join(piece.text for piece in pieces if piece.kind != "removed") == new
@@ -38,17 +38,17 @@ def test_the_pieces_are_both_texts(old: str, new: str) -> None:
         ("", "new", "{+new+}"),
     ],
 )
-def test_words(old: str, new: str, expected: str) -> None:
+def test_a_diff_marks_changed_words(old: str, new: str, expected: str) -> None:
     assert marked(text_diff(old, new)) == expected
 
 
-def test_far_from_a_change_text_is_left_out() -> None:
+def test_text_far_from_a_change_is_left_out() -> None:
     lines = [f"line {number}" for number in range(20)]
     changed = [*lines[:10], "LINE ten", *lines[11:]]
     shown = marked(abridge(text_diff("\n".join(lines), "\n".join(changed))))
     assert shown == "…\nline 8\nline 9\n[-line 10-]{+LINE ten+}\nline 11\nline 12\n…"
 
 
-def test_one_long_line_is_cut_within() -> None:
+def test_a_long_unchanged_line_is_shortened() -> None:
     pieces = abridge([TextPart("same", "a" * 1000), TextPart("added", "b" * 1000), TextPart("same", "c" * 9)])
     assert [(piece.text[:1], len(piece.text)) for piece in pieces] == [("…", 161), ("b", 1000), ("c", 9)]

@@ -38,12 +38,12 @@ ASKED = ["total", "Due date"]
         ({"__type__": "Of another program", "total": 1}, ["Due date"]),
     ],
 )
-def test_the_fields_that_a_deliverable_lacks(content: StoredContent, missing: list[str]) -> None:
+def test_missing_fields_of_a_deliverable_are_found(content: StoredContent, missing: list[str]) -> None:
     assert missing_fields(ASKED, content) == missing
     assert missing_fields([], content) == []
 
 
-def test_each_field_that_cards_ask_for_counts_once() -> None:
+def test_a_field_required_by_several_cards_counts_once() -> None:
     asks = [
         card("task.result_fields", FieldsSchemaContent([FieldSchema("a"), FieldSchema("b", "the b")])),
         card("task.instruction", FieldsSchemaContent([FieldSchema("c")])),
@@ -58,6 +58,6 @@ def test_the_message_names_the_missing_fields() -> None:
     assert missing_fields_message(["a", "it's"]) == "the deliverable lacks the fields 'a', \"it's\""
 
 
-def test_long_texts_take_no_long_time() -> None:
+def test_long_texts_are_checked_quickly() -> None:
     for text in ("\n" * 200_000, "- " * 200_000, "```a\n" + "\n``` " * 50_000, " \n" * 200_000):
         assert missing_fields(ASKED, TextContent(text)) == ASKED

@@ -30,7 +30,7 @@ x-team: {lead: ann}
 """
 
 
-def test_the_normal_form_keeps_what_is_written() -> None:
+def test_the_normal_form_keeps_all_given_values() -> None:
     assert parse_profile(FULL, "p.yaml") == {
         "name": "Researcher",
         "worker_target": "worker_generic",
@@ -46,11 +46,11 @@ def test_the_normal_form_keeps_what_is_written() -> None:
     }
 
 
-def test_only_the_worker_target_and_the_tags_are_filled_in() -> None:
+def test_only_worker_target_and_tags_get_defaults() -> None:
     assert parse_profile("name: a", "p.yaml") == {"name": "a", "worker_target": "worker_generic", "tags": []}
 
 
-def test_all_tools_are_allowed_by_null_and_by_nothing_else() -> None:
+def test_only_null_allows_all_tools() -> None:
     assert parse_profile("name: a\nallowed_tools: null", "p.yaml")["allowed_tools"] is None
     assert "allowed_tools" not in parse_profile("name: a", "p.yaml")
     with pytest.raises(InvalidInput, match="llm_config: is empty"):
@@ -58,7 +58,7 @@ def test_all_tools_are_allowed_by_null_and_by_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("key", ["system_prompt", "system_prompt_template"])
-def test_the_prompt_keeps_the_key_that_it_has(key: str) -> None:
+def test_the_prompt_keeps_its_key(key: str) -> None:
     profile = parse_profile(f"name: a\n{key}: Hello", "p.yaml")
     assert {name: profile[name] for name in profile if "prompt" in name} == {key: "Hello"}
 
@@ -106,7 +106,7 @@ def test_tags_are_a_list_or_one_string(tags: str, normal: list[Any]) -> None:
         ),
     ],
 )
-def test_what_is_refused(text: str, message: str) -> None:
+def test_an_invalid_profile_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_profile(text, "p.yaml")
     assert caught.value.message == message
@@ -114,7 +114,7 @@ def test_what_is_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["a.b", "a b", "", "*", ">", "a\tb"])
-def test_a_worker_target_is_one_token_of_a_subject(target: str) -> None:
+def test_a_worker_target_that_is_not_one_word_is_refused(target: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_profile(f'name: a\nworker_target: "{target}"', "p.yaml")
     assert caught.value.message == (
@@ -144,7 +144,7 @@ def test_all_problems_are_reported_at_once() -> None:
         "{knowledge__context: All of it.}",
     ],
 )
-def test_layers_are_texts_or_asked_for(layers: str) -> None:
+def test_layers_are_texts_or_requests(layers: str) -> None:
     assert parse_profile(f"name: a\nlayers: {layers}", "p.yaml")["layers"]
 
 
@@ -180,6 +180,6 @@ def test_the_problem_of_a_layer_is_reported(layers: str, problem: str) -> None:
     assert caught.value.message.startswith(f"p.yaml:2: layers: {problem}")
 
 
-def test_a_kind_of_process_cannot_ask_for_every_layer() -> None:
+def test_a_layer_that_the_process_cannot_have_is_refused() -> None:
     with pytest.raises(InvalidInput, match="layers: a mapreduce_worker cannot have todo__context"):
         parse_profile("name: a\nprocess: mapreduce_worker\nlayers: {todo__context: true}", "p.yaml")

@@ -21,7 +21,7 @@ def declaring(**declarations: Any) -> Recipe:
     return recipe(arguments=declarations)
 
 
-class TestDefaults:
+class TestRecipeDefaults:
     def test_an_empty_config_packs_nothing(self) -> None:
         config = recipe().context_packing_config
         assert (config.pack_arguments, config.order) == ((), STEPS)
@@ -29,11 +29,11 @@ class TestDefaults:
         assert config.inherit_context.include_parent is False
         assert recipe().authorized_inherit_box_ids is None
 
-    def test_a_rule_makes_instructions_of_the_user(self) -> None:
+    def test_a_rule_makes_user_instructions_by_default(self) -> None:
         [rule] = packing(pack_arguments=[{"arg_key": "a"}]).context_packing_config.pack_arguments
         assert (rule.as_card_type, dict(rule.card_metadata)) == ("task.instruction", {"role": "user"})
 
-    def test_other_metadata_is_kept(self) -> None:
+    def test_other_metadata_of_a_rule_is_stored(self) -> None:
         metadata = {"lang": "en", "deep": {"n": [1, None]}}
         [rule] = packing(
             pack_arguments=[{"arg_key": "a", "card_metadata": metadata}]
@@ -45,7 +45,7 @@ class TestDefaults:
         assert config is not None
         assert config.profile_name == "a b"
 
-    def test_an_empty_allow_list_is_not_an_absent_one(self) -> None:
+    def test_an_empty_allow_list_differs_from_a_missing_one(self) -> None:
         assert recipe(authorized_inherit_box_ids=[]).authorized_inherit_box_ids == ()
 
     @pytest.mark.parametrize("order", list(itertools.permutations(STEPS)))
@@ -53,8 +53,8 @@ class TestDefaults:
         assert packing(order=list(order)).context_packing_config.order == order
 
 
-class TestDigest:
-    def test_it_does_not_change_between_versions(self) -> None:
+class TestRecipeDigest:
+    def test_the_digest_is_stable_between_versions(self) -> None:
         pinned = "c732ef46d7d6f557"
         assert packing(pack_arguments=[{"arg_key": "instruction"}]).digest().startswith(pinned)
 
@@ -81,14 +81,14 @@ class TestDigest:
             ),
         ],
     )
-    def test_notation_makes_no_difference(self, one: dict[str, Any], other: dict[str, Any]) -> None:
+    def test_notation_does_not_change_the_digest(self, one: dict[str, Any], other: dict[str, Any]) -> None:
         assert packing(**one).digest() == packing(**other).digest()
 
-    def test_descriptions_make_no_difference(self) -> None:
+    def test_descriptions_do_not_change_the_digest(self) -> None:
         described = recipe(description="x", arguments={"a": {"description": "y"}})
         assert described.digest() == declaring(a={}).digest()
 
-    def test_the_notation_of_a_box_id_makes_no_difference(self) -> None:
+    def test_the_notation_of_a_box_id_does_not_change_the_digest(self) -> None:
         dashed = "018F2A3B-4C5D-7E6F-8A9B-0C1D2E3F4A5B"
         bare = dashed.replace("-", "").lower()
         assert (
@@ -96,7 +96,7 @@ class TestDigest:
             == recipe(authorized_inherit_box_ids=[bare]).digest()
         )
 
-    def test_each_difference_in_meaning_makes_one(self) -> None:
+    def test_each_difference_in_meaning_changes_the_digest(self) -> None:
         recipes = [
             recipe(),
             recipe(target_profile_config={"profile_name": "a"}),
@@ -136,11 +136,11 @@ FITTING: dict[str, list[Any]] = {
 }
 
 
-class TestBinding:
+class TestArgumentBinding:
     @pytest.mark.parametrize(
         ("kind", "value"), [(kind, value) for kind in FITTING for value in FITTING[kind]]
     )
-    def test_a_value_of_the_declared_type(self, kind: str, value: Any) -> None:
+    def test_a_value_of_the_declared_type_is_accepted(self, kind: str, value: Any) -> None:
         assert declaring(a={"type": kind}).bind({"a": value}) == {"a": value}
 
     @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ class TestBinding:
             ("object", object(), "argument 'a': expected a mapping, found a object"),
         ],
     )
-    def test_a_value_of_another_type(self, kind: str, value: Any, message: str) -> None:
+    def test_a_value_of_another_type_is_refused(self, kind: str, value: Any, message: str) -> None:
         with pytest.raises(BadRequest) as caught:
             declaring(a={"type": kind}).bind({"a": value})
         assert caught.value.message == message
@@ -212,22 +212,22 @@ class TestBinding:
             "limit",
         ]
 
-    def test_one_problem_is_one_sentence(self) -> None:
+    def test_a_single_problem_is_reported_in_one_sentence(self) -> None:
         with pytest.raises(BadRequest) as caught:
             declaring(a={"required": True}).bind({})
         assert caught.value.message == "argument 'a' is missing"
 
-    def test_null_is_given(self) -> None:
+    def test_null_satisfies_a_required_argument(self) -> None:
         assert declaring(a={"required": True}).bind({"a": None}) == {"a": None}
 
-    def test_defaults_are_filled_in_and_are_nobody_elses(self) -> None:
+    def test_defaults_are_copied_for_each_binding(self) -> None:
         bound = declaring(a={"default": [1]}, b={"default": "x"}, c={})
         first = bound.bind({"b": "y"})
         assert first == {"a": [1], "b": "y"}
         first["a"].append(2)
         assert bound.bind({}) == {"a": [1], "b": "x"}
 
-    def test_what_a_rule_uses_need_not_be_declared(self) -> None:
+    def test_arguments_used_by_rules_need_no_declaration(self) -> None:
         used = recipe(
             arguments={},
             context_packing_config={
@@ -246,8 +246,8 @@ class TestBinding:
         assert loose.unused_arguments(given) == ["instrution"]
 
 
-class TestSchema:
-    def test_it_says_what_it_is(self) -> None:
+class TestRecipeSchema:
+    def test_the_schema_has_an_id_and_a_title(self) -> None:
         schema = recipe_schema()
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
         assert schema["$id"] == "urn:cbx:handover-recipe"

@@ -51,7 +51,7 @@ def told(document: HandwrittenDocument) -> str:
         ("[]", []),
     ],
 )
-def test_what_a_value_means(written: str, meant: object) -> None:
+def test_a_plain_value_has_its_yaml_type(written: str, meant: object) -> None:
     document = read_yaml(f"key: {written}", "f.yaml")
     assert document.problems == []
     assert document.value == {"key": meant}
@@ -116,11 +116,11 @@ ODD_WORD = "is a boolean to some YAML readers and a string to others; write true
         ("x" * (MAX_BYTES + 1), "f.yaml: is larger than 1 MiB"),
     ],
 )
-def test_what_is_refused(text: str, message: str) -> None:
+def test_invalid_yaml_is_refused(text: str, message: str) -> None:
     assert told(read_yaml(text, "f.yaml")) == message
 
 
-def test_a_bomb_of_aliases_is_reported_and_not_built() -> None:
+def test_nested_aliases_are_reported_and_not_expanded() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 30)]
     document = read_yaml("\n".join(lines), "f.yaml")
     assert len(document.problems) == 2 * 29
@@ -139,7 +139,7 @@ def test_reading_continues_after_a_problem_and_reports_all_in_order() -> None:
     ]
 
 
-def test_marks_are_those_of_keys_and_items_or_of_what_is_around() -> None:
+def test_a_mark_is_the_position_of_the_key_item_or_parent() -> None:
     document = read_yaml("# comment\na:\n  - b: 1\n  - c\n", "f.yaml")
     assert document.mark(()) == FilePosition(2, 1)
     assert document.mark(("a",)) == FilePosition(2, 1)
@@ -158,13 +158,13 @@ def test_marks_are_those_of_keys_and_items_or_of_what_is_around() -> None:
         (b"x" * (MAX_BYTES + 1), "f.yaml: is larger than 1 MiB"),
     ],
 )
-def test_bytes_that_are_no_text(data: bytes, message: str) -> None:
+def test_bytes_that_are_not_utf8_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         decode_text(data, "f.yaml", refuse_with=InvalidInput)
     assert caught.value.message == message
 
 
-def test_a_byte_order_mark_and_windows_line_ends_do_no_harm() -> None:
+def test_a_byte_order_mark_and_windows_line_ends_are_ignored() -> None:
     text = decode_text(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n", "f.yaml", refuse_with=InvalidInput)
     document = read_yaml(text, "f.yaml")
     assert document.value == {"a": 1, "b": 2}
@@ -191,7 +191,7 @@ def test_json_is_read_as_json(value: object) -> None:
 
 @settings(deadline=None)
 @given(JSON)
-def test_what_yaml_dumps_is_read_back(value: object) -> None:
+def test_dumped_yaml_is_read_with_the_same_value(value: object) -> None:
     document = read_yaml(yaml.safe_dump(value), "f.yaml")
     if not document.problems:
         assert document.value == value
@@ -199,7 +199,7 @@ def test_what_yaml_dumps_is_read_back(value: object) -> None:
 
 @settings(deadline=None)
 @given(st.text() | st.text("ab:-?[]{}!&*'\"|>%@#,\n \t0.\\~<=e"))
-def test_no_text_makes_the_reader_fail(text: str) -> None:
+def test_any_text_is_read_or_has_problems(text: str) -> None:
     document = read_yaml(text, "f.yaml")
     assert document.whole or document.problems
 
@@ -218,7 +218,7 @@ def test_every_part_is_marked_with_its_line(value: dict[str, list[int]]) -> None
             ]
 
 
-class TestValuesOfPython:
+class TestPythonValues:
     def test_lists_and_tuples_become_lists(self) -> None:
         document = document_from_value({"a": (1, [2])}, "value")
         assert (document.value, document.problems) == ({"a": [1, [2]]}, [])
@@ -236,7 +236,7 @@ class TestValuesOfPython:
     def test_values_that_are_not_json_are_problems(self, value: object, message: str) -> None:
         assert told(document_from_value(value, "value")) == message
 
-    def test_a_value_that_holds_itself(self) -> None:
+    def test_a_recursive_value_is_refused(self) -> None:
         value: list[object] = []
         value.append(value)
         path = "[0]" * MAX_DEPTH

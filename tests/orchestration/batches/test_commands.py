@@ -125,7 +125,7 @@ class TestForkJoin:
 
     def test_a_failed_child_causes_exit_code_8(self, cbx: Cbx, place: Path) -> None:
         batch = cbx("fork-join", "tasks.yaml", "--fail-fast", "-o", "id").out.strip()
-        cbx("worker", "run", "--target", "counters", "--exec", "false", "--once")
+        cbx("worker", "run", "--target", "counters", "--exec", "cat >/dev/null; false", "--once")
         done = cbx("batch", "watch", batch)
         assert (done.code, f"batch {batch} ended: failed" in done.err) == (8, True)
         assert [line.split()[1] for line in done.out.splitlines()[-3:]].count("canceled") == 2
@@ -141,7 +141,7 @@ class TestForkJoin:
 
 def test_the_progress_display_has_a_line_for_each_child(cbx: Cbx, place: Path, runtime: Runtime) -> None:
     batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
-    cbx("worker", "run", "--target", "counters", "--exec", "exit 3", "--once")
+    cbx("worker", "run", "--target", "counters", "--exec", "cat >/dev/null; exit 3", "--once")
     [head, first, second, third] = progress_lines(progress_of(runtime, batch))
     assert re.fullmatch(rf"batch {batch}  1 of 3 ended, \d+s", head)
     assert re.fullmatch(r" +0  failed      1 step     +\d+s  \w{8}  .*exit code 3.*", first)

@@ -39,7 +39,7 @@ def test_links_lead_from_a_stuck_turn_to_the_card_that_broke_it(
     page = visitor.page
     page.add_init_script("navigator.clipboard.writeText = () => Promise.reject(new Error('not allowed'))")
     visitor.go("/")
-    assert page.get_by_role("heading", level=1).inner_text() == "1 turn not well"
+    assert page.get_by_role("heading", level=1).inner_text() == "1 turn with problems"
     page.locator("main").get_by_role("link", name=short_id(turn)).first.click()
     verdict = page.get_by_role("region", name="Verdict")
     assert "stuck" in verdict.inner_text()

@@ -50,7 +50,7 @@ def test_every_link_leads_to_a_page_that_escapes_text(project: Runtime, api: Tes
     assert "\\x1b[31mred \\u202egnp.exe\\u202c \\u200bzero" in said
     assert "{{ 7 * 7 }}" in said
     for heading in (
-        "not well",
+        "with problems",
         "Agents",
         "Timeline",
         "Context box",
@@ -73,7 +73,7 @@ def test_problems_come_first_and_show_their_cause(runtime: Runtime, ask: Ask, ap
     turn = ask("scribe", context_box_id=runtime.boxes.create([card.card_id]).box_id).agent_turn_id
     runtime.cards.delete([card.card_id], force=ForcedBy(actor="t"))
     page = Reader(api.get(START).text).text
-    assert "1 turn not well" in page
+    assert "1 turn with problems" in page
     assert f"cbx turn fail {turn} --expect-epoch 1 --reason 'a card of its context was deleted'" in page
     agents = Reader(api.get(f"{START}/agents").text).text
     assert agents.index("scribe") < agents.index("clerk")

@@ -78,6 +78,6 @@ def test_a_group_of_similar_problems_is_truncated(runtime: Runtime, ask: Ask, ap
         ask(agent, context_box_id=runtime.boxes.create([card.card_id]).box_id)
         runtime.cards.delete([card.card_id], force=ForcedBy(actor="t"))
     read = Reader(api.get(START).text)
-    assert "17 turns not well" in read.text
+    assert "17 turns with problems" in read.text
     assert read.text.count("was deleted'") == 15
     assert "2 more" in read.text

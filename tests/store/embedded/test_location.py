@@ -225,7 +225,7 @@ except DatabaseUnavailable as exc:
 def test_a_home_that_cannot_be_created_is_refused() -> None:
     with pytest.raises(DatabaseUnavailable, match="cannot keep a database in '/proc/cbx': ") as caught:
         EmbeddedServer(Path("/proc/cbx")).connect()
-    assert str(caught.value.hint).startswith("set CBX_HOME to a folder that you can write to")
+    assert str(caught.value.hint).startswith("set CBX_HOME to a writable folder")
 
 
 @pytest.mark.parametrize(

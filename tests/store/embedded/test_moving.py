@@ -1,4 +1,4 @@
-"""The commands of docs/databases.md that move the data of a version that this cbx refuses to a new database."""
+"""The commands of docs/operate/databases.md that move the data of a version that this cbx refuses to a new database."""
 
 import os
 import re
@@ -25,7 +25,7 @@ from tests.store.embedded.helpers import REPOSITORY
 
 Connection = psycopg.Connection[Any]
 
-DOCUMENT = (REPOSITORY / "docs" / "databases.md").read_text(encoding="utf-8")
+DOCUMENT = (REPOSITORY / "docs" / "operate" / "databases.md").read_text(encoding="utf-8")
 SECTION = DOCUMENT.partition("\n## Move data from version 16 or earlier\n")[2].partition("\n## ")[0]
 EMBEDDED, OWN, SHARED = re.findall(r"^```sh\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 

@@ -116,7 +116,7 @@ def test_a_deleted_socket_folder_is_created_again(made_home: Path) -> None:
     cut_off = server.status()
     shutil.rmtree(cut_off.socket)
     assert has_kept_row(server)
-    assert said == ["the server runs, but its socket is gone: restarting it"]
+    assert said == ["the server is running, but its socket is gone: restarting the server"]
     assert cut_off.pid is not None
     assert is_gone(cut_off.pid)
 

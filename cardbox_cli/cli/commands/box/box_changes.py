@@ -79,9 +79,9 @@ def _audit_detail(box: "Box", changed: "Box | None" = None) -> dict[str, Any]:
 )
 def create_box(
     card_ids: CardIds = None,
-    title: Annotated[str | None, Option(metavar="TEXT", help="A name for people.")] = None,
+    title: Annotated[str | None, Option(metavar="TEXT", help="A title.")] = None,
     parent: Annotated[
-        list[str] | None, Option(click_type=BOX, help="A box that this one is derived from. Repeatable.")
+        list[str] | None, Option(click_type=BOX, help="A parent box of the new box. Repeatable.")
     ] = None,
     allow_dangling: AllowDangling = False,
 ) -> None:
@@ -96,9 +96,9 @@ def create_box(
 
 @verb("append", "cbx box append 8b1f22c0 5f0c2a91")
 def append_cards(box: BoxId, card_ids: CardIds = None, allow_dangling: AllowDangling = False) -> None:
-    """Append cards to a box. Concurrent appends run one after the other; none is lost.
+    """Append cards to a box. Concurrent appends run one after the other, so no card is lost.
 
-    Refused while a turn reads or writes the box. A worker's command may append to the output box of its turn
+    Refuses a box that a turn reads or writes. A worker's command may append to the output box of its turn
     while the worker holds the turn.
     """
     if not card_ids:
@@ -141,10 +141,10 @@ def replace_card(
 def fork_box(
     box: BoxId,
     title: Annotated[
-        str | None, Option(metavar="TEXT", help="A title. Default: that of the old box.")
+        str | None, Option(metavar="TEXT", help="A title. Default: the old box's title.")
     ] = None,
 ) -> None:
-    """Copy a box: the new box has the same cards, and this one as its parent."""
+    """Copy a box. The new box has the same cards, and the old box as its parent."""
     with open_stores() as (_, boxes):
         fork = boxes.fork(boxes.resolve(box), title=title)
         remember_made(box_id=fork.box_id)
@@ -155,9 +155,7 @@ def fork_box(
 def delete_box(
     box: BoxId,
     yes: Yes = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print what would be deleted, delete nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be deleted.")] = False,
 ) -> None:
     """Delete a box. Its cards stay."""
     with open_stores() as (_, boxes):
@@ -181,7 +179,7 @@ def delete_box(
 def edit_box(
     box: BoxId,
     in_place: Annotated[
-        bool, Option("--in-place", help="Change the box itself, unless it has changed since it was read.")
+        bool, Option("--in-place", help="Change the box in place, unless it has changed meanwhile.")
     ] = False,
     file: Annotated[
         str | None,
@@ -195,7 +193,7 @@ def edit_box(
 ) -> None:
     """Edit a box's list of cards in VISUAL or EDITOR: reorder, delete or add lines, one per card.
 
-    This creates a new box with the old one as its parent.
+    This creates a new box with the old box as its parent.
     """
     with open_stores() as (_, boxes), boxes.database.snapshot():
         view = boxes.view(boxes.resolve(box))

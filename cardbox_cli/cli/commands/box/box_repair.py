@@ -113,8 +113,8 @@ def repair_box(
         bool | None,
         Option(
             "--synthesize/--drop-orphans",
-            help="Add missing results that say interrupted, or drop calls without results and results "
-            "without calls.",
+            help="Add an 'interrupted' result to each call without a result, or drop such calls and "
+            "results without calls.",
         ),
     ] = None,
     for_: Annotated[
@@ -127,15 +127,15 @@ def repair_box(
     ] = None,
     after: Annotated[
         list[str] | None,
-        Option("--after", click_type=BOX, help="A box before this one in the request. Repeatable."),
+        Option("--after", click_type=BOX, help="A box that precedes this box in the request. Repeatable."),
     ] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the changes without writing them.")] = False,
 ) -> None:
     """Fix what a provider would reject, in a new box. The old box and its cards do not change.
 
     Results move to their calls, and arguments become JSON. If there is no specific repair, cbx drops the
     card's imported original, or leaves the card out. Calls that an active turn waits for stay open.
-    Exit 8 without writing anything if an error remains that is not about a card of the box.
+    If an error remains that is not about a card of the box, cbx writes nothing and exits 8.
     """
     from cardbox_cli import box_repair
     from cardbox_cli.cli.terminal.lint_report import announce_findings
@@ -144,7 +144,7 @@ def repair_box(
     if synthesize is None:
         raise UsageError(
             required_message("--synthesize or --drop-orphans"),
-            hint="--synthesize adds missing results, --drop-orphans drops calls without results",
+            hint="--synthesize adds missing results; --drop-orphans drops calls without results",
         )
     checked = [provider_named(name) for name in unique(for_ or [])] or list(providers())
     with open_database() as database:
@@ -153,8 +153,8 @@ def repair_box(
         before = [boxes.resolve(each) for each in after or []]
         if box_id in before:
             raise UsageError(
-                f"--after: box {box_id} is the box to repair",
-                hint="pass the box before it, such as a context box",
+                f"--after names the box to repair, {box_id}",
+                hint="pass a box that comes before it in the request, such as a context box",
             )
         for each in before:
             boxes.require(each)
@@ -208,17 +208,17 @@ def compress_box(
             metavar="N",
             min=1,
             max=MAX_COUNT,
-            help="Instead: keep at most N tokens of messages, and summarize older ones. A smaller box does "
-            "not change.",
+            help="Instead of --keep: keep at most N tokens of messages, and summarize older messages. A "
+            "smaller box does not change.",
         ),
     ] = None,
     model: compose_options.Model = None,
     env: model_program.Variables = None,
     timeout: Annotated[
-        float, Option(click_type=Seconds(min=0), help="Stop the command after this time.")
+        float, Option(click_type=Seconds(min=0), help="Time limit of the summary command.")
     ] = 600,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Print what would be summarized; run and write nothing.")
+        bool, Option("--dry-run", help="Print what would be summarized, without running or writing anything.")
     ] = False,
 ) -> None:
     """Replace older messages with a summary, in a new box. Undo it with `cbx box expand`.
@@ -322,11 +322,11 @@ def _describe_failure(ran: "CommandOutcome", timeout: float) -> str:
 )
 def expand_box(
     box: BoxId,
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the changes, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the changes without writing them.")] = False,
 ) -> None:
-    """Undo compress in a new box: summarized cards return to their old positions.
+    """Undo `cbx box compress` in a new box: summarized cards return to their old positions.
 
-    Cards appended to the compressed box follow. The id of a card that has been deleted is restored, too.
+    Cards that were appended to the compressed box follow. The ids of deleted cards are restored, too.
     """
     from cardbox_cli import box_repair
 

@@ -327,7 +327,7 @@ def _print_place(place: BoxPlace, *, with_rule: bool) -> None:
 def show_box(
     box_ids: Annotated[
         list[str],
-        Argument(click_type=BOX, help="Ids, or 4 or more characters of their beginnings or ends, or @last."),
+        Argument(click_type=BOX, help="Full ids, or unique parts at their start or end, or @last."),
     ],
     full: Annotated[bool, Option("--full", help="Complete texts instead of previews.")] = False,
     types: Annotated[str | None, Option(metavar="TYPE,…", help="Only cards of these types.")] = None,

@@ -108,12 +108,12 @@ def diff_boxes(
     a: Annotated[str, Argument(click_type=BOX, metavar="OLD", help="The old box.")],
     b: Annotated[str, Argument(click_type=BOX, metavar="NEW", help="The new box.")],
     full: Annotated[
-        bool, Option("--full", help="Print complete texts, also of added and removed cards.")
+        bool, Option("--full", help="Print complete texts, including the texts of added and removed cards.")
     ] = False,
 ) -> None:
     """Show added, removed, moved and changed cards. Exit 8 if the boxes differ.
 
-    A card counts as changed if another card of its type and role replaces it, or an edited version of it.
+    A card counts as changed if an edited version, or another card of its type and role, replaces it.
 
     -o id prints the cards that only the NEW box has.
     """
@@ -193,7 +193,7 @@ def _print_diff(diff: "BoxDiff", titles: Sequence[str | None], *, full: bool) ->
         if below:
             output.print_painted(below)
     if len(rows) > _MAX_TEXTS and not full:
-        announce(f"texts compared for the first {_MAX_TEXTS} differences only; --full compares all")
+        announce(f"compared only the texts of the first {_MAX_TEXTS} differences; --full compares all")
 
 
 def _diff_cells(change: "BoxChange") -> list[str]:

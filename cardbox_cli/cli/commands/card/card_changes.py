@@ -61,14 +61,14 @@ def add_card(
         str | None,
         Option("--type", "-t", click_type=CARD_TYPE, help="metadata.type, such as task.instruction."),
     ] = None,
-    role: Annotated[str | None, Option(metavar="ROLE", help="The role. Default: that of the type.")] = None,
+    role: Annotated[str | None, Option(metavar="ROLE", help="The role. Default: from the type.")] = None,
     text: Annotated[str | None, Option(metavar="TEXT", help="The content, as text.")] = None,
     json_: Annotated[
         str | None,
         Option(
             "--json",
             metavar="JSON",
-            help="The content as JSON, or @FILE; a content class if it has __type__.",
+            help="The content as JSON, or @FILE. The key __type__ names its content class.",
         ),
     ] = None,
     file: Annotated[
@@ -79,8 +79,8 @@ def add_card(
         str | None,
         Option(
             click_type=FILE,
-            help="A file with a complete card, or JSON lines of cards, as `card show -o json` "
-            "prints; - for stdin.",
+            help="A file with a complete card as `card show -o json` prints it, or with one card per "
+            "line; - for stdin.",
         ),
     ] = None,
     author: Annotated[str | None, Option(metavar="ID", help=f"The author_id. Default: {OPERATOR}.")] = None,
@@ -94,7 +94,7 @@ def add_card(
         str | None, Option(metavar="JSON", help="Tool calls in OpenAI's format: a JSON list, or @FILE.")
     ] = None,
     tool_call_id: Annotated[
-        str | None, Option(metavar="ID", help="The call that a tool.result answers.")
+        str | None, Option(metavar="ID", help="The id of the call that a tool.result answers.")
     ] = None,
     ttl: Annotated[
         int | None, Option(metavar="SECONDS", min=0, help="Lifetime, after which readers skip the card.")
@@ -103,12 +103,12 @@ def add_card(
         bool, Option("--repair", help="Overwrite a card with the same id in this project.")
     ] = False,
     force: ForceCard = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Check and print the card, write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the card without writing it.")] = False,
 ) -> None:
     """Write a card. Writing the same card again changes nothing; a different card with its id is a conflict.
 
     --repair refuses to overwrite a card that an unfinished turn sees, and does not work inside a turn's
-    command. Cards that a turn's command adds name that turn, and its agent as their author.
+    command. A card that a turn's command adds names the turn, and the turn's agent as its author.
     """
     if repair:
         refuse_inside_turn("overwrite cards (--repair)")
@@ -249,9 +249,7 @@ def edit_card(
     card_id: CardId,
     boxes: Annotated[
         list[str] | None,
-        Option(
-            "--box", click_type=BOX, help="Copy this box with the new card instead of the old. Repeatable."
-        ),
+        Option("--box", click_type=BOX, help="Copy this box and replace the card in the copy. Repeatable."),
     ] = None,
     text: Annotated[
         str | None,
@@ -264,7 +262,7 @@ def edit_card(
 ) -> None:
     """Edit a card's text in VISUAL or EDITOR. Cards are immutable, so this creates a new card.
 
-    Its metadata has the old id as edited_from. Boxes do not change; --box creates changed copies.
+    Its metadata stores the old id as edited_from. Boxes do not change; --box creates changed copies.
     """
     from cardbox_cli.context.repair.changes import editable_text, edited_content
     from cardbox_cli.context.sources import same_json
@@ -332,7 +330,7 @@ def _write_card(card: Card, content: Content, author: str, old_boxes: "Sequence[
 def _check_lone_result(cards: "CardStore", card: Card) -> None:
     if card.type == TOOL_RESULT and card.tool_call_id and cards.database.unique_tool_results:
         raise CardConflict(
-            f"card {card.card_id!r} is the only allowed result of tool call {card.tool_call_id!r}",
+            f"card {card.card_id!r} is the only result allowed for tool call {card.tool_call_id!r}",
             hint="this database allows one result per call: overwrite the card with `cbx card add "
             "--card - --repair`",
         )
@@ -343,7 +341,7 @@ def _check_membership(card: Card, boxes: "Sequence[Box]") -> None:
         if card.card_id not in box.card_ids:
             raise InvalidInput(
                 f"box {box.box_id} does not contain card {card.card_id!r}",
-                hint=f"`cbx card refs {quote_argument(card.card_id)}` lists the boxes that do",
+                hint=f"`cbx card refs {quote_argument(card.card_id)}` lists the boxes that contain it",
             )
 
 
@@ -388,9 +386,7 @@ def _holding_notes(card: Card, holding: int) -> list[str]:
 def delete_cards(
     card_ids: CardIds,
     yes: Yes = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print what would be deleted, delete nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be deleted.")] = False,
     force: ForceCard = False,
 ) -> None:
     """Hide cards from readers. The cards stay in the database, and boxes keep their ids.

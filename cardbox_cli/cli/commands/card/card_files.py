@@ -67,7 +67,7 @@ def import_cards(
         str,
         Option(
             click_type=OneOf(lambda: ("fail", "replace"), what="value"),
-            help="Refuse NUL characters and lone surrogates, which Postgres cannot store, or replace them.",
+            help="Refuse or replace NUL characters and lone surrogates, which Postgres cannot store.",
         ),
     ] = "fail",
     remap_tool_ids: Annotated[
@@ -78,7 +78,7 @@ def import_cards(
         Option("--only", metavar="N", min=0, help="Import only conversation N of the file, counted from 0."),
     ] = None,
     keep_going: Annotated[
-        bool, Option("--keep-going", "-k", help="Continue with the other files if one is refused.")
+        bool, Option("--keep-going", "-k", help="Continue with the other files if a file is refused.")
     ] = False,
 ) -> None:
     """Import conversations as cards, with a box for each. Importing again adds only what is new.
@@ -88,7 +88,7 @@ def import_cards(
     """
     if only is not None and (follow or len(files) > 1 or os.path.isdir(files[0])):
         raise UsageError(
-            "--only needs exactly one file, and no --follow",
+            "--only requires exactly one file and cannot be combined with --follow",
             hint="pass the one file that contains the conversation",
         )
     if follow and len(files) > 1:
@@ -152,13 +152,13 @@ def _check_can_follow(file: str) -> None:
     if file == "-" or (os.path.exists(file) and not os.path.isfile(file)):
         name = "standard input" if file == "-" else repr(file)
         raise UsageError(
-            f"--follow needs a file that grows, not {name}", hint="pass the path of a JSONL file"
+            f"--follow requires a file that can grow, not {name}", hint="pass the path of a JSONL file"
         )
     if os.path.isfile(file):
         with open_input(file) as packed:
             if conversation_files.is_packed(packed):
                 raise UsageError(
-                    f"--follow cannot read the compressed file {file!r}", hint="decompress it first"
+                    f"--follow cannot read the compressed file {file!r}", hint="decompress the file first"
                 )
     if session().format.kind == "document":
         raise UsageError(f"--follow and -o {session().output} cannot be combined", hint="use -o jsonl")
@@ -260,7 +260,7 @@ class _CardImport:
         """Print a summary on stderr; `named` adds the name of the file."""
         lead = f"{self._name}: " if named else ""
         if self._options.format is None:
-            announce(f"{lead}taken as {self._detected_format}")
+            announce(f"{lead}recognized as {self._detected_format}")
         boxes = imported.boxes
         total, new = sum(box.cards for box in boxes), sum(box.new_cards for box in boxes)
         announce(
@@ -301,7 +301,7 @@ def _require_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversat
             raise _IncompleteFile("waiting for a line that names the session")
         if conversation.own_id is None:
             raise InvalidConversation(
-                f"{conversation.place}: --follow needs a conversation with an id",
+                f"{conversation.place}: --follow requires a conversation with an id",
                 hint="add a conversation_id next to its messages, or import the complete file "
                 "without --follow",
             )
@@ -318,9 +318,7 @@ def _require_ids(conversations: "Iterable[Conversation]") -> "Iterator[Conversat
 def export_cards(
     box: Annotated[
         str,
-        Option(
-            click_type=BOX, help="The box: an id, or 4 or more characters of its beginning or end, or @last."
-        ),
+        Option(click_type=BOX, help="The box: full id, or a unique part at its start or end, or @last."),
     ],
     to: Annotated[
         str, Option(click_type=OneOf(export_format_names, what="format"), help="The format to write.")

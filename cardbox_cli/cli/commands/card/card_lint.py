@@ -50,14 +50,16 @@ def lint_cards(
             "--format",
             "--provider",
             click_type=OneOf(lambda: (*PROVIDERS, *HOSTS), what="format"),
-            help="The rules to check: those of a provider, or openai-compatible for other hosts with "
-            "OpenAI's API. Default: those of the file's model, else of its format.",
+            help="The provider whose rules to check, or openai-compatible for other hosts with OpenAI's "
+            "API. Default: the provider of the file's model, else of its format.",
         ),
     ] = None,
     at: MessagesKey = None,
     allow_unknown: Annotated[
         bool,
-        Option("--allow-unknown", help="Only warn about keys that the provider's package does not know."),
+        Option(
+            "--allow-unknown", help="Allow keys that the provider's package does not know, with a warning."
+        ),
     ] = False,
 ) -> None:
     """Check conversations for what a provider would reject. Exit 8 on errors; nothing is stored.
@@ -161,7 +163,7 @@ def _find_problems(documents: JsonDocuments, options: _LintOptions, lead: str) -
     if given_format is None:
         is_own = options.provider is not None or providers <= {module.provider}
         others = "" if is_own else f", checked for {' and '.join(sorted(providers))}"
-        announce(f"{lead}taken as {module.name}: {evidence}{others}")
+        announce(f"{lead}recognized as {module.name}: {evidence}{others}")
     announce_left_out(left_out, lead)
     if (unknown := unknown_models(models)) is not None:
         announce(f"note: {lead}{unknown}")

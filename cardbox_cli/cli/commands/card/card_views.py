@@ -112,7 +112,7 @@ def search_cards(
         list[str],
         Argument(
             metavar="TEXT...",
-            help='Words, "a phrase", -word, or; any substring for Chinese, Japanese and Korean.',
+            help='Words, "a phrase", -word, or; also any substring in Chinese, Japanese and Korean.',
         ),
     ],
     limit: shared_options.Limit = 50,
@@ -121,8 +121,8 @@ def search_cards(
 ) -> None:
     """Find cards by the text in them, newest first. Matches whole words in any case.
 
-    MATCH is the text around the first match. BOX is the least recently changed box with the card, among the
-    100 most recently changed; `cbx card refs` searches more boxes.
+    MATCH is the text around the first match. BOX is the oldest box with the card, by its last
+    change, among the 100 most recently changed boxes; `cbx card refs` searches more boxes.
     """
     from cardbox_cli.inspect.search import CardSearch
 
@@ -162,9 +162,9 @@ def _search_columns(words: re.Pattern[str] | None) -> Columns:
 def show_cards(
     card_ids: shared_options.CardIds,
     deleted: Annotated[bool, Option("--deleted", help="Also show deleted and expired cards.")] = False,
-    strict: Annotated[bool, Option("--strict", help="Fail if one of several cards is missing.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Fail if any of the cards is missing.")] = False,
 ) -> None:
-    """Show complete cards. If one of several is missing, cbx names it on stderr."""
+    """Show complete cards. If some cards are missing, cbx names them on stderr."""
     with open_stores() as (cards, _), cards.database.snapshot():
         if len(card_ids) == 1:
             card = cards.get(cards.resolve(card_ids[0]), include_deleted=deleted)
@@ -223,8 +223,8 @@ def list_card_references(
         str,
         Argument(
             click_type=CARD,
-            help="An id, or 4 or more characters of its beginning or end, or @last. The full id "
-            "if no such card exists.",
+            help="Full id, or a unique part of 4 or more characters at its start or end, or @last. For "
+            "a missing card, pass the full id.",
         ),
     ],
     limit: shared_options.Limit = 50,
@@ -233,7 +233,7 @@ def list_card_references(
 ) -> None:
     """List the boxes that contain a card and its positions in them, most recently changed first.
 
-    TURNS are the turns that read (context) or write (output) the box: all unfinished ones, and the latest.
+    TURNS are the turns that read (context) or write (output) the box: all unfinished turns and the latest.
     """
     from cardbox_cli.store.connection.project_store import FurtherCount
 

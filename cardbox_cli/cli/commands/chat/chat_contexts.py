@@ -61,7 +61,7 @@ def begin_chat_context(
     title: Annotated[str | None, Option(metavar="TEXT", help="The title of the archived context.")] = None,
     reason: Annotated[str | None, Option(metavar="TEXT", help="The reason for the new context.")] = None,
 ) -> None:
-    """Archive the active context of a chat, and begin an empty one.
+    """Archive the active context of a chat, and begin an empty context.
 
     From its next step, a current run keeps only the system texts and the message that it answers.
     """
@@ -87,7 +87,7 @@ def load_chat_context(
     key: ChatKey,
     context: Annotated[
         str | None,
-        Argument(metavar="[CONTEXT]", help="The id of the context, or 4 or more characters of it."),
+        Argument(metavar="[CONTEXT]", help="The context's full id, or a unique part of it."),
     ] = None,
     query: Annotated[
         str | None, Option(metavar="TEXT", help="Load the archived context that best matches these words.")
@@ -111,7 +111,7 @@ def load_chat_context(
 
 @verb("clear", "cbx chat clear telegram-chat-42", "cbx chat clear telegram-chat-42 --yes")
 def clear_chat_context(key: ChatKey, yes: Yes = False) -> None:
-    """Empty the active context of a chat without archiving it. The transcript stays. Asks first.
+    """Empty the active context of a chat without archiving it. The transcript stays. Asks for confirmation.
 
     Use `cbx chat new` to archive the context.
     """
@@ -140,12 +140,12 @@ def show_chat_memory(
     key: ChatKey,
     text: Annotated[
         str | None,
-        Argument(metavar="[TEXT|@FILE]", help="The new text, '' for none. Default: show the text."),
+        Argument(metavar="[TEXT|@FILE]", help="The new text; '' removes it. Default: show the text."),
     ] = None,
 ) -> None:
     """Show or set the permanent memory of a chat, which every run sees in every context.
 
-    Each change is a new card. The memory box keeps the earlier ones.
+    Each change is a new card. The memory box keeps the earlier cards.
     """
     from cardbox_cli.chat.persona_texts import find_memory, set_memory
 
@@ -183,12 +183,12 @@ def show_chat_persona(
     ] = None,
     text: Annotated[
         str | None,
-        Argument(metavar="[TEXT|@FILE]", help="The new text, '' for none. Default: show the text."),
+        Argument(metavar="[TEXT|@FILE]", help="The new text; '' removes it. Default: show the text."),
     ] = None,
 ) -> None:
     """Show or set the persona texts at the beginning of all chats of the project.
 
-    Each change is a new card. The persona box keeps the earlier ones.
+    Each change is a new card. The persona box keeps the earlier cards.
     """
     from cardbox_cli.chat.persona_texts import list_personas, set_persona
 
@@ -239,7 +239,7 @@ _TOOL_NAMES = CompletedType(
 def call_chat_tool(
     name: Annotated[str, Argument(click_type=_TOOL_NAMES, help="The name of the tool.")],
     arguments: Annotated[
-        str, Argument(metavar="JSON|@FILE", help="The arguments of the model: a JSON object.")
+        str, Argument(metavar="JSON|@FILE", help="The arguments of the call: a JSON object.")
     ] = "{}",
     chat: Annotated[
         str | None,
@@ -250,7 +250,7 @@ def call_chat_tool(
         ),
     ] = None,
 ) -> None:
-    """Run a call of one of the chat tools, and print its result."""
+    """Run one of the chat tools, and print its result."""
     from cardbox_cli.chat.context_tools import run_chat_tool
     from cardbox_cli.store.chats import ChatStores
 
@@ -270,9 +270,9 @@ def show_chat_tools(
         str, Option(click_type=OneOf(lambda: PROVIDERS, what="format"), help="The format of a provider.")
     ] = DEFAULT,
 ) -> None:
-    """Print the tools for a model to manage its chat's context, in a provider's format.
+    """Print the tools that let a model manage its chat's context, in a provider's format.
 
-    `cbx chat run` offers and answers them automatically. Other programs can answer them with `cbx chat call`.
+    `cbx chat run` offers the tools and answers calls. Other programs can answer them with `cbx chat call`.
     """
     from cardbox_cli.context.request import ComposeOptions, request_of
     from cardbox_cli.execution.requests.turn_requests import function_tool

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cardbox_cli.store.chats import ChatStores
 
 
-_TAKE = "--replace imports that of the file"
+_TAKE = "--replace imports the file's version"
 # How many skipped lines are listed one by one.
 _MAX_LISTED = 20
 
@@ -53,7 +53,7 @@ def import_chats(
         str | None, Option("--chat", click_type=CHAT, help="Import only this chat. Default: all.")
     ] = None,
     replace: Annotated[
-        bool, Option("--replace", help="Import contexts and texts that differ; the old ones are archived.")
+        bool, Option("--replace", help="Import contexts and texts that differ; old contexts are archived.")
     ] = False,
 ) -> None:
     """Import chats from transcript files: transcripts, active and archived contexts.
@@ -183,11 +183,11 @@ def _announce_summary(done: ImportedChats) -> None:
 def _announce_differences(chat: "ImportedChat") -> None:
     name = f"chat {escape_line(chat.chat_key)}"
     if chat.context == "kept":
-        announce(f"{name} has a different active context, which stays; {_TAKE} and archives this one")
+        announce(f"{name} keeps a different active context; {_TAKE} and archives the old context")
     if chat.memory == "kept":
-        announce(f"{name} has a different memory, which stays; {_TAKE}")
+        announce(f"{name} keeps a different memory; {_TAKE}")
     for context_id in chat.differing:
-        announce(f"{name} has a different {context_id}, which stays")
+        announce(f"{name} keeps a different {context_id}")
 
 
 _IMPORTED_COLUMNS = (
@@ -216,7 +216,7 @@ def export_chat(
         bool, Option("--replace", help="Replace files even if they contain entries that this chat lacks.")
     ] = False,
 ) -> None:
-    """Export a chat to transcript files: its transcript, active and archived contexts.
+    """Export a chat to transcript files: its transcript, and its active and archived contexts.
 
     Imported entries are exported unchanged. Files that are up to date are not written.
     """

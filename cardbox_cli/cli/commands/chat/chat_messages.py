@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MessageId = Annotated[
     str | None,
-    Option(metavar="ID", help="The platform's id of the message; a second delivery is not stored."),
+    Option(metavar="ID", help="The platform's id of the message; cbx does not store a second delivery."),
 ]
 Message = Annotated[str | None, Argument(metavar="TEXT", help="The message.")]
 MessageFile = Annotated[
@@ -58,7 +58,7 @@ def _find_own_run() -> ChatFence | None:
     if not key or not is_epoch(epoch):
         raise UsageError(
             f"{CHAT_RUN.name} is set, but {CHAT_KEY.name} and {CHAT_EPOCH.name} do not name a run",
-            hint=f"unset {CHAT_RUN.name}: only a run sets it, together with the others",
+            hint=f"unset {CHAT_RUN.name}: only `cbx chat run` sets these three variables",
         )
     return ChatFence(key, run_id, int(epoch))
 
@@ -77,7 +77,7 @@ def _parse_key_and_message(words: Sequence[str], file: str | None) -> tuple[str,
 def _emit_entry(entry: "AppendedEntry") -> None:
     def table() -> None:
         if not entry.is_new:
-            announce("nothing was appended: this message was delivered before")
+            announce("nothing was appended: the chat already has this message")
         output.print_text(entry.card_id)
 
     remember_made(card_id=entry.card_id)
@@ -112,7 +112,7 @@ def send_message(
 ) -> None:
     """Append a user's message to the transcript of a chat. The first message creates the chat.
 
-    A current run adds it between two of its steps. Otherwise `cbx chat run` answers it.
+    A current run adds the message between two steps. Otherwise `cbx chat run` answers it.
     """
     from cardbox_cli.chat.transcript import send
 
@@ -125,16 +125,16 @@ def reply_to_chat(
         list[str] | None,
         Argument(
             metavar="[KEY] TEXT",
-            help="The chat's key, which the command of a run can omit, and the message that was sent.",
+            help="The chat's key and the sent message. A run's command can omit the key.",
         ),
     ] = None,
     file: MessageFile = None,
     message_id: MessageId = None,
 ) -> None:
-    """Append a reply to the transcript of a chat, after it was really sent.
+    """Append a reply that has been sent to a user to the transcript of a chat.
 
-    From the command of a run, it is the answer of that run, and the final output is not appended.
-    From elsewhere, it answers all messages so far.
+    Inside a run's command, the reply is the run's answer, and the command's final output is not appended.
+    Elsewhere, the reply answers all messages so far.
     """
     from cardbox_cli.chat.transcript import reply
 
@@ -146,7 +146,7 @@ def reply_to_chat(
         if own is not None and stores.chats.find(key) is None:
             raise NotFound(
                 f"the run's chat {key!r} is not in project {session().project_id!r} of this database",
-                hint=f"pass the database to the command of the run with --env {DATABASE_URL.name}",
+                hint=f"pass the database to the run's command with --env {DATABASE_URL.name}",
             )
         metadata = {"message_id": message_id, "user_id": None}
         _emit_entry(reply(stores, key, text, platform_metadata=metadata, turn=own_turn(), fence=own))
@@ -162,12 +162,12 @@ def correct_message(
 ) -> None:
     """Append a user's correction of the message that a run is answering.
 
-    The run adds it to that message between two of its steps. Without a current run, it is a normal message.
+    The run adds the text to that message between two steps. Without a current run, it is a normal message.
     """
     from cardbox_cli.chat.transcript import correct
 
     sent = _append_message(correct, key, _read_message(text, file), message_id, user_id)
     if sent.run_id is None:
-        announce("no run is active: the message waits for the next one")
+        announce("no run is active: the message waits for the next run")
     else:
-        announce(f"run {sent.run_id} reads it before its next step")
+        announce(f"run {sent.run_id} reads the message before its next step")

@@ -53,7 +53,7 @@ def run_chat(
     text: Annotated[str | None, Option(metavar="TEXT", help="Send this user message first.")] = None,
     profile: ProfileName = None,
     wait: Annotated[
-        bool, Option("--wait/--no-wait", help="Wait while another run holds the chat, or exit 6.")
+        bool, Option("--wait/--no-wait", help="If another run holds the chat, wait for it or exit 6.")
     ] = True,
     format_: model_program.RequestFormat = None,
     answers: model_program.AnswersRead = "auto",
@@ -65,7 +65,7 @@ def run_chat(
     max_steps: model_program.MaxSteps = None,
     layer: compose_options.Layers = None,
     stream: Annotated[
-        bool, Option("--stream", help="Print the output of the command while it runs, if it is text.")
+        bool, Option("--stream", help="Print the command's output while it runs, if the output is text.")
     ] = False,
 ) -> int:
     """Answer a chat's newest unanswered message. The command reads each request on stdin.
@@ -237,19 +237,19 @@ def open_chat(
     """Talk to an agent. Each line is a message, which `cbx chat run` answers with your model command.
 
     Lines that begin with a slash are commands; /help lists them. The chat is stored, so you can continue it
-    later. Ctrl-C stops an answer, Ctrl-D leaves. Without a terminal, lines come from stdin, and the first
+    later. Ctrl-C stops an answer, Ctrl-D exits. Without a terminal, lines come from stdin, and the first
     failure ends the command.
     """
     check_key(key)
     model_program.check_command(exec_)
     if isinstance(session().process, Shell):
         raise UsageError(
-            "cbx chat open cannot be used inside cbx shell", hint="leave the shell with `exit` first"
+            "cbx chat open cannot be used inside cbx shell", hint="exit the shell with `exit` first"
         )
     with Shell(session()) as shell:
         talk = Talk(shell, key, _given_option_words(click.get_current_context()))
         if sys.stdin.isatty() and sys.stdout.isatty():
-            announce(f"chat {escape_line(key)}: type a message; /help lists the commands, Ctrl-D leaves")
+            announce(f"chat {escape_line(key)}: type a message; /help lists the commands, Ctrl-D exits")
             return run_repl(talk)
         with open_script("-") as lines:
             return talk.run_script(lines)
@@ -291,7 +291,7 @@ def _load(key: str, rest: str) -> list[str]:
 _SLASHES = {
     "new": _Slash(
         "[TITLE]",
-        "Archive the context and begin a new one.",
+        "Archive the context and begin a new context.",
         lambda key, rest: ["chat", "new", key, *([f"--title={rest}"] if rest else [])],
     ),
     "list": _Slash("", "List the archived contexts.", lambda key, _: ["chat", "list", key]),

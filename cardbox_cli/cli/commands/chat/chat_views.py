@@ -224,7 +224,7 @@ _ENTRY_COLUMNS = (
 def explain_chat(key: ChatKey) -> None:
     """Explain what the next run of a chat remembers, or why it remembers nothing.
 
-    The most frequent cause is a different key: a new topic is a new key. Exit code 0 if it remembers
+    The most frequent cause is a different key: each topic has its own key. Exit code 0 if it remembers
     something, 8 if it starts empty.
     """
     from cardbox_cli.chat.memory_explanation import explain_memory

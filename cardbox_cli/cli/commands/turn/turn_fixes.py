@@ -67,7 +67,7 @@ def nudge_turn(turn: TurnId) -> None:
 def retry_turn(turn: TurnId) -> None:
     """Retry a failed turn as a new turn with the same context.
 
-    A tool call that waits for the old turn then waits for the new one. Exit 6 if the turn was not accepted.
+    A tool call that waits for the old turn will wait for the new turn. Exit 6 if the turn was not accepted.
     """
     from cardbox_cli.cli.terminal.turn_report import print_dispatched, refuse
     from cardbox_cli.execution.recovery import retrying
@@ -92,7 +92,7 @@ def stop_turn(turn: TurnId, reason: OptionalReason = None) -> None:
 
 @verb("reclaim", "cbx turn reclaim 1d5c8f72 --expect-epoch 3 --reason 'its worker is gone'")
 def reclaim_turn(turn: TurnId, expect_epoch: ExpectEpoch, reason: Reason) -> None:
-    """Take a turn back from its worker, so that another one can claim it."""
+    """Take a turn back from its worker, so that another worker can claim it."""
     from cardbox_cli.execution.recovery import fixes
 
     _run_audited_fix(turn, fixes.reclaim, expect_epoch=expect_epoch, reason=reason)
@@ -147,7 +147,7 @@ def rebuild_head(
 ) -> None:
     """Recreate an agent's missing state row from its inbox rows and waiting tools.
 
-    Also repairs a row that is not idle but has no turn.
+    Also repairs a state row that is not idle but has no turn.
     """
     from cardbox_cli.execution.recovery.rebuilding import rebuild
 

@@ -42,7 +42,7 @@ def watch_turn(
     turn: TurnId,
     interval: Annotated[float, Option(click_type=Seconds(min=0.1), help="Time between refreshes.")] = 1.0,
 ) -> None:
-    """Print what happens to a turn, a line each, until it has ended. Exit 8 unless in success."""
+    """Print the events of a turn, one per line, until it ends. Exit 8 if it does not succeed."""
     from cardbox_cli.inspect.turns import view_turn
 
     last: list[StoredTurn] = []
@@ -111,7 +111,7 @@ def wait_for_turn(turn: TurnId, timeout: EndTimeout = None) -> None:
 def report_result(
     turn: TurnId,
     tool_call_id: Annotated[
-        str, Option(metavar="ID", help="The tool call; `cbx turn show` lists the pending ones.")
+        str, Option(metavar="ID", help="The tool call; `cbx turn show` lists pending calls.")
     ],
     result: Annotated[
         str | None, Option(metavar="TEXT|@FILE", help="The result, as JSON or text; @- for stdin.")
@@ -134,7 +134,7 @@ def report_result(
     ] = "suspend",
     source_agent: Annotated[str, Option(metavar="AGENT", help="The sender of the report.")] = OPERATOR,
 ) -> None:
-    """Answer a pending tool call. Repeating the same result is harmless; a different one is refused."""
+    """Answer a pending tool call. Repeating the same result is harmless; a different result is refused."""
     from cardbox_cli.execution.queue import reports
 
     if result is not None and result_text is not None:
@@ -203,7 +203,7 @@ def _parse_result(text: str) -> Any:
 def _check_result(content: str) -> str:
     """Return the text. Raises InvalidInput if it cannot be stored as a result."""
     if "\0" in content:
-        raise InvalidInput("--result contains a NUL character", hint="pass JSON or text")
+        raise InvalidInput("--result contains a NUL character", hint="remove the NUL character")
     if len(content.encode(errors="replace")) > RESULT_SIZE.value << 20:
         hint = "report its path or address instead"
         raise InvalidInput(f"--result is larger than {RESULT_SIZE}", hint=hint)

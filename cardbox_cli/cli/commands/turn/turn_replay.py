@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 ProfileName = Annotated[
-    str | None, Option(click_type=PROFILE, help="Run it with this profile. Default: its own.")
+    str | None, Option(click_type=PROFILE, help="Run the turn with this profile. Default: its own profile.")
 ]
 Exec = Annotated[
     str | None,
@@ -241,15 +241,15 @@ def replay_turn(
     env: model_program.Variables = None,
     tools: model_program.ToolsFile = None,
     trust_stored_commands: model_program.TrustStored = False,
-    times: Annotated[int, Option(metavar="N", min=1, max=100, help="Run it N times.")] = 1,
+    times: Annotated[int, Option(metavar="N", min=1, max=100, help="Run the turn N times.")] = 1,
     timeout: EndTimeout = None,
     no_wait: Annotated[
-        bool, Option("--no-wait", help="Only request the turns, and print their ids.")
+        bool, Option("--no-wait", help="Request the turns and print their ids, without waiting.")
     ] = False,
 ) -> None:
     """Run a turn again with the same context and a new output box, and compare the results.
 
-    A new agent runs it, so the agent and boxes of the turn do not change. Tools are really called again.
+    A new agent runs it, so the agent and boxes of the turn do not change. Its tools run again.
     Exit 8 if one of the turns does not succeed, 124 when --timeout elapses.
     """
     from cardbox_cli.execution.turn_summary import wait_for_end
@@ -289,9 +289,9 @@ def fork_turn(
     tools: model_program.ToolsFile = None,
     trust_stored_commands: model_program.TrustStored = False,
 ) -> None:
-    """Branch from a step of a turn: a new agent runs the step again with all that was there before it.
+    """Branch from a step of a turn: a new agent runs the step again with everything before it.
 
-    The old turn does not change. With --exec, the new one runs here and is compared; else workers run it.
+    The old turn does not change. With --exec, the new turn runs here and is compared; else workers run it.
     """
     from cardbox_cli.orchestration.replay import ReplayOptions
 

@@ -59,7 +59,7 @@ def list_turns(
     ] = None,
     end: Annotated[
         str | None,
-        Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only turns with this end."),
+        Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only turns with this outcome."),
     ] = None,
     trace: Annotated[str | None, Option(metavar="ID", help="Only turns of this trace_id.")] = None,
     since: shared_options.Since = None,
@@ -253,7 +253,7 @@ def show_trace(
         ),
     ] = None,
 ) -> None:
-    """Show the turns of a trace as a tree: which agent gave work to which, with the outcome.
+    """Show the turns of a trace as a tree: the agents, who requested each turn, and the outcomes.
 
     The children of a batch are listed below it. Turns of other traces that gave work to these turns, or
     received it, are included.
@@ -353,7 +353,7 @@ def show_logs(
 ) -> None:
     """Show the stderr of a turn's commands: its model command and its tools.
 
-    cbx stores the last part of it, without apparent secrets. Commands that wrote nothing are listed only if
+    cbx stores only its last part, without apparent secrets. Commands that wrote nothing are listed only if
     they failed.
     """
     from cardbox_cli.execution.requests.recorded_requests import find_step
