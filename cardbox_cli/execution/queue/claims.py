@@ -233,9 +233,11 @@ def hand_back(runtime: Runtime, row: InboxRow, *, owner: str, reason: str) -> No
 
 
 def heartbeat(runtime: Runtime, inbox_ids: Sequence[str], *, owner: str) -> dict[str, int]:
-    """Extend the leases of these rows. Return the epoch of each row that is still leased to `owner`."""
-    with runtime.transaction():
-        runtime.inbox.hold_agents(inbox_ids, owner=owner)
+    """Extend the leases of these rows. Return the epoch of each row that is still leased to `owner`.
+
+    Never waits for a lock. The next heartbeat extends a lease that is locked now.
+    """
+    with runtime.statement():
         return runtime.inbox.extend(inbox_ids, owner=owner, lease=runtime.settings.lease_time)
 
 

@@ -403,6 +403,12 @@ class Database(AbstractContextManager["Database"]):
         return frozenset(self.column("closed_tables", names=list(KNOWN)))
 
     @cached_property
+    def started_at(self) -> datetime:
+        """Return the time at which the server started. Connections end with the server."""
+        started_at: datetime = self.value("started_at")
+        return started_at
+
+    @cached_property
     def role(self) -> str:
         return str(self.value("our_role"))
 

@@ -285,17 +285,13 @@ class InboxStore(ProjectStore):
         """End the leases of these rows, regardless of their owners."""
         self._run("drop_leases", inbox_ids=list(inbox_ids))
 
-    def hold_agents(self, inbox_ids: Sequence[str], *, owner: str) -> None:
-        """Lock the heads of the agents whose rows among these `owner` has claimed."""
-        self._rows("lock_heads_of_leases", inbox_ids=list(inbox_ids), owner=owner)
-
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
-        """Extend the leases that `owner` still has, after `hold_agents`. Returns their epochs by row."""
+        """Extend the leases that `owner` still has, except locked ones. Returns their epochs by row."""
         return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
 
     def expired(self, *, limit: int) -> list[Lease]:
         """Return leases that have expired or whose row is no longer claimed, in the order of their expiry."""
-        return self._all(Lease, "expired_leases", limit=limit)
+        return self._all(Lease, "expired_leases", limit=limit, started_at=self.database.started_at)
 
 
 def _new_lease(row: InboxRow, owner: str, lease: timedelta) -> Lease:

@@ -402,42 +402,58 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
 -- Extends the leases of a live owner, and updates the times that other programs examine. Returns the rows that it
--- still has, with their epochs. The caller has locked the heads.
-WITH held AS (
+-- still has, with their epochs. The statement waits for no lock: a row that somebody else has locked must not cost
+-- another turn its lease. A locked lease is extended by the next heartbeat. A locked head keeps its time.
+WITH held AS MATERIALIZED (
+    SELECT l.inbox_id, l.agent_id, l.turn_epoch
+    FROM cbx.leases AS l
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+), free_heads AS MATERIALIZED (
+    SELECT h.agent_id
+    FROM state.agent_state_head AS h
+    WHERE h.project_id = %(project_id)s AND h.agent_id IN (SELECT held.agent_id FROM held)
+    FOR UPDATE SKIP LOCKED
+), free_leases AS MATERIALIZED (
+    SELECT l.inbox_id
+    FROM cbx.leases AS l
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
+        AND (SELECT count(*) FROM free_heads) >= 0
+    FOR UPDATE SKIP LOCKED
+), free_rows AS MATERIALIZED (
+    SELECT i.inbox_id
+    FROM state.agent_inbox AS i
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = ANY(%(inbox_ids)s) AND i.status = 'processing'
+        AND (SELECT count(*) FROM free_leases) >= 0
+    FOR UPDATE SKIP LOCKED
+), extended AS (
     UPDATE cbx.leases AS l
     SET heartbeat_at = {now}, expires_at = {later}
-    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s
-    RETURNING l.inbox_id, l.agent_id, l.turn_epoch
+    FROM free_leases AS f
+    WHERE l.project_id = %(project_id)s AND l.inbox_id = f.inbox_id
 ), rows AS (
     UPDATE state.agent_inbox AS i
     SET processed_at = {now}
-    FROM held
-    WHERE i.project_id = %(project_id)s AND i.inbox_id = held.inbox_id AND i.status = 'processing'
+    FROM free_rows AS f, held
+    WHERE i.project_id = %(project_id)s AND i.inbox_id = f.inbox_id AND held.inbox_id = f.inbox_id
 ), heads AS (
     UPDATE state.agent_state_head AS h
     SET updated_at = {now}
-    FROM held
-    WHERE h.project_id = %(project_id)s AND h.agent_id = held.agent_id AND h.turn_epoch = held.turn_epoch
-        AND h.status = 'running'
+    FROM free_heads AS f, held
+    WHERE h.project_id = %(project_id)s AND h.agent_id = f.agent_id AND held.agent_id = f.agent_id
+        AND h.turn_epoch = held.turn_epoch AND h.status = 'running'
 )
-SELECT inbox_id, turn_epoch FROM held
-
--- name: lock_heads_of_leases
--- The heads of the agents whose rows an owner has claimed, locked.
-SELECT h.agent_id
-FROM state.agent_state_head AS h
-WHERE h.project_id = %(project_id)s AND h.agent_id IN (
-    SELECT l.agent_id FROM cbx.leases AS l
-    WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s) AND l.owner = %(owner)s)
-ORDER BY h.agent_id
-FOR UPDATE
+SELECT held.inbox_id, held.turn_epoch FROM held
 
 -- name: expired_leases
--- The leases that have expired, oldest first, and those on rows that are no longer claimed.
+-- The leases that have expired, oldest first, and those on rows that are no longer claimed. No owner can extend its
+-- leases while the database is down, so after a restart each has one more lease's time.
 SELECT {lease_json}
 FROM cbx.leases AS l
 WHERE l.project_id = %(project_id)s
-    AND (l.expires_at <= {now} OR NOT EXISTS (
+    AND (l.expires_at <= {now}
+        AND (l.heartbeat_at >= %(started_at)s
+            OR %(started_at)s + (l.expires_at - l.heartbeat_at) <= {now})
+        OR NOT EXISTS (
         SELECT FROM state.agent_inbox AS i
         WHERE i.project_id = %(project_id)s AND i.inbox_id = l.inbox_id AND i.status = 'processing'))
 ORDER BY l.expires_at

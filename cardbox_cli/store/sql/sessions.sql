@@ -27,6 +27,10 @@ coalesce(nullif(current_setting('cbx.clock_offset', true), ''), '0')::interval
 -- The time at which the transaction began.
 SELECT now() + {clock_offset}
 
+-- name: started_at
+-- The time at which the server started.
+SELECT pg_postmaster_start_time()
+
 -- name: moment
 -- The current time, which advances within a transaction.
 SELECT clock_timestamp() + {clock_offset}

@@ -382,15 +382,37 @@ class TestHeartbeat:
         task = start(ask, desk)
         assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w2") == {}
 
-    def test_a_heartbeat_waits_for_the_lock_of_the_head(
-        self, ask: Asked, desk: Desk, second: Desk, at_once: AtOnce
+    def test_a_heartbeat_extends_the_lease_even_if_the_head_is_locked(
+        self, ask: Asked, desk: Desk, second: Desk
     ) -> None:
         task = start(ask, desk)
-        with desk.runtime.transaction():
-            desk.runtime.heads.lock("clerk")
-            beat = at_once(lambda: heartbeat(second.runtime, [task.row.inbox_id], owner="w1"))
-            ack(desk.runtime, task.row.inbox_id, owner="w1")
-        assert beat.result() == {}
+        desk.later(50)
+        with second.runtime.transaction():
+            second.runtime.heads.lock("clerk")
+            assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {task.row.inbox_id: 1}
+        desk.later(50)
+        assert reap(desk.runtime).total == 0
+
+    def test_a_heartbeat_does_not_wait_for_a_locked_lease(self, ask: Asked, desk: Desk, second: Desk) -> None:
+        task = start(ask, desk)
+        with second.runtime.transaction():
+            ack(second.runtime, task.row.inbox_id, owner="w1")
+            assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {task.row.inbox_id: 1}
+        assert heartbeat(desk.runtime, [task.row.inbox_id], owner="w1") == {}
+
+    def test_a_lease_that_lapsed_while_the_server_was_down_lasts_one_more_lease(
+        self, ask: Asked, desk: Desk
+    ) -> None:
+        task = start(ask, desk)
+        database = desk.runtime.database
+        database.connection.execute(
+            "UPDATE cbx.leases SET heartbeat_at = s - interval '50 s', expires_at = s + interval '10 s' "
+            "FROM (SELECT pg_postmaster_start_time()) AS server (s)"
+        )
+        desk.later((database.started_at - database.now()).total_seconds() + 30)
+        assert reap(desk.runtime).released == []
+        desk.later(60)
+        assert reap(desk.runtime).released == [task.row.inbox_id]
 
 
 class TestStop:
