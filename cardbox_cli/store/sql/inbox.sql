@@ -402,7 +402,7 @@ WHERE l.project_id = %(project_id)s AND l.inbox_id = ANY(%(inbox_ids)s)
 
 -- name: extend_leases
 -- Extends the leases of a live owner, and updates the times that other programs examine. Returns the rows that it
--- still has, with their epochs. The statement waits for no lock: a row that somebody else has locked must not cost
+-- still has, with their epochs. The statement waits for no lock: a row that another session has locked must not cost
 -- another turn its lease. A locked lease is extended by the next heartbeat. A locked head keeps its time.
 WITH held AS MATERIALIZED (
     SELECT l.inbox_id, l.agent_id, l.turn_epoch
