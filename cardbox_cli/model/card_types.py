@@ -96,6 +96,7 @@ CARD_TYPES: dict[str, CardType] = {
     SESSION_EVENT: CardType("system", "nothing", "an event of a session, not a message"),
 }
 
+SNAPSHOT_TYPES = tuple(name for name, record in CARD_TYPES.items() if record.is_snapshot)
 # The rules for unknown card types.
 DEFAULT_TYPE = CardType("user")
 
