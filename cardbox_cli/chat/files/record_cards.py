@@ -26,7 +26,14 @@ from cardbox_cli.chat.files.records import (
 from cardbox_cli.context.parts import dict_at
 from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
-from cardbox_cli.model.chats import ROLES, Archive, chat_metadata, entry_draft, key_parts, message_time
+from cardbox_cli.model.chats import (
+    ROLES,
+    Archive,
+    chat_metadata,
+    entry_draft,
+    key_parts,
+    message_time,
+)
 
 # The metadata key of the preserved fields.
 LAYOUT = "layout"
@@ -60,6 +67,7 @@ def draft_line(line: TranscriptLine, number: int | None, card_id: str) -> CardDr
 
 def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
     metadata, parts = chat_metadata(card), key_parts(chat_key)
+    meta = {**(_VIA_TOOL if _is_sent_by_command(card) else {}), **(_mapping(metadata, "meta") or {})}
     value = {
         "v": 1,
         "ts": _message_milliseconds(card),
@@ -70,12 +78,22 @@ def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
         "messageId": _text(metadata, "message_id"),
         "role": card.role if card.role in ROLES else "system",
         "text": card_text(card.content),
-        "meta": _mapping(metadata, "meta"),
+        "meta": meta or _mapping(metadata, "meta"),
     }
     fields = {key: each for key, each in value.items() if each is not None}
     with suppress(InvalidRecord):  # the preserved fields were edited
         return TranscriptLine.parse({**dict_at(dict_at(card.metadata, LAYOUT), "extra"), **fields})
     return TranscriptLine.parse(fields)
+
+
+# The `meta` of a reply that a tool of the agent has sent.
+_VIA_TOOL = {"via": "tool"}
+
+
+def _is_sent_by_command(card: Card) -> bool:
+    """Return whether the command of a run or turn has sent this reply, for example by `cbx chat reply`."""
+    # The final answer of a run has no step.
+    return card.role == "assistant" and "step_id" in card.metadata
 
 
 def file_of_card(card: Card) -> int | None:
