@@ -78,10 +78,14 @@ class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
-    """Apply rule 1: return the profile of the context, from the arguments or else the recipe."""
-    if "profile_name" in arguments:
-        _check_storable({"profile_name": arguments["profile_name"]})
-        name, place = arguments["profile_name"], "argument 'profile_name'"
+    """Apply rule 1: return the profile of the context, from the arguments or else the recipe.
+
+    A blank argument counts as absent.
+    """
+    given = arguments.get("profile_name", "")
+    if not isinstance(given, str) or given.strip():
+        _check_storable({"profile_name": given})
+        name, place = given, "argument 'profile_name'"
     elif recipe.target_profile_config is not None:
         name, place = recipe.target_profile_config.profile_name, "target_profile_config.profile_name"
     else:
@@ -89,8 +93,6 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
         raise BadRequest("handover failed: profile_name is missing", hint=hint)
     if not isinstance(name, str):
         raise BadRequest(f"{place} must be a string, not {json_type(name)}")
-    if not name.strip():
-        raise BadRequest(f"{place} is empty", hint="`cbx profile list` shows the names")
     return name.strip()
 
 

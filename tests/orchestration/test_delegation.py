@@ -69,6 +69,7 @@ def test_the_context_box_precedes_the_cards_that_a_clone_inherits(
     assert said[:3] == ["Given.", "What the scribe wrote.", "Go on."]
     agent = runtime.roster.get(made.agent_id)
     assert agent.metadata["derived_from"] == agent.owner_agent_id == "scribe"
+    assert agent.metadata["spawned_by"] == "sys.operator"
     assert made.output_box_id is None
 
 
