@@ -94,7 +94,7 @@ def read_chat_view(stores: ChatStores, chat_key: str) -> ChatView:
         context_id=chat.context_id,
         messages=list_messages(stores, chat),
         context_box_id=chat.context_box_id,
-        loaded_from=chat.loaded_from,
+        loaded_from=None if chat.context_box_id is None else chat.loaded_from,
         context_created_at=chat.context_created_at,
         reset_by=chat.reset_by,
         reset_at=chat.reset_at,

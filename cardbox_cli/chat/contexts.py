@@ -138,7 +138,7 @@ def start_new(
         chat = stores.chats.lock(chat_key)
         now = stores.database.now()
         archived = archive_active(stores, chat, now, title=title, reason=reason)
-        stores.chats.write(empty_head(chat, "new", now), now)
+        stores.chats.write(empty_head(chat, "new", now, archived=archived), now)
         return ContextChange(
             chat_key=chat_key,
             archived=archived,
@@ -207,14 +207,17 @@ def _load_snapshot(stores: ChatStores, chat: Chat, archive: Archive, now: dateti
     )
 
 
-def empty_head(chat: Chat, by: ResetBy, now: datetime) -> Chat:
-    """Return the head of a chat with an empty active context. The caller writes it."""
+def empty_head(chat: Chat, by: ResetBy, now: datetime, *, archived: str | None = None) -> Chat:
+    """Return the head of a chat with an empty active context. The caller writes it.
+
+    `loaded_from` remains the snapshot of the replaced context: the `archived` one, or the one it came from.
+    """
     return msgspec.structs.replace(
         chat,
         context_id=None,
         context_box_id=None,
         context_created_at=None,
-        loaded_from=None,
+        loaded_from=archived or chat.loaded_from,
         window_start=chat.entries,
         version=chat.version + 1,
         reset_by=by,
@@ -299,7 +302,7 @@ def append_round(stores: ChatStores, chat: Chat, card_ids: Sequence[str], now: d
     if chat.context_box_id is None:
         box_id = stores.boxes.create(card_ids, title=f"context of {chat.chat_key}").box_id
         return msgspec.structs.replace(
-            chat, context_id=new_id("ctx"), context_box_id=box_id, context_created_at=now
+            chat, context_id=new_id("ctx"), context_box_id=box_id, context_created_at=now, loaded_from=None
         )
     stores.boxes.append(chat.context_box_id, card_ids, of_chat=True)
     if chat.is_as_loaded:

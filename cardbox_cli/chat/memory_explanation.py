@@ -121,17 +121,23 @@ def _causes(
 
 
 def _own_causes(stores: ChatStores, chat: Chat) -> Iterator[MemoryLossCause]:
-    newest = next(iter(stores.archives.newest(chat.chat_key, limit=1)), None)
-    fix = None if newest is None else command_line(("chat", "load", newest.chat_key, newest.context_id))
     moment = "an unknown time" if chat.reset_at is None else f"{chat.reset_at:%Y-%m-%d %H:%M:%S}Z"
     if chat.context_box_id is None and chat.reset_by == "clear":
         proof = f"the context was cleared at {moment} without archiving it"
-        yield MemoryLossCause(cause="cleared", proves=proof, fix=fix)
+        if chat.loaded_from is not None:
+            proof += f"; it was loaded from {chat.loaded_from}"
+        yield MemoryLossCause(cause="cleared", proves=proof, fix=_load_command(chat, chat.loaded_from))
     if chat.context_box_id is None and chat.reset_by == "new":
+        newest = next(iter(stores.archives.newest(chat.chat_key, limit=1)), None)
+        archived = chat.loaded_from or (newest.context_id if newest else None)
         proof = f"a new context was started at {moment}"
-        yield MemoryLossCause(cause="new-context", proves=proof, fix=fix)
+        yield MemoryLossCause(cause="new-context", proves=proof, fix=_load_command(chat, archived))
     last = next(iter(stores.runs.last(chat.chat_key, 1)), None)
     if last is not None and last.status not in ("success", "running"):
         problem = f"run {last.run_id} {last.status}: {last.error or last.error_code}"
         proof = f"{problem}; its messages are not in the context"
         yield MemoryLossCause(cause="run-failed", proves=proof, fix=None)
+
+
+def _load_command(chat: Chat, context_id: str | None) -> str | None:
+    return None if context_id is None else command_line(("chat", "load", chat.chat_key, context_id))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -16,6 +17,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal.pager import page_output
 from cardbox_cli.cli.tree import HELP, CommandBase, Definition, LazyGroup
 from cardbox_cli.errors import UsageError
+from cardbox_cli.text.command_lines import quote_argument
 
 
 class Verb(CommandBase, typer.core.TyperCommand):
@@ -30,7 +32,12 @@ class Verb(CommandBase, typer.core.TyperCommand):
     renamed: Mapping[str, str] = {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [self._current_name(word) for word in args])
+        current = [self._current_name(word) for word in args]
+        try:
+            return super().parse_args(ctx, list(current))
+        except click.MissingParameter as exc:
+            _suggest_option(self, ctx, exc, current)
+            raise
 
     def _current_name(self, word: str) -> str:
         option, equals, value = word.partition("=")
@@ -60,6 +67,20 @@ class Verb(CommandBase, typer.core.TyperCommand):
             here.output = "table"
         if here.null and here.output != "id":
             raise UsageError(f"-0 requires -o id, not -o {here.output}", hint="use -o id, or remove -0")
+
+
+def _suggest_option(
+    command: click.Command, ctx: click.Context, missing: click.MissingParameter, words: list[str]
+) -> None:
+    """Raise UsageError if a word without an option is probably the value of the missing option."""
+    option = missing.param
+    if not isinstance(option, click.Option):
+        return
+    _, unused, _ = command.make_parser(ctx).parse_args(list(words))
+    takes_files = getattr(option.type, "takes_files", False)
+    if unused and (takes_files or not Path(unused[0]).suffix):
+        typed = f"{ctx.command_path} {option.opts[0]} {quote_argument(unused[0])}"
+        raise UsageError(missing.format_message(), hint=f"did you mean `{typed}`?")
 
 
 @dataclass

@@ -41,7 +41,7 @@ from cardbox_cli.model.card_types import (
     TOOLS,
 )
 from cardbox_cli.model.cards import SYSTEM_ROLES, Card, CardDraft, draft_card
-from cardbox_cli.model.content import JsonContent, ToolContent
+from cardbox_cli.model.content import JsonContent, ToolContent, listed_tools
 from cardbox_cli.model.ids import derived_id, unique
 from cardbox_cli.model.layers import (
     CHECKPOINT,
@@ -125,9 +125,18 @@ def read_contents(
             elif card.type == PROFILE and contents.profile is None and not _is_by_a_turn(card, own):
                 data = profile_in(card)
                 contents.profile = None if data is None else (entry, data)
-            if type(card.content) is ToolContent and TURN not in card.metadata:
-                contents.tools += card.content.tools
+            if TURN not in card.metadata:
+                contents.tools += stored_tools(card)
     return contents
+
+
+def stored_tools(card: Card) -> list[dict[str, Any]]:
+    """Return the tools on a card, also if another program has stored them as plain JSON."""
+    content = card.content
+    if type(content) is ToolContent:
+        return content.tools
+    is_plain = card.type == TOOLS and type(content) is JsonContent
+    return (listed_tools(content.data) if is_plain else None) or []
 
 
 class WholeHistory:

@@ -120,6 +120,7 @@ def _packing(runtime: Runtime, request: DispatchRequest, handover: Handover) -> 
         handover.arguments,
         source_agent_id=request.source_agent_id,
         turn=handover.turn,
+        allow_dangling=handover.allow_dangling,
     )
 
 

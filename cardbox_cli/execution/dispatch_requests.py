@@ -34,13 +34,15 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True):
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
     """A recipe and its arguments. The dispatch packs the context box from them in its transaction.
 
-    `turn` is the metadata that names the turn which wrote the arguments. It is {} if no turn wrote them.
+    If a turn requests this, `turn` is the metadata that names that turn as the author of the arguments.
+    `allow_dangling` accepts inherited ids without a card.
     """
 
     recipe: "Recipe"
     recipe_name: str
     arguments: Mapping[str, Any]
     turn: Mapping[str, str] = {}
+    allow_dangling: bool = False
 
     @property
     def profile_name(self) -> str:

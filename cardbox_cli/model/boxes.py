@@ -41,6 +41,13 @@ class ListedBox(Box, frozen=True, kw_only=True):
     kind: BoxKind | None
 
 
+class InheritableBox(msgspec.Struct, frozen=True):
+    """The id list of a box to inherit. `kind` is one of `INTERNAL_KINDS` if only cbx reads the box."""
+
+    card_ids: list[str]
+    kind: BoxKind | None
+
+
 class Slot(msgspec.Struct, frozen=True, gc=False):
     """A position of a box, counted from 0, with the card id at this position, and the card if it exists."""
 
@@ -203,7 +210,7 @@ Kind = Literal[
     "dangling", "deleted", "expired", "call-without-result", "result-without-call", "digest-differs"
 ]
 
-_LOSSES = {"dangling": "no such card", "deleted": "the card was deleted", "expired": "the card has expired"}
+LOSSES = {"dangling": "no such card", "deleted": "the card was deleted", "expired": "the card has expired"}
 
 
 class BoxFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,7 +234,7 @@ def verify(view: BoxView, provenance: Provenance | None) -> list[BoxFinding]:
 
 def _check_references(view: BoxView) -> list[BoxFinding]:
     return [
-        _finding_at(slot, slot.state, f"{slot.card_id}: {_LOSSES[slot.state]}")
+        _finding_at(slot, slot.state, f"{slot.card_id}: {LOSSES[slot.state]}")
         for slot in view.slots
         if slot.state != "present"
     ]

@@ -8,7 +8,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from cardbox_cli.model.content import Content, ToolContent, content_from_value, fields_schema
+from cardbox_cli.model.content import (
+    Content,
+    content_from_value,
+    fields_schema,
+    tool_definitions,
+    tool_result,
+)
 from cardbox_cli.model.layers import COMPRESSION, MEMORY, PERSONA, TODO
 
 INSTRUCTION = "task.instruction"
@@ -62,21 +68,17 @@ class CardType(msgspec.Struct, frozen=True):
     content_of: Callable[[Any], Content] = content_from_value
 
 
-def _tool_content(value: Any) -> Content:
-    return ToolContent(value) if isinstance(value, list) else content_from_value(value)
-
-
 CARD_TYPES: dict[str, CardType] = {
     INSTRUCTION: CardType("user", is_knowledge=True),
     THOUGHT: CardType("assistant", is_knowledge=True),
     PLAN: CardType("assistant"),
     TOOL_CALL: CardType("assistant", "nothing", "scheduling and audit; its thought has the call"),
-    TOOL_RESULT: CardType("tool", is_knowledge=True, may_be_empty=True),
+    TOOL_RESULT: CardType("tool", is_knowledge=True, may_be_empty=True, content_of=tool_result),
     DELIVERABLE: CardType("assistant", is_knowledge=True),
     PROFILE: CardType("system", "nothing", "makes the system prompt"),
     RENDERED_PROMPT: CardType("system", is_snapshot=True),
     TOOLS: CardType(
-        "system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=_tool_content
+        "system", "nothing", "becomes the request's tools", is_snapshot=True, content_of=tool_definitions
     ),
     MUST_END_WITH: CardType("system", is_late=True),
     PARENT_POINTER: CardType("system", is_late=True, names_others=True),
@@ -95,6 +97,7 @@ CARD_TYPES: dict[str, CardType] = {
     SESSION_EVENT: CardType("system", "nothing", "an event of a session, not a message"),
 }
 
+SNAPSHOT_TYPES = tuple(name for name, record in CARD_TYPES.items() if record.is_snapshot)
 # The rules for unknown card types.
 DEFAULT_TYPE = CardType("user")
 

@@ -45,9 +45,10 @@ class ChatFence(msgspec.Struct, frozen=True):
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
     """The head of a chat. `entries` is the length of its transcript. Positions in it count from 0.
 
-    If the active context is empty, `context_box_id` is None, and a run sees the entries from `window_start`
-    on. Users' entries from `answered` on have no answer yet. `loaded_from` is the archived context that was
-    loaded. It equals `context_id` until the context changes. `version` counts replacements of the context.
+    A run without a context sees entries from `window_start` on. Users' entries from `answered` on have no
+    answer yet. `context_box_id` is None if the active context is empty. Until the context changes,
+    `context_id` is the id of the snapshot `loaded_from`. Of an empty context, `loaded_from` is the snapshot
+    of the context before it. `version` counts replacements of the context.
     """
 
     chat_key: str

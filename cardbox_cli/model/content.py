@@ -6,6 +6,7 @@ contents. Other modules decide how a content is shown or sent.
 """
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -227,6 +228,39 @@ def _field_schema(item: Any, index: int) -> FieldSchema:
     if not item["name"].strip():
         raise InvalidCard(f"[{index}] needs a non-empty 'name'")
     return FieldSchema(item["name"], item["description"])
+
+
+def tool_definitions(value: Any) -> ToolContent:
+    """Convert a list of tools, or an object with this list as `tools`. Raises InvalidCard."""
+    tools = listed_tools(value)
+    if tools is None:
+        raise InvalidCard(
+            "must be a list of tools, which are objects, or an object with such a list as 'tools'"
+        )
+    return ToolContent(tools)
+
+
+def listed_tools(value: Any) -> list[dict[str, Any]] | None:
+    """Return the tools in a list, or in an object that has the key `tools` alone; None for other values."""
+    if isinstance(value, dict) and set(value) == {"tools"}:
+        value = value["tools"]
+    return value if isinstance(value, list) and all(isinstance(tool, dict) for tool in value) else None
+
+
+_RESULT_KEYS = frozenset({"status", "after_execution", "result", "error"})
+
+
+def tool_result(value: Any) -> Content:
+    """Convert an object with a status and a result or an error; the turn continues unless it says otherwise.
+
+    Any other value, such as the result alone, is plain text or JSON.
+    """
+    is_result = isinstance(value, dict) and "status" in value and set(value) <= _RESULT_KEYS
+    if is_result and not {"result", "error"}.isdisjoint(value):
+        typed = {"after_execution": "suspend", **value, "__type__": "ToolResultContent"}
+        with suppress(msgspec.ValidationError):
+            return cast(Content, msgspec.convert(typed, ToolResultContent))
+    return content_from_value(value)
 
 
 def _check_uri(uri: str) -> None:

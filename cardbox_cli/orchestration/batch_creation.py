@@ -39,12 +39,14 @@ class BatchCreation(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[int, list[str]] = {}
 
 
-def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCreation:
+def create_batch(
+    runtime: Runtime, caller: Caller, asked: "ForkJoin", *, allow_dangling: bool = False
+) -> BatchCreation:
     """Create a batch on behalf of `caller`. The end of the batch answers the caller's tool call, if any.
 
     A repeated call gets the same batch. Joins the caller's transaction, and dispatches the children after the
-    commit. Raises BadRequest for an invalid batch, and the errors of `prepare` for its tasks. Raises
-    CorrelationConflict if the call has created a different batch.
+    commit. `allow_dangling` is that of `prepare`. Raises BadRequest for an invalid batch, and the errors of
+    `prepare` for its tasks. Raises CorrelationConflict if the call has created a different batch.
     """
     runtime.database.require_execution()
     runtime.batches.require()
@@ -55,7 +57,14 @@ def create_batch(runtime: Runtime, caller: Caller, asked: "ForkJoin") -> BatchCr
         if known is not None:
             return BatchCreation(batch=_require_same(known, digest), created=False)
         lineage = _lineage(runtime, caller)
-        delegations = prepare(runtime, caller, asked.tasks, tool_suffix=FORK_JOIN_NAME, within=("tasks",))
+        delegations = prepare(
+            runtime,
+            caller,
+            asked.tasks,
+            tool_suffix=FORK_JOIN_NAME,
+            within=("tasks",),
+            allow_dangling=allow_dangling,
+        )
         seconds = asked.deadline_seconds or runtime.settings.batch_deadline
         parent, now = caller.parent, runtime.database.now()
         batch = runtime.batches.add(

@@ -24,6 +24,7 @@ from cardbox_cli.model.handwritten.tasks import Strategy, Task
 from cardbox_cli.model.ids import canonical_box_id, check_new_id, unique
 from cardbox_cli.orchestration.targets import DelegationTarget, DelegationTargets
 from cardbox_cli.packing.pack import Packing
+from cardbox_cli.packing.plan import internal_problem, lost_cards_error
 from cardbox_cli.packing.recipe_files import read_recipe
 from cardbox_cli.text.error_messages import ValuePath, format_path
 
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
 
 
 _RECIPE = "delegate"
+DELEGATE, LAUNCH, ASK = "delegate_async", "launch_principal", "ask_expert"
+_COMMANDS = {DELEGATE: "delegate", LAUNCH: "launch", ASK: "ask"}
+
+
+def _name_in_errors(handler: str, caller: Caller) -> str:
+    """Return the name that the caller used: a model that of a handler, a person that of a command."""
+    return handler if caller.is_model else _COMMANDS.get(handler, handler)
 
 
 @cache
@@ -61,6 +69,24 @@ def _check_boxes(runtime: Runtime, caller: Caller, box_ids: Sequence[str]) -> li
             hint = "`cbx box list` shows the boxes"
             raise NotFound(f"no box {box_id!r} in project {runtime.project_id!r}", hint=hint)
     return canonical_ids
+
+
+def _refuse_unreadable(runtime: Runtime, box_ids: Sequence[str], *, allow_dangling: bool) -> None:
+    """Raise BadRequest for a box that only cbx reads, NotFound for a box with ids of cards that are gone."""
+    known = runtime.boxes.inheritable(box_ids) if box_ids else {}
+    for box_id in box_ids:
+        if problem := internal_problem(known[box_id]):
+            hint = "pass a box with a conversation; `cbx box list` shows them"
+            raise BadRequest(f"box {box_id} {problem}", hint=hint)
+    _refuse_lost_cards(runtime, box_ids, allow_dangling=allow_dangling)
+
+
+def _refuse_lost_cards(runtime: Runtime, box_ids: Sequence[str], *, allow_dangling: bool) -> None:
+    if allow_dangling:
+        return
+    for box_id, card_ids in runtime.boxes.id_lists(box_ids).items() if box_ids else ():
+        if lost := runtime.boxes.lost_cards(card_ids):
+            raise lost_cards_error(f"box {box_id}", lost)
 
 
 def policy_refusal(profile: Mapping[str, Any] | None, name: str, tags: Collection[str]) -> str | None:
@@ -109,15 +135,17 @@ def prepare(
     *,
     tool_suffix: str,
     within: ValuePath | None = None,
+    allow_dangling: bool = False,
 ) -> list[Delegation]:
     """Check these tasks, then create their agents and pack their contexts, in order.
 
-    Joins the caller's transaction. Raises an error before it writes: NotFound, NotAllowed or BadRequest for
-    one problem, and BadRequest with all problems for several. `within` is the path of the list of tasks in
-    the request, or None for a single task. Errors begin with `tool_suffix`, the author of instructions.
+    Joins the caller's transaction. Raises before anything is written: NotFound, NotAllowed or BadRequest for
+    one problem, BadRequest with all problems for several. `within` is the path of the list of tasks in the
+    request, None for a single task. `tool_suffix` is the author of the instructions; errors begin with it.
+    `allow_dangling` accepts boxes with ids of cards that do not exist.
     """
     with runtime.transaction(savepoint=False):
-        checked = _check_all(runtime, caller, tasks, tool_suffix, within)
+        checked = _check_all(runtime, caller, tasks, tool_suffix, within, allow_dangling=allow_dangling)
         return [_create_agent_and_context(runtime, caller, each, tool_suffix) for each in checked]
 
 
@@ -158,21 +186,32 @@ def digest_of(caller: Caller, parts: Any) -> str:
 
 
 def _check_all(
-    runtime: Runtime, caller: Caller, tasks: Sequence[Task], name: str, within: ValuePath | None
+    runtime: Runtime,
+    caller: Caller,
+    tasks: Sequence[Task],
+    name: str,
+    within: ValuePath | None,
+    *,
+    allow_dangling: bool,
 ) -> list[_Checked]:
     targets = DelegationTargets(runtime, caller)
     checked: list[_Checked] = []
     problems: list[tuple[ValuePath, CbxError]] = []
     for index, task in enumerate(tasks):
-        for key, error in _problems(runtime, caller, targets, task, checked):
+        for key, error in _problems(runtime, caller, targets, task, checked, allow_dangling):
             problems.append(((*within, index, key) if within is not None else (key,), error))
     if problems:
-        raise _refusal(name, problems)
+        raise _refusal(_name_in_errors(name, caller), problems)
     return checked
 
 
 def _problems(
-    runtime: Runtime, caller: Caller, targets: DelegationTargets, task: Task, checked: list[_Checked]
+    runtime: Runtime,
+    caller: Caller,
+    targets: DelegationTargets,
+    task: Task,
+    checked: list[_Checked],
+    allow_dangling: bool,
 ) -> Iterator[tuple[str, CbxError]]:
     """Yield the problems of a task with their keys. Add a valid task to `checked`."""
     given = [task.context_box_id] if task.context_box_id else []
@@ -189,11 +228,16 @@ def _problems(
         yield "target_ref", NotAllowed(refused, hint="`cbx profile show` shows its delegation_policy")
     try:
         box_ids = _check_boxes(runtime, caller, given)
+        _refuse_unreadable(runtime, box_ids, allow_dangling=allow_dangling)
     except CbxError as error:
         _raise_other_errors(error)
         yield "context_box_id", error
     if target is not None:
         inherited = [target.inherited_box_id] if target.inherited_box_id else []
+        try:
+            _refuse_lost_cards(runtime, inherited, allow_dangling=allow_dangling)
+        except NotFound as error:
+            yield "target_ref", error
         notes = [] if refused is None else [refused]
         checked.append(_Checked(task, target, unique([*box_ids, *inherited]), notes))
 
@@ -239,6 +283,8 @@ def _create_agent_and_context(
         tool_suffix=tool_suffix,
         source_agent_id=caller.agent_id,
         profile=target.profile,
+        # `prepare` has checked the boxes.
+        allow_dangling=True,
     ).pack()
     assert packed.context_box_id is not None
     return Delegation(
@@ -250,9 +296,6 @@ def _create_agent_and_context(
         output_box_id=target.output_box_id,
         notes=checked.notes,
     )
-
-
-DELEGATE, LAUNCH, ASK = "delegate_async", "launch_principal", "ask_expert"
 
 
 class DelegationOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,12 +313,14 @@ def delegate(
     tool_suffix: str = DELEGATE,
     agent_turn_id: str | None = None,
     waits: bool = False,
+    allow_dangling: bool = False,
 ) -> DelegationOutcome:
     """Delegate a task to another agent: create its agent, context and turn in one transaction.
 
-    `agent_turn_id` is the id of the new turn. An equal request with this id returns the existing turn, and a
-    different one raises CorrelationConflict. If `waits` is True, the end of the turn answers the caller's
-    tool call. Joins the caller's transaction. Raises the errors of `prepare` and `dispatch_delegation`.
+    `agent_turn_id` is the id of the new turn. The same request with this id returns the existing turn. A
+    different request raises CorrelationConflict. With `waits`, the end of the turn answers the caller's tool
+    call. `allow_dangling` is that of `prepare`. Joins the caller's transaction. Raises the errors of
+    `prepare` and `dispatch_delegation`.
     """
     runtime.database.require_execution()
     asking = caller if waits else _not_waiting(caller)
@@ -287,7 +332,7 @@ def delegate(
         earlier = None if agent_turn_id is None else _find_earlier(runtime, agent_turn_id, digest)
         if earlier is not None:
             return DelegationOutcome(result=earlier)
-        (prepared,) = prepare(runtime, asking, [task], tool_suffix=tool_suffix)
+        (prepared,) = prepare(runtime, asking, [task], tool_suffix=tool_suffix, allow_dangling=allow_dangling)
         result = dispatch_delegation(
             runtime, prepared, asking, agent_turn_id=agent_turn_id, request_sha256=digest
         )
@@ -317,7 +362,8 @@ def ask_expert(
     """
     if include_history and caller.output_box_id is None:
         who = f"agent {caller.agent_id!r}" if caller.is_agent else "a person"
-        raise BadRequest(f"{ASK}: include_history: {who} has no history", hint="leave the history out")
+        name = _name_in_errors(ASK, caller)
+        raise BadRequest(f"{name}: include_history: {who} has no history", hint="leave the history out")
     history = caller.output_box_id if include_history else None
     task = Task(
         target_strategy="new", target_ref=expert_profile, instruction=question, context_box_id=history

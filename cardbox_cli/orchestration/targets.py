@@ -116,7 +116,7 @@ class DelegationTargets:
             worker_target=source.worker_target,
             tags=source.tags,
             owner=source.agent_id,
-            metadata={"spawned_by": source.agent_id, "derived_from": source.agent_id},
+            metadata={"spawned_by": self._caller.agent_id, "derived_from": source.agent_id},
         )
         return DelegationTarget(
             strategy="clone", agent=agent, profile=profile, is_new=True, inherited_box_id=places.output

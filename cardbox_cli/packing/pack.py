@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from cardbox_cli.context.request import RequestEntry
-from cardbox_cli.errors import NotFound
-from cardbox_cli.model.boxes import Digest, Provenance, Slot, slot_of
+from cardbox_cli.errors import BadRequest, NotFound
+from cardbox_cli.model.boxes import CardState, Digest, Provenance, Slot, slot_of
 from cardbox_cli.model.cards import OPERATOR, Card, CardDraft, draft_as_card
 from cardbox_cli.packing import plan as planning
 from cardbox_cli.packing.plan import ExcludedCard, InheritedBox, PackPlan, PlannedCard
@@ -55,8 +55,9 @@ class PackResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """The packing of `arguments` by `recipe` into a new context box. If a turn packs, `turn` is its metadata.
-    The context is for `profile`. If it is None, the arguments or the recipe name the profile."""
+    """The packing of `arguments` by `recipe` into a new context box, for `profile` or that of the recipe.
+    `turn` is the metadata of the turn that packs, if any. `allow_dangling` accepts inherited ids without a
+    visible card, with which no turn can run."""
 
     database: Database
     project_id: str
@@ -67,6 +68,7 @@ class Packing(msgspec.Struct, frozen=True):
     source_agent_id: str = OPERATOR
     turn: Mapping[str, str] = {}
     profile: ProfileEntry | None = None
+    allow_dangling: bool = False
 
     def pack(
         self,
@@ -85,8 +87,8 @@ class Packing(msgspec.Struct, frozen=True):
         box and the new box. If it raises an error, nothing is packed. `fit` fits that request into a token
         limit. The plan lists the cards that it leaves out.
 
-        Raises BadRequest for arguments that break the recipe's rules, and NotFound for an unknown profile or
-        box. Then no row is written.
+        Raises BadRequest for arguments that break the recipe's rules and for a context without a card. Raises
+        NotFound for an unknown profile or box, or an inherited card that is gone. No row remains then.
         """
         with self.database.snapshot() if dry_run else self.database.transaction():
             planned = self._plan_pack(with_digest=with_digest, look=look, check=check, fit=fit)
@@ -112,7 +114,10 @@ class Packing(msgspec.Struct, frozen=True):
         if fit is not None:
             fitted = fit(self._entries(profile.profile_box_id, plan))
             plan = planning.apply_fit(plan, fitted, turn=self.turn)
-        contents = self._digest(plan, look) if with_digest else None
+        planning.refuse_lost_arguments(self.recipe, self.recipe_name, plan, arguments)
+        contents, lost = self._digest(plan, look) if with_digest else (None, self._lost_cards(plan))
+        if not self.allow_dangling:
+            planning.refuse_lost_cards(plan, lost)
         if check is not None:
             # The import is slow, and most packs are not checked.
             from cardbox_cli.providers.formats import lint_entries
@@ -159,27 +164,35 @@ class Packing(msgspec.Struct, frozen=True):
             recipe, arguments, tool_suffix=self.tool_suffix, turn=self.turn
         )
         boxes = planning.inherited_boxes(recipe, arguments)
-        inherited, left_out = self._inherit(boxes)
+        id_lists = self._id_lists(boxes, arguments)
+        inherited, left_out = self._inherit(boxes, id_lists)
         sections = {
             "pack_arguments": of_arguments,
             "inherit_context": inherited,
             "include_parent": planning.parent_card(recipe, source_agent_id=self.source_agent_id),
         }
-        return planning.build_plan(recipe, sections, parents=boxes, left_out=left_out)
+        supplied = planning.supplied_cards(recipe, arguments, boxes, id_lists)
+        return planning.build_plan(recipe, sections, parents=boxes, left_out=left_out, supplied=supplied)
 
-    def _inherit(self, boxes: Sequence[InheritedBox]) -> tuple[list[PlannedCard], list[ExcludedCard]]:
-        if not boxes:
-            return [], []
-        id_lists = self._boxes.id_lists([box.box_id for box in boxes])
+    def _id_lists(self, boxes: Sequence[InheritedBox], arguments: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Return the id lists of the boxes. Raises NotFound for unknown, BadRequest for internal ones."""
+        named = [box_id for _, box_id in planning.named_boxes(self.recipe, arguments)]
+        known = self._boxes.inheritable(named) if named else {}
         for box in boxes:
-            if box.box_id not in id_lists:
+            if box.box_id not in known:
                 raise NotFound(
                     f"no box {box.box_id!r} in project {self.project_id!r} (argument {box.arg_key!r})",
                     hint="`cbx box list` shows the newest boxes",
                 )
+        planning.refuse_internal_boxes(self.recipe, arguments, known)
+        return {box_id: each.card_ids for box_id, each in known.items()}
+
+    def _inherit(
+        self, boxes: Sequence[InheritedBox], id_lists: Mapping[str, Sequence[str]]
+    ) -> tuple[list[PlannedCard], list[ExcludedCard]]:
         inherited = planning.inherited_cards(boxes, id_lists)
         limits = self.recipe.context_packing_config.inherit_context
-        if not planning.has_limits(limits):
+        if not boxes or not planning.has_limits(limits):
             return inherited, []
         candidates = {
             card.card_id: planning.inheritable_card(card, limits)
@@ -188,18 +201,27 @@ class Packing(msgspec.Struct, frozen=True):
         }
         return planning.apply_limits(inherited, candidates, limits)
 
-    def _digest(self, plan: PackPlan, look: Look) -> str:
-        """Return the digest of the new box. Holds only a part of the inherited cards in memory at a time."""
+    def _digest(self, plan: PackPlan, look: Look) -> tuple[str, dict[str, CardState]]:
+        """Return the digest of the new box, and the states of its ids without a visible card.
+
+        Reads only a few inherited cards at a time.
+        """
         total = Digest()
+        lost: dict[str, CardState] = {}
         for places in _split_places(plan.cards):
             inherited = [place.card_id for place in places if place.draft is None]
-            read = self._cards.get_many(inherited, include_deleted=True).cards if inherited else []
-            found = {card.card_id: card for card in read}
+            known = self._boxes.cards_with_states(inherited) if inherited else {}
             for place in places:
-                card = place.draft or found.get(place.card_id)
+                stored, state = known.get(place.card_id, (None, "dangling"))
+                if place.draft is None and state != "present":
+                    lost[place.card_id] = state
+                card = place.draft or stored
                 total.add(card)
                 look(place, card)
-        return total.hexdigest()
+        return total.hexdigest(), lost
+
+    def _lost_cards(self, plan: PackPlan) -> dict[str, CardState]:
+        return {} if self.allow_dangling else self._boxes.lost_cards(plan.inherited_ids)
 
     def _entries(self, profile_box_id: str, plan: PackPlan) -> list[RequestEntry]:
         profile = self._boxes.slots(profile_box_id)
@@ -224,6 +246,7 @@ def pack_context(
     conn: "Connection[Any] | None" = None,
     *,
     with_digest: bool = True,
+    allow_dangling: bool = False,
 ) -> tuple[str, str, list[str]]:
     """Pack a context box. Return (context_box_id, profile_box_id, card_ids). The card ids are in box order.
 
@@ -232,11 +255,22 @@ def pack_context(
     """
     from cardbox_cli.packing.recipe_files import recipe_from_mapping
 
+    if handover is None:
+        raise BadRequest("handover is missing", hint="pass a recipe: a mapping, or a parsed file")
     recipe = recipe_from_mapping(handover) if isinstance(handover, Mapping) else handover
     with (
         Database.open_target(find_target()) if conn is None else nullcontext(Database.adopt(conn)) as database
     ):
-        packing = Packing(database, project_id, recipe, tool_suffix, arguments, tool_suffix, source_agent_id)
+        packing = Packing(
+            database,
+            project_id,
+            recipe,
+            tool_suffix,
+            arguments,
+            tool_suffix,
+            source_agent_id,
+            allow_dangling=allow_dangling,
+        )
         packed = packing.pack(with_digest=with_digest)
     assert packed.context_box_id is not None
     return packed.context_box_id, packed.profile_box_id, packed.plan.card_ids

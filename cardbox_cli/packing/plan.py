@@ -4,14 +4,14 @@ Every function is pure. The specification's page on packing defines the rules an
 decides which cards each rule adds and which are left out. `packing/pack.py` reads boxes and writes the plan.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cardbox_cli.errors import BadRequest, InvalidCard
+from cardbox_cli.errors import BadRequest, InvalidCard, NotFound
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import ProvenanceRule, rule_runs
+from cardbox_cli.model.boxes import LOSSES, CardState, InheritableBox, ProvenanceRule, rule_runs
 from cardbox_cli.model.card_types import PARENT_POINTER, card_type
 from cardbox_cli.model.cards import Card, CardDraft, attribute_to_turn, draft_card
 from cardbox_cli.model.content import JsonContent
@@ -51,11 +51,15 @@ class InheritedBox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A new context box: its cards in order, the boxes it inherits from, and the excluded cards."""
+    """A new context box: its cards in order, the boxes it inherits from, and the excluded cards.
+
+    `supplied` has the ids of the cards in the boxes of each argument.
+    """
 
     cards: list[PlannedCard]
     parent_ids: list[str]
     left_out: list[ExcludedCard]
+    supplied: Mapping[str, Collection[str]] = {}
 
     @property
     def card_ids(self) -> list[str]:
@@ -74,10 +78,14 @@ class PackPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
-    """Apply rule 1: return the name of the profile that the arguments, or else the recipe, name."""
-    if "profile_name" in arguments:
-        _check_storable({"profile_name": arguments["profile_name"]})
-        name, place = arguments["profile_name"], "argument 'profile_name'"
+    """Apply rule 1: return the profile of the context, from the arguments or else the recipe.
+
+    A blank argument counts as absent.
+    """
+    given = arguments.get("profile_name", "")
+    if not isinstance(given, str) or given.strip():
+        _check_storable({"profile_name": given})
+        name, place = given, "argument 'profile_name'"
     elif recipe.target_profile_config is not None:
         name, place = recipe.target_profile_config.profile_name, "target_profile_config.profile_name"
     else:
@@ -85,8 +93,6 @@ def target_profile_name(recipe: "Recipe", arguments: Mapping[str, Any]) -> str:
         raise BadRequest("handover failed: profile_name is missing", hint=hint)
     if not isinstance(name, str):
         raise BadRequest(f"{place} must be a string, not {json_type(name)}")
-    if not name.strip():
-        raise BadRequest(f"{place} is empty", hint="`cbx profile list` shows the names")
     return name.strip()
 
 
@@ -168,6 +174,20 @@ def inherited_cards(
             if card_id not in places:
                 places[card_id] = PlannedCard(card_id=card_id, rule=rule)
     return list(places.values())
+
+
+def supplied_cards(
+    recipe: "Recipe",
+    arguments: Mapping[str, Any],
+    boxes: Sequence[InheritedBox],
+    id_lists: Mapping[str, Sequence[str]],
+) -> dict[str, set[str]]:
+    """Return the ids of the cards in the boxes of each inherited argument that is given."""
+    keys = recipe.context_packing_config.inherit_context.include_boxes_from_args
+    supplied: dict[str, set[str]] = {key: set() for key in keys if key in arguments}
+    for box in boxes:
+        supplied[box.arg_key].update(id_lists[box.box_id])
+    return supplied
 
 
 def has_limits(inherit: "InheritContext") -> bool:
@@ -272,11 +292,94 @@ def build_plan(
     *,
     parents: Sequence[InheritedBox],
     left_out: list[ExcludedCard],
+    supplied: Mapping[str, Collection[str]] = {},
 ) -> PackPlan:
     return PackPlan(
         cards=[card for section in recipe.context_packing_config.order for card in sections[section]],
         parent_ids=unique(box.box_id for box in parents),
         left_out=left_out,
+        supplied=supplied,
+    )
+
+
+def refuse_lost_arguments(recipe: "Recipe", name: str, plan: PackPlan, arguments: Mapping[str, Any]) -> None:
+    """Raise BadRequest for a plan without a card, or without the cards of a required argument's boxes."""
+    packed = set(plan.card_ids)
+    declared = recipe.arguments or {}
+    for key, card_ids in plan.supplied.items():
+        if key in declared and declared[key].required and packed.isdisjoint(card_ids):
+            raise BadRequest(
+                f"argument {key!r} is required, but recipe {name!r} packs none of its cards: "
+                f"{_reason_of_loss(plan, card_ids)}",
+                hint="pass a box with cards that the recipe inherits; `cbx box show BOX` shows its cards",
+            )
+    if not plan.cards:
+        missing = ", ".join(map(repr, recipe.missing_arguments(arguments)))
+        reason = f": no value for {missing}" if missing else ""
+        raise BadRequest(
+            f"recipe {name!r} packs no card{reason}",
+            hint=f"`cbx handover show {name}` lists what to pass; pass a value as --arg NAME=VALUE",
+        )
+
+
+def _reason_of_loss(plan: PackPlan, card_ids: Collection[str]) -> str:
+    if not card_ids:
+        return "its boxes are empty"
+    return next(left.reason for left in reversed(plan.left_out) if left.card_id in card_ids)
+
+
+def refuse_internal_boxes(
+    recipe: "Recipe", arguments: Mapping[str, Any], boxes: Mapping[str, InheritableBox]
+) -> None:
+    """Raise BadRequest for an argument that names a box that only cbx reads, unless the recipe allows it."""
+    if recipe.allow_internal_boxes:
+        return
+    for key, box_id in named_boxes(recipe, arguments):
+        if box_id in boxes and (problem := internal_problem(boxes[box_id])):
+            raise BadRequest(
+                f"argument {key!r}: box {box_id} {problem}",
+                hint="`cbx box list` shows the others; a recipe with allow_internal_boxes: true accepts it",
+            )
+
+
+def internal_problem(box: InheritableBox) -> str | None:
+    """Return why no turn should read this box, or None."""
+    return None if box.kind is None else _INTERNAL_BOXES[box.kind]
+
+
+_INTERNAL_BOXES = {
+    "profile": "is the box of a profile and has no conversation",
+    "request": "is a snapshot of the request of a step",
+}
+
+
+def named_boxes(recipe: "Recipe", arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the canonical ids of all boxes that arguments name, each with its argument."""
+    named = [(key, arguments[key]) for key in recipe.box_arguments if key in arguments]
+    return [
+        (key, box_id)
+        for key, value in named
+        for item in (value if isinstance(value, list) else [value])
+        if (box_id := canonical_box_id(str(item).strip())) is not None
+    ]
+
+
+def refuse_lost_cards(plan: PackPlan, lost: Mapping[str, CardState]) -> None:
+    """Raise NotFound if the plan has inherited ids without a visible card. `lost` are their states."""
+    places = {place.card_id: place for place in plan.cards if place.card_id in lost}
+    if places:
+        rule = next(iter(places.values())).rule
+        raise lost_cards_error(rule, {card_id: lost[card_id] for card_id in places})
+
+
+def lost_cards_error(origin: str, lost: Mapping[str, CardState]) -> NotFound:
+    """Return the error for cards that are not visible, with their states; `origin` brings the first."""
+    card_id, state = next(iter(lost.items()))
+    more = f"; and {len(lost) - 1} more" if len(lost) > 1 else ""
+    return NotFound(
+        f"{origin}: card {card_id!r}: {LOSSES[state]}{more}",
+        hint="no turn runs with this context; run `cbx box repair`, or pass --allow-dangling",
+        details={"missing_card_ids": list(lost)},
     )
 
 

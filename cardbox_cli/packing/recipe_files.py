@@ -38,6 +38,11 @@ class LoadedRecipe:
     source: Path | None
     text: str
 
+    @property
+    def place(self) -> str:
+        """The file of the recipe in messages."""
+        return str(self.source or "standard input")
+
 
 @dataclass(frozen=True, slots=True)
 class ListedRecipe:
@@ -66,6 +71,12 @@ def read_recipe(name_or_path: str, *, folders: Sequence[Path]) -> LoadedRecipe:
 def parse_recipe(text: str, source: str) -> "Recipe":
     """Parse the recipe in `text`. Messages name it `source`. Raises InvalidRecipe with all problems."""
     return _validate(read_yaml(text, source))
+
+
+def recipe_warnings(loaded: LoadedRecipe) -> list[DocumentProblem]:
+    """Return the warnings about a valid recipe, with their positions."""
+    marks = read_yaml(loaded.text, loaded.place)
+    return [DocumentProblem(where, message, marks.mark(where)) for where, message in loaded.recipe.warnings()]
 
 
 def recipe_from_mapping(mapping: Mapping[str, object]) -> "Recipe":

@@ -19,6 +19,7 @@ from cardbox_cli.model.boxes import (
     Box,
     BoxView,
     CardState,
+    InheritableBox,
     Provenance,
     Reference,
     Slot,
@@ -26,6 +27,7 @@ from cardbox_cli.model.boxes import (
     decode_ids,
     digest,
 )
+from cardbox_cli.model.card_types import PROFILE, SNAPSHOT_TYPES
 from cardbox_cli.model.cards import Card, decode_card
 from cardbox_cli.model.execution.turns import Fence, Head
 from cardbox_cli.model.ids import canonical_box_id, hash_ids, new_box_id, unique
@@ -133,6 +135,22 @@ class BoxStore(ProjectStore):
         """Return the id lists as JSON text. If one list begins with another, so does its text."""
         canonical = list(filter(None, map(canonical_box_id, box_ids)))
         return dict(self._rows("box_id_lists", box_ids=canonical))
+
+    def inheritable(self, box_ids: Iterable[str]) -> dict[str, InheritableBox]:
+        """Return the id list and the internal kind of each of these boxes that exists, by canonical id."""
+        name = "boxes_to_inherit" if self.database.keeps_box_info else "boxes_to_inherit_without_info"
+        canonical = list(filter(None, map(canonical_box_id, box_ids)))
+        types = {"profile": PROFILE, "internal": [PROFILE, *SNAPSHOT_TYPES]}
+        rows = self._rows(name, box_ids=canonical, **types)
+        return {box_id: InheritableBox(decode_ids(ids), kind) for box_id, ids, kind in rows}
+
+    def lost_cards(self, card_ids: Sequence[str]) -> dict[str, CardState]:
+        """Return the state of each of these ids that is not present, in the order of `card_ids`."""
+        states: dict[str, CardState] = (
+            dict(self._rows("card_states", card_ids=unique(card_ids))) if card_ids else {}
+        )
+        known = {card_id: states.get(card_id, "dangling") for card_id in card_ids}
+        return {card_id: state for card_id, state in known.items() if state != "present"}
 
     def filter_existing(self, box_ids: Iterable[str]) -> set[str]:
         canonical = list(filter(None, map(canonical_box_id, box_ids)))

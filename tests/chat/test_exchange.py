@@ -116,6 +116,67 @@ def test_a_chat_that_cbx_began_is_exported_in_the_layout(room: ChatStores) -> No
     }
 
 
+def test_a_chat_that_cbx_began_has_an_index_that_counts_messages(room: ChatStores) -> None:
+    send(room, KEY, "hello")
+    load_tree = {"contexts/active.jsonl": [message(1, "a"), message(2, "b", "assistant")]}
+    taken(room, load_tree)
+    start_new(room, KEY, title="one")
+    [item] = given_back(room)["contexts/index.json"]["items"]
+    assert (item["title"], item["messages"], "turns" in item) == ("one", 2, False)
+
+
+def test_files_of_the_first_programs_are_exported_unchanged(room: ChatStores, tmp_path: Path) -> None:
+    read = read_chat(KEY, trees.files(trees.FIRST_TREE))
+    assert (read.skipped, read.ignored) == ([], [])
+    done = taken(room, trees.FIRST_TREE)
+    assert (done.archives, done.new_archives) == (1, 1)
+    assert given_back(room) == trees.FIRST_TREE
+    assert taken(room, trees.FIRST_TREE).new_archives == 0
+    assert load(room, KEY, words="退款").messages == 2
+    assert active(room) == [("user", "怎么退款？"), ("assistant", "填表")]
+
+
+def test_the_active_context_of_the_first_programs_is_read(room: ChatStores) -> None:
+    name = "contexts/active.json"
+    tree = {**trees.FIRST_TREE, name: trees.FIRST_ACTIVE}
+    read = read_chat(KEY, trees.files(tree))
+    assert (read.skipped, read.ignored) == ([], [])
+    assert taken(room, tree).messages == 2
+    assert active(room) == [("user", "Noch da?"), ("assistant", "Ja")]
+    turns = trees.FIRST_ACTIVE["turns"]
+    assert given_back(room) == {**trees.FIRST_TREE, "contexts/active.jsonl": turns}
+    both = {**tree, "contexts/active.jsonl": [message(7, "newer")]}
+    newer = read_chat(KEY, trees.files(both))
+    assert ([each.body for each in newer.active or []], newer.ignored) == (["newer"], [name])
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"chatKey": "other"}, "chatKey 'other' is not the folder's"),
+        ({"turns": None}, "Expected `array`, got `null` - at `$.turns`"),
+        (
+            {"turns": [trees.turn(1, "a"), {"role": "user"}]},
+            "message 2: Object missing required field `content`",
+        ),
+        ({"v": 2}, "Invalid enum value 2 - at `$.v`"),
+    ],
+)
+def test_an_invalid_active_snapshot_is_skipped_and_named(changed: dict[str, Any], reason: str) -> None:
+    tree = {"contexts/active.json": {**trees.FIRST_ACTIVE, **changed}}
+    read = read_chat(KEY, trees.files(tree))
+    assert [(each.file, each.reason) for each in read.skipped] == [("contexts/active.json", reason)]
+
+
+def test_an_index_entry_without_a_number_is_skipped(room: ChatStores) -> None:
+    index = trees.FIRST_TREE["contexts/index.json"]
+    [entry] = index["items"]
+    bare = {key: value for key, value in entry.items() if key != "turns"}
+    tree = {**trees.FIRST_TREE, "contexts/index.json": {**index, "items": [bare]}}
+    [skipped] = read_chat(KEY, trees.files(tree)).skipped
+    assert skipped.reason == "item 1: Object missing required field `messages`"
+
+
 def test_a_grown_folder_adds_only_new_entries(room: ChatStores) -> None:
     name, context = "conversations/history.jsonl", "contexts/active.jsonl"
     first = {name: [line(1, "a")], context: [message(1, "a")]}

@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from cardbox_cli.chat.chat_view import list_archives, read_chat_view
-from cardbox_cli.chat.contexts import clear, start_new
+from cardbox_cli.chat.contexts import clear, load, start_new
+from cardbox_cli.chat.files.chat_export import export_chat
 from cardbox_cli.chat.memory_explanation import explain_memory
 from cardbox_cli.chat.persona_texts import set_memory, set_persona
 from cardbox_cli.chat.runs.chat_runner import ChatAnswer, ChatRunner
 from cardbox_cli.chat.runs.recorded_runs import ChatRequests
 from cardbox_cli.chat.runs.run_lifecycle import begin_run
-from cardbox_cli.chat.transcript import send
+from cardbox_cli.chat.runs.run_requests import profile_card, reset_profile_card
+from cardbox_cli.chat.transcript import reply, send
 from cardbox_cli.context.request import ComposeOptions
 from cardbox_cli.errors import ChatBusy, NotFound
 from cardbox_cli.execution.worker.worker_program import ToolCommand, ToolCommands
+from cardbox_cli.model.cards import draft_as_card
+from cardbox_cli.model.content import JsonContent
 from cardbox_cli.model.identity import Tool
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.chats import ChatStores
@@ -129,6 +133,33 @@ class TestNewContextDuringRun:
         assert (archive.context_id, archive.title) == (old, "Old matters")
         assert active(room) == ["Something else", "Fresh."]
 
+    def test_the_system_prompt_says_that_it_worked(self, room: ChatStores, model: Model, run: Run) -> None:
+        talk(room, "old matters", "indeed")
+        send(room, KEY, "Something else")
+        model.calls("chat_context_new")
+        model.calls("chat_context_clear_active")
+        model.calls("chat_context_load", query="matters")
+        model.says("Fresh.")
+        run()
+
+        def facts(step: int) -> list[str]:
+            lines = model.request(step)["messages"][0]["content"].splitlines()
+            return [line for line in lines if line.startswith("context: ")]
+
+        assert facts(1) == []
+        for step, told in ((2, "new, started"), (3, "empty, cleared"), (4, "an archived one, loaded")):
+            [fact] = facts(step)
+            assert fact.startswith(f"context: {told} during this run")
+
+    def test_a_profile_keeps_its_prompt_and_one_fact(self) -> None:
+        card = draft_as_card(profile_card(KEY, "run_1", {"system_prompt": "Be kind.\n\nAlways."}), PROJECT)
+        again = draft_as_card(reset_profile_card(card, "clear"), PROJECT)
+        content = reset_profile_card(again, "new").content
+        assert isinstance(content, JsonContent)
+        prompt = content.data["system_prompt"]
+        assert prompt.count("context: ") == 1
+        assert prompt.endswith("only the current message counts\n\nBe kind.\n\nAlways.")
+
     def test_the_tool_call_stays_in_the_run_record(self, room: ChatStores, model: Model, run: Run) -> None:
         send(room, KEY, "hi")
         model.calls("chat_context_new")
@@ -208,6 +239,43 @@ class TestMemoryExplanation:
         clear(room, KEY)
         found = explain_memory(room, KEY)
         assert (found.carries, [cause.cause for cause in found.causes]) == ("nothing", ["cleared"])
+
+    def test_a_cleared_context_names_the_snapshot_that_it_was_loaded_from(self, room: ChatStores) -> None:
+        talk(room, "Ada", "noted")
+        wanted = start_new(room, KEY, title="Ada").archived or ""
+        talk(room, "cake", "apples")
+        start_new(room, KEY, title="Cake")
+        load(room, KEY, wanted)
+        for more in (False, True):
+            if more:
+                load(room, KEY, wanted)
+                talk(room, "more of Ada", "yes")
+            clear(room, KEY)
+            [cause] = explain_memory(room, KEY).causes
+            assert (cause.cause, cause.fix) == ("cleared", f"cbx chat load {KEY} {wanted}")
+            assert cause.proves.endswith(f"; it was loaded from {wanted}")
+        assert read_chat_view(room, KEY).loaded_from is None
+        talk(room, "something else", "yes")
+        assert read_chat_view(room, KEY).loaded_from is None
+
+    def test_a_cleared_context_that_was_never_archived_names_no_other(self, room: ChatStores) -> None:
+        talk(room, "cake", "apples")
+        start_new(room, KEY)
+        talk(room, "a", "b")
+        clear(room, KEY)
+        [cause] = explain_memory(room, KEY).causes
+        assert (cause.cause, cause.fix) == ("cleared", None)
+
+    def test_a_new_context_after_a_loaded_one_names_the_loaded_one(self, room: ChatStores) -> None:
+        talk(room, "Ada", "noted")
+        wanted = start_new(room, KEY).archived or ""
+        talk(room, "cake", "apples")
+        start_new(room, KEY)
+        load(room, KEY, wanted)
+        for _ in range(2):
+            start_new(room, KEY)
+            [cause] = explain_memory(room, KEY).causes
+            assert cause.fix == f"cbx chat load {KEY} {wanted}"
 
     def test_a_new_context_is_reported_with_its_archive(self, room: ChatStores) -> None:
         talk(room, "a", "b")
@@ -311,6 +379,29 @@ class TestReplies:
         answered = run()
         assert said(room) == [("user", "a"), ("assistant", "sent by itself")]
         assert (answered.text, active(room)) == ("sent by itself", ["a", "sent by itself"])
+
+    def test_a_reply_of_the_command_is_exported_as_sent_by_a_tool(
+        self, room: ChatStores, model: Model, run: Run
+    ) -> None:
+        send(room, KEY, "a")
+        model.says("done", during="cbx chat reply sent")
+        run()
+        send(room, KEY, "b")
+        model.says("answered")
+        run()
+        reply(room, KEY, "by hand")
+        with room.snapshot():
+            chat = export_chat(room, KEY).files
+        [moved] = chat.transcript
+        lines = [line.encode() for line in moved.lines]
+        assert {line["text"]: line.get("meta") for line in lines} == {
+            "a": None,
+            "sent": {"via": "tool"},
+            "b": None,
+            "answered": None,
+            "by hand": None,
+        }
+        assert all("meta" not in message.encode() for message in chat.active or [])
 
     def test_several_replies_are_joined_and_the_command_may_print_nothing(
         self, room: ChatStores, model: Model, run: Run

@@ -69,11 +69,14 @@ class TestWhatMakesIt:
         assert last_box(cbx) == boxes[-1]
         assert [last_card(cbx)] == cbx("box", "show", boxes[-1], "-o", "json").json()["card_ids"]
 
-    def test_the_box_of_a_profile_or_pack_is_the_last_box(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_the_box_of_a_pack_is_the_last_box_and_that_of_a_profile_is_not(
+        self, cbx: Cbx, tmp_path: Path
+    ) -> None:
         (tmp_path / "clerk.yaml").write_text("name: clerk\nsystem_prompt: You are a clerk.\n")
         (tmp_path / "ask.yaml").write_text(RECIPE)
-        profile = the_id(cbx, "profile", "import", str(tmp_path / "clerk.yaml"))
-        assert last_box(cbx) == profile
+        made = the_id(cbx, "box", "create")
+        assert the_id(cbx, "profile", "import", str(tmp_path / "clerk.yaml")) != made
+        assert last_box(cbx) == made
         assert cbx("card", "show", "@last", "-o", "json").json()["type"] == "sys.profile"
         pack = ("pack", "-H", str(tmp_path / "ask.yaml"), "-a", "question=Why?")
         packed = the_id(cbx, *pack)
@@ -151,16 +154,19 @@ class TestWhereItStands:
         assert the_id(cbx, "box", "delete", "@last", "--yes") == child
         assert the_id(cbx, "card", "delete", "@last", "--yes") == card
 
-    def test_last_is_accepted_in_box_arguments_of_a_recipe(self, cbx: Cbx, tmp_path: Path) -> None:
+    def test_last_is_accepted_in_box_arguments_of_a_recipe(
+        self, cbx: Cbx, tmp_path: Path, add: Callable[..., str]
+    ) -> None:
         (tmp_path / "clerk.yaml").write_text("name: clerk\n")
         succeed(cbx("profile", "import", str(tmp_path / "clerk.yaml")))
         (tmp_path / "ask.yaml").write_text(
             "target_profile_config: {profile_name: clerk}\n"
             "context_packing_config: {inherit_context: {include_boxes_from_args: [history]}}\n"
         )
-        profile = last_box(cbx)
+        add("Refund me.")
+        made = the_id(cbx, "box", "create", "@last")
         packed = cbx("pack", "-H", str(tmp_path / "ask.yaml"), "-a", "history=@last", "-o", "json").json()
-        assert packed["parent_ids"] == [profile]
+        assert packed["parent_ids"] == [made]
 
 
 class TestNothingRemembered:

@@ -43,7 +43,10 @@ BOX_VIEW = [
     "ids_sha256",
     "updated_at",
 ]
-PACKED = ["context_box_id", "profile_box_id", "card_ids", "parent_ids", "digest", "left_out"]
+PACKED = [
+    *("context_box_id", "profile_box_id", "card_ids", "parent_ids", "digest", "left_out"),
+    "missing_arguments",
+]
 PLANNED = ["card_id", "rule", "new", "type", "role", "tokens", "content"]
 COUNTED = ["tokens", "tokens_exact", "tokenizer"]
 
@@ -198,7 +201,11 @@ class TestPromisedKeys:
             assert list(recipe) == ["name", "description", "source", "shipped", "problem"]
         shown = shop.json("handover", "show", "ask.yaml")
         assert list(shown) == ["name", "source", "digest", "arguments", "recipe"]
-        assert shop.json("handover", "validate", "ask.yaml") == {"valid": ["ask.yaml"], "problems": []}
+        assert shop.json("handover", "validate", "ask.yaml") == {
+            "valid": ["ask.yaml"],
+            "problems": [],
+            "warnings": [],
+        }
 
     def test_database_commands_have_the_promised_keys(self, shop: Shop) -> None:
         status = shop.json("db", "status")

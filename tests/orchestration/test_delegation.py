@@ -69,6 +69,7 @@ def test_the_context_box_precedes_the_cards_that_a_clone_inherits(
     assert said[:3] == ["Given.", "What the scribe wrote.", "Go on."]
     agent = runtime.roster.get(made.agent_id)
     assert agent.metadata["derived_from"] == agent.owner_agent_id == "scribe"
+    assert agent.metadata["spawned_by"] == "sys.operator"
     assert made.output_box_id is None
 
 
@@ -119,12 +120,12 @@ def test_an_agent_id_from_an_unusual_profile_name_is_valid_in_a_subject(
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("new", "nobody"), NotFound, "delegate_async: target_ref: no profile 'nobody' in project 'p'"),
-        (("reuse", "nobody"), NotFound, "delegate_async: target_ref: no agent 'nobody' in project 'p'"),
+        (("new", "nobody"), NotFound, "delegate: target_ref: no profile 'nobody' in project 'p'"),
+        (("reuse", "nobody"), NotFound, "delegate: target_ref: no agent 'nobody' in project 'p'"),
         (
             ("clone", "scribe"),
             NotFound,
-            "delegate_async: target_ref: agent 'scribe' has no output box to clone: it never had a turn",
+            "delegate: target_ref: agent 'scribe' has no output box to clone: it never had a turn",
         ),
     ],
 )

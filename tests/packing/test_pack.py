@@ -56,6 +56,7 @@ CARDS_OF = {HISTORY: ["h1", "h2", "h3"], NOTES: ["n1", "h2", "n2"], DIGITS: ["d1
 
 Recipe: TypeAlias = dict[str, Any]
 RowCounts: TypeAlias = Callable[[], dict[str, int]]
+Refusal: TypeAlias = Callable[[Recipe, Mapping[str, Any]], CbxError]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +180,7 @@ def stored_content(database: Database, card: Card) -> str:
 def test_a_pack_returns_the_box_of_the_target_profile(
     database: Database, profiles: ProfileStore, arguments: dict[str, Any], name: str
 ) -> None:
-    packed = packed_by(database, recipe(), arguments)
+    packed = packed_by(database, recipe(inherit_context={"include_parent": True}), arguments)
     assert (packed.profile_name, packed.profile_box_id) == (name, profiles.get(name).profile_box_id)
 
 
@@ -280,9 +281,9 @@ def test_a_new_card_id_is_a_uuid7_in_hex(database: Database) -> None:
 
 def test_a_missing_argument_adds_no_card(database: Database, row_counts: RowCounts) -> None:
     before = row_counts()["public.cards"]
-    packed = packed_by(database, packing("a", "b"), {"unused": "x"})
-    assert packed.plan.cards == []
-    assert row_counts()["public.cards"] == before
+    packed = packed_by(database, packing("a", "b"), {"a": "x"})
+    assert len(packed.plan.cards) == 1
+    assert row_counts()["public.cards"] == before + 1
 
 
 def test_arguments_are_packed_in_the_order_of_the_rules(database: Database) -> None:
@@ -318,8 +319,8 @@ def test_declared_defaults_are_packed(database: Database) -> None:
 @pytest.mark.parametrize(
     ("arguments", "card_ids", "parent_ids"),
     [
-        pytest.param({}, [], [], id="absent"),
-        pytest.param({"a": []}, [], [], id="no box"),
+        pytest.param({"b": NOTES}, ["n1", "h2", "n2"], [NOTES], id="absent"),
+        pytest.param({"a": [], "b": NOTES}, ["n1", "h2", "n2"], [NOTES], id="no box"),
         pytest.param({"a": HISTORY}, ["h1", "h2", "h3"], [HISTORY], id="one box"),
         pytest.param({"a": [HISTORY]}, ["h1", "h2", "h3"], [HISTORY], id="a list of one"),
         pytest.param(
@@ -366,8 +367,33 @@ def test_a_repeated_card_in_a_box_is_inherited_once(database: Database, boxes: B
 
 def test_an_empty_box_is_a_parent(database: Database, boxes: BoxStore) -> None:
     empty = boxes.create([])
-    packed = packed_by(database, inheriting("a"), {"a": empty.box_id})
-    assert (packed.plan.card_ids, packed.plan.parent_ids) == ([], [empty.box_id])
+    packed = packed_by(database, inheriting("a"), {"a": [empty.box_id, HISTORY]})
+    assert packed.plan.card_ids == ["h1", "h2", "h3"]
+    assert packed.plan.parent_ids == [empty.box_id, HISTORY]
+
+
+@pytest.mark.parametrize("with_digest", [True, False], ids=["digest", "no digest"])
+def test_boxes_with_lost_cards_are_inherited_only_if_allowed(
+    database: Database, cards: CardStore, boxes: BoxStore, with_digest: bool
+) -> None:
+    with passing(database):
+        cards.add(text_card("brief", ttl_seconds=60))
+        lost = {"no-such-card": "no such card", "h2": "the card was deleted", "brief": "the card has expired"}
+        made = {
+            card_id: boxes.create(["h1", card_id], allow_dangling=True).box_id
+            for card_id in ("no-such-card", "brief")
+        }
+        made["h2"] = boxes.create(["h1", "h2"]).box_id
+        cards.delete(["h2"])
+        database.connection.execute("SET LOCAL cbx.clock_offset = '1 hour'")
+        for card_id, reason in lost.items():
+            with pytest.raises(NotFound) as caught:
+                packed_by(database, inheriting("a"), {"a": made[card_id]}, with_digest=with_digest)
+            rule = f"inherit_context a (box {made[card_id]})"
+            assert caught.value.message == f"{rule}: card {card_id!r}: {reason}"
+            assert caught.value.details == {"missing_card_ids": [card_id]}
+        with pytest.raises(NotFound, match=r"card 'no-such-card': no such card; and 2 more$"):
+            packed_by(database, inheriting("a"), {"a": list(made.values())}, with_digest=with_digest)
 
 
 def test_references_to_missing_cards_are_inherited_and_reported(
@@ -378,7 +404,7 @@ def test_references_to_missing_cards_are_inherited_and_reported(
         box = boxes.create(["h1", "no-such-card", "h2", "brief"], allow_dangling=True)
         cards.delete(["h2"])
         database.connection.execute("SET LOCAL cbx.clock_offset = '1 hour'")
-        packed = packed_by(database, inheriting("a"), {"a": box.box_id})
+        packed = packed_by(database, inheriting("a"), {"a": box.box_id}, allow_dangling=True)
         view = boxes.view(box_of(packed))
     assert [(slot.card_id, slot.state) for slot in view.slots] == [
         ("h1", "present"),
@@ -395,8 +421,9 @@ def test_inherited_ids_are_deduplicated_in_order(
     database: Database, boxes: BoxStore, id_lists: list[list[str]]
 ) -> None:
     parents = [boxes.create(card_ids, allow_dangling=True).box_id for card_ids in id_lists]
-    packed = packed_by(database, inheriting("a"), {"a": parents})
-    assert boxes.get(box_of(packed)).card_ids == list(dict.fromkeys(chain(*id_lists)))
+    written = inheriting("a", include_parent=True)
+    packed = packed_by(database, written, {"a": parents}, allow_dangling=True)
+    assert boxes.get(box_of(packed)).card_ids[:-1] == list(dict.fromkeys(chain(*id_lists)))
 
 
 @pytest.mark.parametrize(
@@ -413,7 +440,8 @@ def test_an_authorized_box_id_matches_in_any_uuid_format(
 
 
 def test_an_empty_allow_list_accepts_a_context_without_boxes(database: Database) -> None:
-    assert packed_by(database, inheriting("a", allowed=[]), {}).plan.parent_ids == []
+    written = inheriting("a", allowed=[], include_parent=True)
+    assert packed_by(database, written, {}).plan.parent_ids == []
 
 
 # Rule 4 and the order of the whole.
@@ -624,6 +652,144 @@ def test_limits_leave_out_missing_cards(database: Database, cards: CardStore, bo
     ]
 
 
+# Boxes that only cbx reads.
+
+
+@pytest.fixture(scope="module")
+def internal_boxes(database: Database) -> dict[str, str]:
+    """A box of each kind that cbx makes for itself."""
+    boxes, cards = BoxStore(database, PROJECT), CardStore(database, PROJECT)
+    for card_id, card_type in (
+        ("prompt", "sys.rendered_prompt"),
+        ("tools", "sys.tools"),
+        ("layer", "context.layer"),
+    ):
+        cards.add(draft_card(card_type, "text", card_id=card_id, author_id="a"))
+    profiles = ProfileStore(database, PROJECT)
+    earlier = profiles.save(profile("changing"), author_id="test").profile_box_id
+    changed = profiles.save({**profile("changing"), "tags": ["new"]}, author_id="test").profile_box_id
+    return {
+        "profile": changed,
+        "earlier version of a profile": earlier,
+        "snapshots": boxes.create(["prompt", "tools", "layer"]).box_id,
+        "request": boxes.create(["prompt", "h1", "h2"], title="request of step_1").box_id,
+    }
+
+
+INTERNAL = {
+    "profile": "is the box of a profile and has no conversation",
+    "earlier version of a profile": "is the box of a profile and has no conversation",
+    "snapshots": "is a snapshot of the request of a step",
+    "request": "is a snapshot of the request of a step",
+}
+
+
+@pytest.mark.parametrize("kind", INTERNAL)
+def test_internal_boxes_are_inherited_only_if_the_recipe_allows_it(
+    database: Database,
+    boxes: BoxStore,
+    internal_boxes: dict[str, str],
+    kind: str,
+) -> None:
+    box_id = internal_boxes[kind]
+    for arguments in ({"a": box_id}, {"a": [HISTORY, box_id]}, {"a": box_id.upper()}):
+        with pytest.raises(BadRequest) as caught:
+            packed_by(database, inheriting("a"), arguments)
+        assert caught.value.message == f"argument 'a': box {box_id} {INTERNAL[kind]}"
+    allowing = {**inheriting("a"), "allow_internal_boxes": True}
+    assert packed_by(database, allowing, {"a": box_id}).plan.card_ids == boxes.get(box_id).card_ids
+
+
+def test_a_database_without_titles_refuses_internal_boxes(
+    database: Database, internal_boxes: dict[str, str]
+) -> None:
+    with passing(database):
+        database.connection.execute("DROP SCHEMA cbx CASCADE")
+        for kind in ("profile", "snapshots"):
+            with pytest.raises(BadRequest, match=INTERNAL[kind]):
+                packed_by(Database.adopt(database.connection), inheriting("a"), {"a": internal_boxes[kind]})
+
+
+def test_an_internal_box_is_refused_for_every_argument_that_is_a_box(
+    database: Database, internal_boxes: dict[str, str]
+) -> None:
+    declared = {"arguments": {"box": {"type": "box_id"}, "boxes": {"type": "box_ids"}, "note": {}}}
+    written = {**packing("box", "boxes", "note"), **declared}
+    for arguments in ({"box": internal_boxes["profile"]}, {"boxes": [HISTORY, internal_boxes["request"]]}):
+        with pytest.raises(BadRequest, match=r"^argument '(box|boxes)': box .* is "):
+            packed_by(database, written, arguments)
+    named = {"note": internal_boxes["profile"], "box": "00000000-0000-4000-8000-00000000000f"}
+    assert len(packed_by(database, written, named).plan.cards) == 2
+
+
+def test_a_conversation_that_begins_with_internal_cards_is_inherited(
+    database: Database, boxes: BoxStore, internal_boxes: dict[str, str]
+) -> None:
+    begun = boxes.create(["prompt", "tools", "h1"])
+    assert packed_by(database, inheriting("a"), {"a": begun.box_id}).plan.card_ids == [
+        "prompt",
+        "tools",
+        "h1",
+    ]
+
+
+# Contexts that would lack what was asked for.
+
+
+def test_a_pack_without_a_card_is_refused(database: Database, boxes: BoxStore, refusal: Refusal) -> None:
+    absent = refusal(packing("a", "b"), {"unused": "x"})
+    assert absent.message.endswith("packs no card: no value for 'a', 'b'")
+    assert absent.exit_code == 4
+    empty = boxes.create([]).box_id
+    for written, arguments in (
+        (recipe(), {}),
+        (inheriting("a"), {"a": []}),
+        (inheriting("a"), {"a": empty}),
+        (inheriting("a", include_card_types=["tool.result"]), {"a": HISTORY}),
+    ):
+        assert refusal(written, arguments).message.endswith("packs no card")
+
+
+@pytest.mark.parametrize(
+    ("inherit", "value", "reason"),
+    [
+        ({}, [], "its boxes are empty"),
+        ({}, "empty", "its boxes are empty"),
+        ({"include_card_types": ["tool.result"]}, HISTORY, "type chat.message is not included"),
+        ({"max_tokens": 1}, HISTORY, "beyond max_tokens 1"),
+    ],
+    ids=["no box", "an empty box", "types", "tokens"],
+)
+def test_a_pack_that_drops_a_required_argument_is_refused(
+    boxes: BoxStore, refusal: Refusal, inherit: dict[str, Any], value: Any, reason: str
+) -> None:
+    written = {
+        **recipe(
+            pack_arguments=[{"arg_key": "note"}],
+            inherit_context={"include_boxes_from_args": ["talk"], **inherit},
+        ),
+        "arguments": {"talk": {"type": "box_ids", "required": True}, "note": {}},
+    }
+    talk = boxes.create([]).box_id if value == "empty" else value
+    error = refusal(written, {"talk": talk, "note": "n"})
+    assert (error.exit_code, error.message.partition(": ")[2]) == (4, reason)
+    assert error.message.startswith("argument 'talk' is required, but recipe ")
+
+
+def test_a_required_box_whose_cards_another_argument_brings_is_packed(database: Database) -> None:
+    written = {
+        **inheriting("first", "second"),
+        "arguments": {name: {"type": "box_id", "required": True} for name in ("first", "second")},
+    }
+    packed = packed_by(database, written, {"first": HISTORY, "second": HISTORY})
+    assert packed.plan.card_ids == ["h1", "h2", "h3"]
+
+
+def test_a_missing_handover_is_a_bad_request(database: Database) -> None:
+    with pytest.raises(BadRequest, match=r"^handover is missing$"):
+        pack_context(PROJECT, TOOL, AGENT, {}, None, conn=database.connection)  # type: ignore[arg-type]
+
+
 # Refusals. Each leaves every table as it was, and the connection free for the next.
 
 
@@ -638,9 +804,6 @@ def refusal(database: Database, row_counts: RowCounts) -> Callable[[Recipe, Mapp
         return caught.value
 
     return refused
-
-
-Refusal: TypeAlias = Callable[[Recipe, Mapping[str, Any]], CbxError]
 
 
 def test_the_row_count_covers_every_table(row_counts: RowCounts) -> None:
@@ -662,8 +825,8 @@ FOR_UNKNOWN: Recipe = {**FOR_NOBODY, "target_profile_config": {"profile_name": "
                      id="unknown after trimming"),
         pytest.param(recipe(), {"profile_name": "outsider"}, NotFound, "no profile 'outsider' in project 'p'",
                      id="of another project"),
-        pytest.param(recipe(), {"profile_name": ""}, BadRequest, "argument 'profile_name' is empty", id="empty"),
-        pytest.param(recipe(), {"profile_name": " \n"}, BadRequest, "argument 'profile_name' is empty", id="blank"),
+        pytest.param(FOR_NOBODY, {"profile_name": " "}, BadRequest, "handover failed: profile_name is missing",
+                     id="blank"),
         pytest.param(recipe(), {"profile_name": None}, BadRequest,
                      "argument 'profile_name' must be a string, not null", id="null"),
         pytest.param(recipe(), {"profile_name": True}, BadRequest,
@@ -744,7 +907,7 @@ def test_the_size_of_expanded_numbers_is_limited_over_all_arguments(refusal: Ref
 
 
 def test_an_unused_argument_is_not_validated(database: Database) -> None:
-    assert packed_by(database, packing("a"), {"unused": float("nan")}).plan.cards == []
+    assert len(packed_by(database, packing("a"), {"a": 1, "unused": float("nan")}).plan.cards) == 1
 
 
 def test_a_profile_with_a_missing_box_is_refused(database: Database, profiles: ProfileStore) -> None:
@@ -1148,7 +1311,8 @@ def test_the_digest_is_the_hash_that_the_spec_defines(database: Database, boxes:
         pack_arguments=[{"arg_key": "instruction", "card_metadata": {"role": "system", "tags": ["ä"]}}],
         inherit_context={"include_boxes_from_args": ["boxes"], "include_parent": True},
     )
-    packed = packed_by(database, written, {"instruction": {"b": "é", "a": 1}, "boxes": box.box_id})
+    arguments = {"instruction": {"b": "é", "a": 1}, "boxes": box.box_id}
+    packed = packed_by(database, written, arguments, allow_dangling=True)
     pointer = {"__type__": "JsonContent", "data": {"parent_agent_id": AGENT}}
     lines = [
         line_of(
@@ -1245,13 +1409,14 @@ def test_the_digest_depends_on_arguments_and_options(
 def test_a_card_of_another_project_has_the_digest_of_a_missing_card(
     database: Database, boxes: BoxStore
 ) -> None:
+    made = [boxes.create([card_id], allow_dangling=True).box_id for card_id in ("f1", "no-such-card")]
     digests = [
-        packed_by(
-            database, inheriting("a"), {"a": boxes.create([card_id], allow_dangling=True).box_id}
-        ).digest
-        for card_id in ("f1", "no-such-card")
+        packed_by(database, inheriting("a"), {"a": box_id}, allow_dangling=True).digest for box_id in made
     ]
     assert digests[0] == digests[1]
+    for box_id in made:
+        with pytest.raises(NotFound, match="no such card"):
+            packed_by(database, inheriting("a"), {"a": box_id})
 
 
 # Two at once.

@@ -98,6 +98,8 @@ def ids(planned: Sequence[PlannedCard | ExcludedCard]) -> list[str]:
         pytest.param("writer", {"profile_name": "coder"}, "coder", id="the argument over the recipe's"),
         pytest.param(None, {"profile_name": "\t coder \n"}, "coder", id="argument trimmed"),
         pytest.param("  writer ", {}, "writer", id="recipe's trimmed"),
+        pytest.param("writer", {"profile_name": ""}, "writer", id="an empty argument counts as absent"),
+        pytest.param("writer", {"profile_name": " \n"}, "writer", id="a blank argument counts as absent"),
         pytest.param(None, {"profile_name": "two words"}, "two words", id="space inside is kept"),
     ],
 )
@@ -109,13 +111,18 @@ def test_the_profile_argument_overrides_the_recipe(
     assert target_profile_name(loaded, arguments) == name
 
 
+def test_a_blank_profile_without_one_in_the_recipe_is_missing() -> None:
+    with pytest.raises(BadRequest, match="profile_name is missing"):
+        target_profile_name(recipe_from_mapping({"context_packing_config": {}}), {"profile_name": " "})
+
+
 def test_an_empty_profile_argument_does_not_fall_back_to_the_recipe() -> None:
     loaded = recipe_from_mapping(
         {"target_profile_config": {"profile_name": "writer"}, "context_packing_config": {}}
     )
     with pytest.raises(BadRequest) as caught:
-        target_profile_name(loaded, {"profile_name": ""})
-    assert caught.value.message == "argument 'profile_name' is empty"
+        target_profile_name(loaded, {"profile_name": None})
+    assert caught.value.message == "argument 'profile_name' must be a string, not null"
 
 
 # Rule 2: cards of arguments.

@@ -54,7 +54,8 @@ STEP_ORDER = "name each of pack_arguments, inherit_context, include_parent at mo
         ("target_profile_config", "", EMPTY),
         ("pack_arguments", "[]", "unknown key; it belongs under 'context_packing_config'"),
         ("zzz", "[]", "unknown key; known here: description, target_profile_config, arguments, "
-         "context_packing_config, authorized_inherit_box_ids"),
+         "context_packing_config, authorized_inherit_box_ids, allow_internal_boxes"),
+        ("allow_internal_boxes", "'yes'", "expected true or false, found the string 'yes'"),
         ("authorized_inherit_box_ids", "", EMPTY),
         ("authorized_inherit_box_ids", "[7]", "@[0]: expected a string, found the number 7"),
         ("authorized_inherit_box_ids", "['']", "@[0]: must not be empty"),
@@ -331,21 +332,76 @@ def test_metadata_without_effect_on_the_request_is_a_warning() -> None:
     def doubts(kind: str, metadata: str) -> list[str]:
         rule = f"{{arg_key: a, as_card_type: {kind}, card_metadata: {metadata}}}"
         found = parse_recipe(f"context_packing_config: {{pack_arguments: [{rule}]}}", "r.yaml").warnings()
-        return [each.removeprefix("pack_arguments[0]: ") for each in found]
+        assert all(where[:3] == ("context_packing_config", "pack_arguments", 0) for where, _ in found)
+        return [": ".join([str(where[-1]), message]) for where, message in found]
 
     assert doubts("task.instruction", "{role: user}") == []
     assert doubts("task.result_fields", "{role: system}") == doubts("tool.result", "{role: tool}") == []
     [system] = doubts("task.instruction", "{role: system}")
-    assert system.startswith("the role 'system' makes it system text within the history")
+    assert system.startswith("role: the role 'system' makes it system text within the history")
     assert doubts("tool.result", "{role: user}") == [
-        "the role 'user' is ignored: a tool.result is the message of its tool"
+        "role: the role 'user' is ignored: a tool.result is the message of its tool"
     ]
     assert doubts("sys.profile", "{role: system}") == [
-        "a card of type 'sys.profile' is not a message (makes the system prompt): its role has no effect"
+        "role: a card of type 'sys.profile' is not a message (makes the system prompt): its role has no effect"
     ]
     assert doubts("task.instruction", "{type: x, trace_id: y, rol: user, colour: red}") == [
-        "card_metadata.type is ignored: packing writes it",
-        "card_metadata.trace_id makes the card look like one of that turn or step",
-        "card_metadata.rol is stored with the card, but no model sees it; did you mean 'role'?",
-        "card_metadata.colour is stored with the card, but no model sees it",
+        "type: is ignored: packing writes it",
+        "trace_id: makes the card look like one of that turn or step",
+        "rol: is stored with the card, but no model sees it; did you mean 'role'?",
+        "colour: is stored with the card, but no model sees it",
     ]
+
+
+DECLARING = """\
+arguments:
+  amount: {type: number, required: true}
+  conversation: {type: box_id, required: true}
+  note: {type: string}
+context_packing_config:
+  pack_arguments: [{arg_key: %s}]
+  inherit_context: {include_boxes_from_args: [%s]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("packed", "inherited", "problems"),
+    [
+        ("amout", "conversation",
+         ["6:21: context_packing_config.pack_arguments[0].arg_key: 'amout' is not declared under "
+          "'arguments'; did you mean 'amount'?"]),
+        ("amount", "conversaton",
+         ["7:47: context_packing_config.inherit_context.include_boxes_from_args[0]: 'conversaton' is not "
+          "declared under 'arguments'; did you mean 'conversation'?"]),
+        ("amount", "zzz",
+         ["3:3: arguments.conversation: is required, but no rule uses it; use it in a rule, or remove it",
+          "7:47: context_packing_config.inherit_context.include_boxes_from_args[0]: 'zzz' is not declared "
+          "under 'arguments'; declare it there, or remove the rule"]),
+        ("note", "conversation",
+         ["2:3: arguments.amount: is required, but no rule uses it; use it in a rule, or remove it"]),
+        ("' amount'", "conversation",
+         ["6:21: context_packing_config.pack_arguments[0].arg_key: ' amount' is not declared under "
+          "'arguments'; did you mean 'amount'?"]),
+    ],
+)  # fmt: skip
+def test_rules_and_declared_arguments_must_agree(packed: str, inherited: str, problems: list[str]) -> None:
+    error = refused(DECLARING % (packed, inherited))
+    told = [f"{each['line']}:{each['column']}: {each['path']}: {each['message']}"
+            for each in error.details["problems"]]  # fmt: skip
+    assert told == problems
+    assert (error.code, error.exit_code) == ("invalid-recipe", 4)
+
+
+def test_no_rule_may_use_an_argument_if_none_is_declared() -> None:
+    error = refused("arguments: {}\ncontext_packing_config: {pack_arguments: [{arg_key: a}]}\n")
+    assert error.message == (
+        "r.yaml:2: context_packing_config.pack_arguments[0].arg_key: 'a' is not declared under 'arguments'; "
+        "declare it there, or remove the rule"
+    )
+
+
+def test_the_name_of_the_profile_need_not_be_declared() -> None:
+    rules = "context_packing_config: {pack_arguments: [{arg_key: profile_name}]}\n"
+    declared = "arguments: {profile_name: {required: true}}\n"
+    for text in (rules, f"arguments: {{}}\n{rules}", declared):
+        assert parse_recipe(text, "r.yaml").missing_arguments({}) == []

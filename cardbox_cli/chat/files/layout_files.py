@@ -4,18 +4,20 @@ Pure: files are bytes or texts by their names in the folder. `folders` reads and
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from cardbox_cli.chat.files import records
 from cardbox_cli.chat.files.records import (
+    ActiveSnapshot,
     ArchiveRecord,
     IndexItem,
     InvalidRecord,
     MessageRecord,
     TranscriptLine,
+    parse_each,
     parse_stamp,
 )
 from cardbox_cli.model import exact_json
@@ -70,7 +72,7 @@ def read_chat(chat_key: str, files: Mapping[str, bytes]) -> ChatFiles:
         index_fields=index_fields,
         memory=reader.memory(),
         skipped=reader.skipped,
-        ignored=[name for name in files if not _is_known(name)],
+        ignored=[name for name in files if not _is_known(name, files)],
     )
 
 
@@ -104,9 +106,22 @@ class _ChatReader:
         return line
 
     def active(self) -> list[MessageRecord] | None:
-        if records.ACTIVE not in self._files:
+        if records.ACTIVE in self._files:
+            return self._records(records.ACTIVE, MessageRecord.parse_line)
+        return self._active_snapshot() if records.ACTIVE_SNAPSHOT in self._files else None
+
+    def _active_snapshot(self) -> list[MessageRecord] | None:
+        name = records.ACTIVE_SNAPSHOT
+        try:
+            snapshot = ActiveSnapshot.parse(_value(self._files[name]))
+            self._check_key(snapshot.chat_key)
+        except InvalidRecord as exc:
+            self._skip(name, None, str(exc))
             return None
-        return self._records(records.ACTIVE, MessageRecord.parse_line)
+        messages, refused = parse_each(snapshot.turns, MessageRecord.parse_line)
+        for number, reason in refused:
+            self._skip(name, None, f"message {number}: {reason}")
+        return messages
 
     def archives(self) -> list[ArchiveRecord]:
         """Return the archived contexts, the oldest first."""
@@ -174,8 +189,9 @@ class _ChatReader:
         self.skipped.append(SkippedRecord(name, line, reason))
 
 
-def _is_known(name: str) -> bool:
+def _is_known(name: str, files: Container[str]) -> bool:
     is_fixed = name in (records.HISTORY, records.ACTIVE, records.INDEX, records.MEMORY)
+    is_fixed = is_fixed or (name == records.ACTIVE_SNAPSHOT and records.ACTIVE not in files)
     return is_fixed or bool(records.rolled_file_number(name) or records.archived_context_id(name))
 
 

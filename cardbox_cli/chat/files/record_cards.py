@@ -14,6 +14,8 @@ from msgspec import UNSET
 
 from cardbox_cli.chat.files.records import (
     MAX_FILES,
+    MESSAGES,
+    TURNS,
     ArchiveRecord,
     IndexItem,
     InvalidRecord,
@@ -24,7 +26,14 @@ from cardbox_cli.chat.files.records import (
 from cardbox_cli.context.parts import dict_at
 from cardbox_cli.limits import EARLIEST
 from cardbox_cli.model.cards import IMPORTER, Card, CardDraft, card_text
-from cardbox_cli.model.chats import ROLES, Archive, chat_metadata, entry_draft, key_parts, message_time
+from cardbox_cli.model.chats import (
+    ROLES,
+    Archive,
+    chat_metadata,
+    entry_draft,
+    key_parts,
+    message_time,
+)
 
 # The metadata key of the preserved fields.
 LAYOUT = "layout"
@@ -58,6 +67,7 @@ def draft_line(line: TranscriptLine, number: int | None, card_id: str) -> CardDr
 
 def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
     metadata, parts = chat_metadata(card), key_parts(chat_key)
+    meta = {**(_VIA_TOOL if _is_sent_by_command(card) else {}), **(_mapping(metadata, "meta") or {})}
     value = {
         "v": 1,
         "ts": _message_milliseconds(card),
@@ -68,12 +78,22 @@ def line_of_card(chat_key: str, card: Card) -> TranscriptLine:
         "messageId": _text(metadata, "message_id"),
         "role": card.role if card.role in ROLES else "system",
         "text": card_text(card.content),
-        "meta": _mapping(metadata, "meta"),
+        "meta": meta or _mapping(metadata, "meta"),
     }
     fields = {key: each for key, each in value.items() if each is not None}
     with suppress(InvalidRecord):  # the preserved fields were edited
         return TranscriptLine.parse({**dict_at(dict_at(card.metadata, LAYOUT), "extra"), **fields})
     return TranscriptLine.parse(fields)
+
+
+# The `meta` of a reply that a tool of the agent has sent.
+_VIA_TOOL = {"via": "tool"}
+
+
+def _is_sent_by_command(card: Card) -> bool:
+    """Return whether the command of a run or turn has sent this reply, for example by `cbx chat reply`."""
+    # The final answer of a run has no step.
+    return card.role == "assistant" and "step_id" in card.metadata
 
 
 def file_of_card(card: Card) -> int | None:
@@ -127,7 +147,7 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 # --- archived contexts and their index entries
 
 # The fields of an archive's file that are columns. Its row preserves all others as `layout`.
-_COLUMNS = ("v", "chatKey", "contextId", "title", "reason", "messages")
+_COLUMNS = ("v", "chatKey", "contextId", "title", "reason")
 
 # The lengths of `searchText` and `searchTextPreview`, by which other programs find an archive.
 _MAX_SEARCH_TEXT = 10_000
@@ -139,14 +159,18 @@ def layout_of(
     record: ArchiveRecord, item: IndexItem | None, index_fields: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the preserved fields of an archive's file, of its index entry, and of the index itself."""
-    rest = {key: value for key, value in record.encode().items() if key not in _COLUMNS}
-    return {"file": rest, "item": None if item is None else item.encode(), "beside": dict(index_fields)}
+    columns = (*_COLUMNS, record.list_key)
+    rest = {key: value for key, value in record.encode().items() if key not in columns}
+    described = None if item is None else item.encode()
+    older = {} if record.list_key == MESSAGES else {"list_key": record.list_key}
+    return {"file": rest, "item": described, "beside": dict(index_fields), **older}
 
 
 def restore_checkpoint(archive: Archive, record: ArchiveRecord) -> Archive:
     """Return the archived context with its file's checkpoint, if the file has one."""
     checkpoint = {} if record.checkpoint is UNSET else record.checkpoint
-    index, preview = checkpoint.get("lastAssistantIndex"), checkpoint.get("lastAssistantPreview")
+    index = checkpoint.get("lastAssistantIndex", checkpoint.get("lastAssistantTurnIndex"))
+    preview = checkpoint.get("lastAssistantPreview", checkpoint.get("lastAssistantTextPreview"))
     is_index = isinstance(index, int) and 0 <= index <= _MAX_INDEX
     return msgspec.structs.replace(
         archive,
@@ -157,13 +181,14 @@ def restore_checkpoint(archive: Archive, record: ArchiveRecord) -> Archive:
 
 def record_of(archive: Archive, cards: Sequence[Card], layout: Mapping[str, Any] | None) -> ArchiveRecord:
     messages = [message_of_card(card) for card in cards]
+    list_key = TURNS if (layout or {}).get("list_key") == TURNS else MESSAGES
     texts = {"title": archive.title, "reason": archive.reason}
     columns = {
         "v": 1,
         "chatKey": archive.chat_key,
         "contextId": archive.context_id,
         **{key: text for key, text in texts.items() if text is not None},
-        "messages": [message.encode() for message in messages],
+        list_key: [message.encode() for message in messages],
     }
     preserved = None if layout is None else layout.get("file", {})
     if isinstance(preserved, dict):
@@ -207,6 +232,6 @@ def item_of(record: ArchiveRecord, layout: Mapping[str, Any] | None) -> IndexIte
         title=record.title,
         created_at=record.created_at,
         archived_at=record.archived_at,
-        turns=len(record.messages),
+        messages=len(record.messages),
         search_text_preview=preview,
     )

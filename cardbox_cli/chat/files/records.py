@@ -5,8 +5,9 @@ the layout does not define.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -16,6 +17,10 @@ from cardbox_cli.limits import EARLIEST, LATEST
 from cardbox_cli.model import exact_json
 from cardbox_cli.text.error_messages import invalid_message
 
+# The keys under which an archive lists its messages, and an index entry counts them: now, and in older files.
+MESSAGES, TURNS = "messages", "turns"
+
+_Parsed = TypeVar("_Parsed")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Text = str | UnsetType
@@ -35,7 +40,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Parse a JSON value. Raises InvalidRecord."""
         fields, extra = value, dict[str, Any]()
         if isinstance(value, dict):
-            names = {*cls.__struct_encode_fields__} - {"extra"}
+            names = {*cls.__struct_encode_fields__} - {"extra", "listKey"}
             fields = {key: item for key, item in value.items() if key in names}
             extra = {key: item for key, item in value.items() if key not in names}
         try:
@@ -51,7 +56,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def encode(self) -> dict[str, Any]:
         """Return the JSON object that was parsed."""
         names = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
-        fields = {key: getattr(self, name) for name, key in names if name != "extra"}
+        fields = {key: getattr(self, name) for name, key in names if name not in ("extra", "list_key")}
         return {key: value for key, value in fields.items() if value is not UNSET} | self.extra
 
 
@@ -115,7 +120,7 @@ class _Checkpoint(_Record, frozen=True, kw_only=True):
 
 
 class ArchiveRecord(_Record, frozen=True, kw_only=True):
-    """An archived context. Its messages are `MessageRecord`s."""
+    """An archived context. Its messages are `MessageRecord`s, under the key `list_key`."""
 
     v: Literal[1]
     chat_key: str
@@ -127,6 +132,7 @@ class ArchiveRecord(_Record, frozen=True, kw_only=True):
     checkpoint: dict[str, Any] | UnsetType = UNSET
     messages: list[Any]
     search_text: Text = UNSET
+    list_key: str = MESSAGES
 
     @classmethod
     def parse_valid(cls, value: object) -> tuple[Self, list[tuple[int, str]]]:
@@ -134,32 +140,66 @@ class ArchiveRecord(_Record, frozen=True, kw_only=True):
 
         Raises InvalidRecord.
         """
+        list_key = MESSAGES
+        if isinstance(value, dict) and MESSAGES not in value and isinstance(value.get(TURNS), list):
+            list_key = TURNS
+            value = {MESSAGES if key == TURNS else key: item for key, item in value.items()}
         record = cls.parse(value)
         if record.checkpoint is not UNSET:
             _Checkpoint.parse(record.checkpoint)
-        messages, refused = [], []
-        for number, each in enumerate(record.messages, 1):
-            try:
-                messages.append(MessageRecord.parse(each))
-            except InvalidRecord as exc:
-                refused.append((number, str(exc)))
-        return msgspec.structs.replace(record, messages=messages), refused
+        messages, refused = parse_each(record.messages, MessageRecord.parse)
+        return msgspec.structs.replace(record, messages=messages, list_key=list_key), refused
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON object that was parsed, without its invalid messages."""
-        return super().encode() | {"messages": [message.encode() for message in self.messages]}
+        messages = {self.list_key: [message.encode() for message in self.messages]}
+        return {key: item for key, item in super().encode().items() if key != MESSAGES} | messages
+
+
+class ActiveSnapshot(_Record, frozen=True, kw_only=True):
+    """The active context as the oldest programs wrote it: one document that lists its messages as `turns`."""
+
+    v: Literal[1]
+    chat_key: str
+    turns: list[Any]
 
 
 class IndexItem(_Record, frozen=True, kw_only=True):
-    """The index entry of an archived context. `turns` counts its messages."""
+    """The index entry of an archived context.
+
+    `messages` counts its messages. Older files call this number `turns`.
+    """
 
     v: Literal[1]
     context_id: str
     title: Text = UNSET
     created_at: Stamp
     archived_at: Stamp
-    turns: int
+    messages: int | UnsetType = UNSET
+    turns: int | UnsetType = UNSET
     search_text_preview: Text = UNSET
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Parse an entry, which has one of the two numbers at least. Raises InvalidRecord."""
+        item = super().parse(value)
+        if item.messages is UNSET and item.turns is UNSET:
+            raise InvalidRecord("Object missing required field `messages`")
+        return item
+
+
+def parse_each(
+    values: Iterable[object], parse: Callable[[object], _Parsed]
+) -> tuple[list[_Parsed], list[tuple[int, str]]]:
+    """Return the valid records, and the numbers of invalid values, from 1, each with its reason."""
+    parsed: list[_Parsed] = []
+    refused: list[tuple[int, str]] = []
+    for number, value in enumerate(values, 1):
+        try:
+            parsed.append(parse(value))
+        except InvalidRecord as exc:
+            refused.append((number, str(exc)))
+    return parsed, refused
 
 
 def parse_stamp(stamp: Stamp) -> datetime:
@@ -190,6 +230,8 @@ PROFILES = f"{SHIP}/profile"
 
 HISTORY = "conversations/history.jsonl"
 ACTIVE = "contexts/active.jsonl"
+# The active context in the layout of the oldest programs.
+ACTIVE_SNAPSHOT = "contexts/active.json"
 INDEX = "contexts/index.json"
 MEMORY = "memory/Primary.md"
 

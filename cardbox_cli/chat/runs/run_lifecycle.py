@@ -18,6 +18,7 @@ from cardbox_cli.chat.runs.run_requests import (
     create_box,
     create_corrected_message,
     profile_card,
+    reset_profile_card,
     select_messages,
 )
 from cardbox_cli.chat.transcript import unanswered_messages
@@ -93,6 +94,14 @@ def _context_box(stores: ChatStores, chat: Chat, run_id: str, position: int, car
     return create_box(stores, context_parts(stores, chat, position, card_ids), f"context of {run_id}")
 
 
+def _reset_profile(stores: ChatStores, run: ChatRun, chat: Chat) -> str:
+    """Return the box of a run's profile that names the replaced context; the old box if its card is gone."""
+    slot = next(iter(stores.boxes.slots(run.profile_box_id)), None)
+    if slot is None or slot.card is None:
+        return run.profile_box_id
+    return create_box(stores, [reset_profile_card(slot.card, chat.reset_by)], f"what {run.run_id} is")
+
+
 def _claim(chat: Chat, run: ChatRun, expires_at: datetime) -> Chat:
     return msgspec.structs.replace(
         chat, epoch=run.epoch, run_id=run.run_id, owner=run.owner, lease_expires_at=expires_at
@@ -117,6 +126,7 @@ def update_run(stores: ChatStores, fence: ChatFence) -> ChatRun:
                 version=chat.version,
                 user_card_ids=run.user_card_ids[-1:],
                 output_box_id=create_box(stores, [], f"output of {run.run_id}"),
+                profile_box_id=_reset_profile(stores, run, chat),
             )
             box_id = _context_box(stores, chat, run.run_id, run.position, run.user_card_ids)
             run = msgspec.structs.replace(run, context_box_id=box_id)

@@ -16,8 +16,8 @@ from cardbox_cli.execution.queue import turn_ends
 from cardbox_cli.execution.requests.turn_requests import BoxSource
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.card_types import CHAT_WINDOW, PROFILE
-from cardbox_cli.model.cards import CardDraft, card_text, draft_as_card, draft_card
-from cardbox_cli.model.chats import CHAT, CHAT_AGENT, Chat, ChatRun, Entry, entry_draft, key_parts
+from cardbox_cli.model.cards import Card, CardDraft, card_text, draft_as_card, draft_card
+from cardbox_cli.model.chats import CHAT, CHAT_AGENT, Chat, ChatRun, Entry, ResetBy, entry_draft, key_parts
 from cardbox_cli.model.content import JsonContent
 from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.text.escaping import indent_lines
@@ -61,6 +61,29 @@ def profile_card(chat_key: str, run_id: str, profile: Mapping[str, Any] | None) 
         "process": "react",
     }
     return draft_card(PROFILE, JsonContent(fields), author_id=AGENT, metadata={CHAT: {"key": chat_key}})
+
+
+_CONTEXT_FACT = "context: "
+_RESETS: Mapping[ResetBy, str] = {
+    "new": "new, started during this run; the earlier conversation is archived, and only the current message "
+    "counts",
+    "clear": "empty, cleared during this run; only the current message counts",
+    "load": "an archived one, loaded during this run",
+}
+
+
+def reset_profile_card(card: Card, reset_by: ResetBy | None) -> CardDraft:
+    """Return the profile card of a run whose context was replaced. The facts in its prompt say so.
+
+    The request omits the call that replaced the context, so a model would otherwise repeat it.
+    """
+    fields = dict(card.content.data) if isinstance(card.content, JsonContent) else {}
+    facts, separator, own = text_at(fields, "system_prompt").partition("\n\n")
+    lines = [line for line in facts.splitlines() if not line.startswith(_CONTEXT_FACT)]
+    if reset_by is not None:
+        lines.append(f"{_CONTEXT_FACT}{_RESETS[reset_by]}")
+    fields["system_prompt"] = "\n".join(lines) + separator + own
+    return draft_card(PROFILE, JsonContent(fields), author_id=AGENT, metadata={CHAT: card.metadata.get(CHAT)})
 
 
 def context_parts(stores: ChatStores, chat: Chat, position: int, card_ids: Sequence[str]) -> list[BoxItem]:

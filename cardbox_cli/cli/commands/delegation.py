@@ -8,6 +8,7 @@ from typer import Argument, Option
 
 from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made, resolved_or_given, resolving_boxes
+from cardbox_cli.cli.options import recipe_arguments
 from cardbox_cli.cli.options.input_files import read_text, source_name, text_or_file
 from cardbox_cli.cli.options.shared_options import EndTimeout, check_waiting
 from cardbox_cli.cli.options.value_types import AGENT, BOX, FILE, PROFILE, TARGET, OneOf, Seconds
@@ -42,6 +43,7 @@ NewTurnId = Annotated[
         help="Your own id for the turn. Repeating the request returns the same turn.",
     ),
 ]
+AllowDangling = recipe_arguments.AllowDangling
 WaitForEnd = Annotated[bool, Option("--wait", help="Wait for the end and print the deliverable.")]
 
 
@@ -91,6 +93,7 @@ def delegate_task(
             "--context-box", "-c", click_type=BOX, help="A box that the agent reads before the instruction."
         ),
     ] = None,
+    allow_dangling: AllowDangling = False,
     caller: CallerName = None,
     turn_id: NewTurnId = None,
     wait: WaitForEnd = False,
@@ -106,7 +109,9 @@ def delegate_task(
     fields = {"target_strategy": strategy, "target_ref": ref, "instruction": text_or_file(instruction)}
     with runtime() as run:
         task = _parse_task(run, "delegate", context_box, **fields)
-        done = delegate(run, _find_caller(run, caller), task, agent_turn_id=turn_id)
+        done = delegate(
+            run, _find_caller(run, caller), task, agent_turn_id=turn_id, allow_dangling=allow_dangling
+        )
         print_delegated(run, done, wait=wait, timeout=timeout)
 
 
@@ -148,6 +153,7 @@ def ask_agent(
         bool,
         Option("--include-history", help="Let the expert read the caller's last output box first."),
     ] = False,
+    allow_dangling: AllowDangling = False,
     caller: CallerName = None,
     turn_id: NewTurnId = None,
     wait: WaitForEnd = False,
@@ -167,6 +173,7 @@ def ask_agent(
             task.instruction,
             include_history=include_history,
             agent_turn_id=turn_id,
+            allow_dangling=allow_dangling,
         )
         print_delegated(run, done, wait=wait, timeout=timeout)
 
@@ -198,6 +205,7 @@ def fork_join_tasks(
     wait: Annotated[bool, Option("--wait", help="Wait for the end and print the results.")] = False,
     timeout: EndTimeout = None,
     caller: CallerName = None,
+    allow_dangling: AllowDangling = False,
     join_box: Annotated[
         bool, Option("--join-box", help="With --wait: create a box of the deliverables, in order.")
     ] = False,
@@ -219,7 +227,7 @@ def fork_join_tasks(
     with runtime() as run:
         spec = _read_spec(run, file, fail_fast, deadline)
         with run.rolled_back() if dry_run else run.transaction():
-            created = create_batch(run, _find_caller(run, caller), spec)
+            created = create_batch(run, _find_caller(run, caller), spec, allow_dangling=allow_dangling)
         if not dry_run:
             remember_made(batch_id=created.batch.batch_id)
         for index, notes in created.notes.items():

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     "cbx dispatch --agent clerk --context-box $BOX --correlation-id nightly-$(date +%F) -o id",
     reads="dry_run",
     panels={
-        "What the turn reads and writes": "context_box handover arg args output_box runtime_config",
+        "What the turn reads and writes": "context_box handover arg args allow_dangling output_box "
+        "runtime_config",
         "Sender, lineage and labels": "source_agent parent_turn tool_call_id depth_policy channel "
         "correlation_id display_name",
         "Checks": "check force dry_run no_queue",
@@ -58,6 +59,7 @@ def dispatch_turn(
     ] = None,
     arg: recipe_arguments.Arguments = None,
     args: recipe_arguments.ArgumentFiles = None,
+    allow_dangling: recipe_arguments.AllowDangling = False,
     output_box: Annotated[
         str | None, Option(click_type=BOX, help="The output box of the turn. Default: a new box.")
     ] = None,
@@ -108,10 +110,11 @@ def dispatch_turn(
     from cardbox_cli.execution.dispatch import dispatch
     from cardbox_cli.execution.dispatch_requests import DepthPolicy, DispatchRequest
 
-    _check_context(context_box, handover, [*(arg or []), *(args or [])], correlation_id)
+    _check_context(context_box, handover, has_arguments=bool(arg or args), allow_dangling=allow_dangling)
+    _check_correlation_id(correlation_id)
     check_waiting(timeout, wait=wait, dry_run=dry_run)
     passing = gate("dispatches", check=check, force=force)
-    packing = _load_handover(handover, arg or [], args or [])
+    packing = _load_handover(handover, arg or [], args or [], allow_dangling=allow_dangling)
     config = _parse_config(runtime_config)
     with runtime() as run:
         request = DispatchRequest(
@@ -134,6 +137,8 @@ def dispatch_turn(
                 _audit_force(run, dispatched.result, passing.overruled)
         if dispatched.result.status != "accepted":
             refuse(dispatched)
+        if packing is not None:
+            recipe_arguments.announce_argument_use(packing.recipe, packing.recipe_name, packing.arguments)
         if not dry_run:
             remember_made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)
         if wait:
@@ -157,29 +162,41 @@ def _audit_force(run: "Runtime", result: "DispatchResult", overruled: list[str])
 
 
 def _check_context(
-    context_box: str | None, handover: str | None, arguments: list[str], correlation_id: str | None
+    context_box: str | None, handover: str | None, *, has_arguments: bool, allow_dangling: bool
 ) -> None:
     if (context_box is None) == (handover is None):
         raise UsageError(
             "pass either --context-box BOX or --recipe RECIPE",
             hint="list boxes with `cbx box list`, or recipes with `cbx handover list`",
         )
-    if handover is None and arguments:
-        raise UsageError("--arg and --args require --recipe", hint="pass --recipe instead of --context-box")
+    if handover is None and (has_arguments or allow_dangling):
+        given = "--arg and --args require" if has_arguments else "--allow-dangling requires"
+        raise UsageError(f"{given} --recipe", hint="pass --recipe instead of --context-box")
+
+
+def _check_correlation_id(correlation_id: str | None) -> None:
     if correlation_id is not None:
         if not correlation_id.strip():
             raise UsageError("--correlation-id is empty", hint="is the shell variable set?")
         check_new_id(correlation_id, "--correlation-id", "use letters, digits and -")
 
 
-def _load_handover(name: str | None, given: list[str], files: list[str]) -> "Handover | None":
+def _load_handover(
+    name: str | None, given: list[str], files: list[str], *, allow_dangling: bool
+) -> "Handover | None":
     if name is None:
         return None
     from cardbox_cli.execution.dispatch_requests import Handover
 
     loaded = recipe_arguments.load_recipe(name)
     arguments = recipe_arguments.parse_arguments(given, files, loaded.recipe)
-    return Handover(recipe=loaded.recipe, recipe_name=loaded.name, arguments=arguments, turn=own_turn())
+    return Handover(
+        recipe=loaded.recipe,
+        recipe_name=loaded.name,
+        arguments=arguments,
+        turn=own_turn(),
+        allow_dangling=allow_dangling,
+    )
 
 
 def _resolve_boxes(run: "Runtime", packing: "Handover | None") -> "Handover | None":

@@ -1,11 +1,11 @@
 """`cbx handover`: recipes. Needs no database."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
 from cardbox_cli.cli.options.input_files import combine_failures
-from cardbox_cli.cli.options.recipe_arguments import announce_recipe_warnings, load_recipe
+from cardbox_cli.cli.options.recipe_arguments import load_recipe
 from cardbox_cli.cli.options.shared_options import column_option
 from cardbox_cli.cli.options.value_types import RECIPE
 from cardbox_cli.cli.session import session
@@ -76,21 +76,36 @@ def show_recipe(recipe: Recipe) -> None:
             announce(f"--arg {name}=…  {each.type}, {requirement}. {each.description}")
 
 
-@verb("validate", "cbx handover validate handovers/*.yaml")
+@verb("validate", "cbx handover validate handovers/*.yaml", "cbx handover validate --strict handovers/*.yaml")
 def validate_recipes(
     recipes: Annotated[list[str], Argument(click_type=RECIPE, help="Recipe files or names; - for stdin.")],
+    strict: Annotated[bool, Option("--strict", help="Treat each warning as an error.")] = False,
 ) -> None:
     """Check recipes, and print each error with file and line. Exit 4 if there are errors."""
+    from cardbox_cli.model.handwritten.documents import describe_problem, document_error, format_problem
+    from cardbox_cli.packing.recipe_files import recipe_warnings
+
     failures: list[CbxError] = []
+    warned: list[dict[str, Any]] = []
     for name in recipes:
         try:
-            announce_recipe_warnings(load_recipe(name))
+            loaded = load_recipe(name)
         except (InvalidRecipe, NotFound) as exc:
             failures.append(exc)
+            continue
+        doubts = recipe_warnings(loaded)
+        if doubts and strict:
+            hint = "without --strict, these are warnings"
+            failures.append(document_error(InvalidRecipe, loaded.place, doubts, hint=hint))
+            continue
+        for doubt in doubts:
+            announce(f"warning: {format_problem(loaded.place, doubt)}")
+            warned.append(describe_problem(loaded.place, doubt))
     if failures:
         raise combine_failures(failures)
     valid = format_count(len(recipes), "valid recipe")
-    output.emit({"valid": recipes, "problems": []}, table=lambda: output.print_text(valid), ids=recipes)
+    answer = {"valid": recipes, "problems": [], "warnings": warned}
+    output.emit(answer, table=lambda: output.print_text(valid), ids=recipes)
 
 
 @verb("schema", "cbx handover schema > handover.schema.json", pages=True)

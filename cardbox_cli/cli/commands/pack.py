@@ -59,6 +59,7 @@ def pack_context(
     source_agent: Annotated[
         str, Option(metavar="AGENT", help="The agent that requests the context.")
     ] = OPERATOR,
+    allow_dangling: recipe_arguments.AllowDangling = False,
     max_tokens: compose_options.MaxTokens = None,
     fit: compose_options.FitStrategy = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the plan without writing anything.")] = False,
@@ -93,6 +94,7 @@ def pack_context(
             arguments=arguments,
             source_agent_id=source_agent,
             turn=own_turn(),
+            allow_dangling=allow_dangling,
         )
         packed = packing.pack(
             dry_run=dry_run,
@@ -110,9 +112,8 @@ def pack_context(
             cards_read.recount(_profile_tokenizer(database, packed))
     for note in compose_options.fit_notes(packed.fitted) if packed.fitted is not None else ():
         announce(f"note: {note}")
-    for name in loaded.recipe.unused_arguments(arguments):
-        announce(f"warning: recipe {loaded.name!r} does not use the argument {name!r}")
-    _print(packed, cards_read)
+    recipe_arguments.announce_argument_use(loaded.recipe, loaded.name, arguments)
+    _print(packed, cards_read, loaded.recipe.missing_arguments(arguments))
 
 
 class _PackedCards:
@@ -163,7 +164,7 @@ def _profile_tokenizer(database: "Database", packed: "PackResult") -> Tokenizer:
     return tokenizer_for(model_of(profile_of([card] if card else [])))
 
 
-def _print(packed: "PackResult", cards_read: _PackedCards) -> None:
+def _print(packed: "PackResult", cards_read: _PackedCards, missing_arguments: list[str]) -> None:
     answer: dict[str, Any] = {
         "context_box_id": packed.context_box_id,
         "profile_box_id": packed.profile_box_id,
@@ -171,6 +172,7 @@ def _print(packed: "PackResult", cards_read: _PackedCards) -> None:
         "parent_ids": packed.plan.parent_ids,
         "digest": packed.digest,
         "left_out": packed.plan.left_out,
+        "missing_arguments": missing_arguments,
     }
     if cards_read.are_printed:
         answer["plan"] = [_plan_line(place, cards_read) for place in packed.plan.cards]

@@ -54,7 +54,8 @@ def import_profiles(
         with database.transaction():
             imported = [_save_profile(store, profile) for profile in profiles]
         newest = BoxStore(database, session().project_id).get(imported[-1].profile_box_id)
-        remember_made(card_id=newest.card_ids[-1], box_id=newest.box_id)
+        # Not its box: a person means a conversation by `@last`, which only a command for boxes makes.
+        remember_made(card_id=newest.card_ids[-1])
     output.emit(
         imported[0] if len(files) == 1 else imported,
         table=lambda: print_table(_IMPORTED_COLUMNS, imported),

@@ -1,7 +1,7 @@
 """Finds recipes, and reads their arguments from options and files."""
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -17,6 +17,7 @@ from cardbox_cli.cli.options.input_files import (
 from cardbox_cli.cli.options.value_types import FILE
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.errors import InvalidRecipe, UsageError
+from cardbox_cli.text.error_messages import did_you_mean
 
 if TYPE_CHECKING:
     from cardbox_cli.model.handwritten.recipes import Recipe
@@ -40,6 +41,11 @@ Arguments = Annotated[
 ]
 ArgumentFiles = Annotated[
     list[str] | None, Option("--args", click_type=FILE, help="A YAML or JSON file of arguments; - for stdin.")
+]
+
+
+AllowDangling = Annotated[
+    bool, Option("--allow-dangling", help="Inherit boxes with ids of cards that do not exist.")
 ]
 
 
@@ -67,23 +73,28 @@ def _announce_override(name: str, loaded: "LoadedRecipe") -> None:
         announce(f"note: recipe {name!r} is {loaded.source}, which overrides the recipe built into cbx")
 
 
-def announce_recipe_warnings(loaded: "LoadedRecipe") -> None:
-    for warning in loaded.recipe.warnings():
-        announce(f"warning: recipe {loaded.name!r}: {warning}")
+def announce_argument_use(recipe: "Recipe", name: str, arguments: Mapping[str, Any]) -> None:
+    """Announce the arguments that have no effect, and those that rules use but that are not given."""
+    for unused in recipe.unused_arguments(arguments):
+        hint = did_you_mean(unused, recipe.missing_arguments(arguments))
+        announce(f"warning: recipe {name!r} does not use the argument {unused!r}{hint}")
+    for missing in recipe.missing_arguments(arguments):
+        announce(f"note: recipe {name!r} packs nothing for the argument {missing!r}: it has no value")
 
 
 def parse_arguments(given: Sequence[str], files: Sequence[str], recipe: "Recipe") -> dict[str, Any]:
     """Return the arguments of `--args` files and `--arg` options. An option wins over a file.
 
-    A repeated key becomes a list. In arguments that are boxes, `@last` remains as it is. Raises UsageError
-    for a malformed option.
+    A repeated key becomes a list. In arguments that are boxes, `@last` remains as it is. Text for an argument
+    that is declared as an integer, a number or a boolean is read as one, if it is one. Raises UsageError for
+    a malformed option.
     """
     arguments: dict[str, Any] = {}
     for path in files:
         arguments |= read_mapping(path, items="arguments", hint="write one KEY: VALUE per line")
     lists: dict[str, list[Any]] = {}
     for option in given:
-        key, value = _parse_argument(option, recipe.box_arguments)
+        key, value = _parse_argument(option, recipe)
         lists.setdefault(key, []).append(value)
     arguments.update({key: values[0] if len(values) == 1 else values for key, values in lists.items()})
     return arguments
@@ -104,7 +115,7 @@ def resolve_boxes(arguments: dict[str, Any], recipe: "Recipe", boxes: "BoxStore"
     return {**arguments, **of_boxes}
 
 
-def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
+def _parse_argument(option: str, recipe: "Recipe") -> tuple[str, Any]:
     match = _ARGUMENT.fullmatch(option)
     if match is None:
         raise UsageError(
@@ -114,5 +125,5 @@ def _parse_argument(option: str, of_boxes: Container[str]) -> tuple[str, Any]:
     key, kind, value = match["key"], match["kind"], match["value"]
     if kind == ":=":
         return key, parse_json(value, f"--arg {key}")
-    is_last_box = value == LAST and key in of_boxes
-    return key, value if is_last_box else text_or_file(value)
+    is_last_box = value == LAST and key in recipe.box_arguments
+    return key, value if is_last_box else recipe.read_text(key, text_or_file(value))

@@ -31,7 +31,7 @@ class CompletedType(click.ParamType[str]):
     ) -> None:
         self.name = name
         self._offer = offer
-        self._files = files
+        self.takes_files = files
 
     def matches(self, ctx: click.Context, incomplete: str) -> list[tuple[str, str]]:
         """Return the values that begin with `incomplete`. typer's `autocompletion` calls this, too."""
@@ -43,7 +43,7 @@ class CompletedType(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return the values that begin with `incomplete`, and files if the value can be one."""
         items = [CompletionItem(value, help=text) for value, text in self.matches(ctx, incomplete)]
-        return [*items, CompletionItem("", type=FILES)] if self._files else items
+        return [*items, CompletionItem("", type=FILES)] if self.takes_files else items
 
 
 class OneOf(CompletedType):

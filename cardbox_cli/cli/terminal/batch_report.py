@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cardbox_cli.cli.last_ids import remember_made
 from cardbox_cli.cli.session import session
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import BATCH_RESULT_COLUMNS, short_or_nothing
@@ -100,6 +101,8 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
         continues = f"batch {batch_id} continues; watch it with `cbx batch watch {argument}`"
         raise KeyboardInterrupt(f"{continues}, or end it with `cbx batch cancel {argument}`") from None
     ids = [join_box(run, run.batches.get(batch_id))] if joined else None
+    if ids is not None:
+        remember_made(box_id=ids[0])
     with run.database.snapshot():
         view = view_batch(run, run.batches.get(batch_id))
     if session().output == "jsonl":

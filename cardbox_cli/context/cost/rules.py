@@ -23,7 +23,7 @@ from cardbox_cli.context.cost.findings import (
     part_text,
     words,
 )
-from cardbox_cli.model.card_types import TOOL_RESULT
+from cardbox_cli.model.card_types import DELIVERABLE, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import SYSTEM_ROLES
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.layers import CHECKPOINT
@@ -33,6 +33,8 @@ RESULTS = CostRules()
 
 # Smaller results are not worth a finding. Results that were sent fewer times may still be needed.
 _MIN_TOKENS, _MIN_SENDS = 100, 3
+# A turn stores its final answer as both.
+_ANSWERS = (THOUGHT, DELIVERABLE)
 # If the model writes this number of a result's words within this number of messages, it used the result.
 _MIN_WORDS, _MAX_MESSAGES = 3, 4
 # Letters and digits, as in the number of a flight or an order.
@@ -130,16 +132,19 @@ def _retried(subject: CostSubject) -> Iterator[CostHit]:
 
 @RESULTS.rule("same-content", remedy="omit all cards except the last")
 def _same(subject: CostSubject) -> Iterator[CostHit]:
-    """The same long text in two messages of one request, and not as the result of the same call."""
+    """The same long text in two messages of one request, and not as the result of the same call. A
+    deliverable that repeats the model's answer may be short."""
     again = {id(use.result) for uses in _group_repeats(subject.uses) for use in uses}
     of_text: dict[str, list[SentPart]] = defaultdict(list)
     for part in subject.parts:
-        if part.tokens >= _MIN_TOKENS and id(part) not in again:
-            of_text[part_text(part)].append(part)
+        is_answer = part.card is not None and part.card.type in _ANSWERS
+        if (part.tokens >= _MIN_TOKENS or is_answer) and id(part) not in again:
+            of_text[part_text(part).strip()].append(part)
     pairs = {id(use.result): use for use in subject.uses}
     for text, parts in of_text.items():
         waste = sum(_shared_tokens(part, parts[-1]) for part in parts[:-1])
-        if text and waste:
+        is_short = parts[0].tokens < _MIN_TOKENS and not {*_ANSWERS} <= {_type_of(part) for part in parts}
+        if text and waste and not is_short:
             names = ", ".join(short_id(part.message.card_id or "") for part in parts)
             yield CostHit(
                 message=f"{len(parts)} cards say the same: {names}",
@@ -147,6 +152,10 @@ def _same(subject: CostSubject) -> Iterator[CostHit]:
                 parts=parts,
                 mend=_removal_fix(subject, parts[:-1], pairs),
             )
+
+
+def _type_of(part: SentPart) -> str | None:
+    return None if part.card is None else part.card.type
 
 
 def _removal_fix(

@@ -5,13 +5,21 @@ subject knows which of them are neighbours in a request.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from cardbox_cli.context.lint.rule import MIN_LONG_TEXT, CardMessage, Hit, Rules, Subject
 from cardbox_cli.context.losses import FILES, losses_of, may_lose
 from cardbox_cli.context.messages import OF_ONE_FORMAT, never_a_message
 from cardbox_cli.context.parts import answering, called_function, ensure_list, text_at, tool_name
 from cardbox_cli.context.request import RequestEntry, no_history
-from cardbox_cli.model.card_types import CARD_TYPES, CHAT_MESSAGE, SUMMARY, TOOL_RESULT, card_type
+from cardbox_cli.model.card_types import (
+    CARD_TYPES,
+    CHAT_MESSAGE,
+    DELIVERABLE,
+    SUMMARY,
+    TOOL_RESULT,
+    card_type,
+)
 from cardbox_cli.model.cards import ROLES, SYSTEM_ROLES, Card, card_text
 from cardbox_cli.model.layers import find_process
 from cardbox_cli.model.pairing import call_ids
@@ -160,6 +168,20 @@ def _repeated_contents(subject: Subject) -> Iterator[Hit]:
         slot = first.setdefault(text, entry).slot
         if slot is not entry.slot:
             yield entry, f"says the same as card {slot.card_id!r} at position {slot.position}"
+
+
+@CARDS.warning(
+    "answer-repeated", source=_LAYERS_DOC, remedy="take the deliverable out of the box that is inherited"
+)
+def _repeated_answers(subject: Subject) -> Iterator[Hit]:
+    """An earlier deliverable that says the same as the model's message right before it."""
+    # The last message may be the deliverable of the turn that has just ended.
+    for (_, said, _), (entry, card, _) in pairwise(subject.history.messages[:-1]):
+        text = card_text(card.content).strip()
+        is_pair = card.type == DELIVERABLE and said.role == card.role and not said.tool_calls
+        # Longer texts are found by content-repeated.
+        if is_pair and 0 < len(text) < MIN_LONG_TEXT and card_text(said.content).strip() == text:
+            yield entry, f"says the same as card {said.card_id!r} right before it"
 
 
 @CARDS.warning(

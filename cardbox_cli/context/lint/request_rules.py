@@ -29,11 +29,10 @@ from cardbox_cli.context.parts import (
     tool_name,
 )
 from cardbox_cli.context.provider import Provider
-from cardbox_cli.context.request import RequestEntry
+from cardbox_cli.context.request import RequestEntry, stored_tools
 from cardbox_cli.context.request_schema import Misfit, Schema, Sort, place_text
 from cardbox_cli.model.card_types import card_type
 from cardbox_cli.model.cards import SYSTEM_ROLES
-from cardbox_cli.model.content import ToolContent
 from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.text.error_messages import json_type
 
@@ -466,9 +465,7 @@ def _tool_order(subject: Subject) -> Iterator[Hit]:
     prefix."""
     if len(subject.offered) < 2:
         return
-    bringing = [
-        entry for entry, card in subject.cards if isinstance(card.content, ToolContent) and card.content.tools
-    ]
+    bringing = [entry for entry, card in subject.cards if stored_tools(card)]
     names = [tool_name(tool) or "" for tool in subject.offered]
     if len(bringing) > 1 and names != sorted(names):
         yield bringing[1], f"{len(bringing)} cards bring the tools, which are not in the order of their names"

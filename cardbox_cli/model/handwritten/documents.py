@@ -89,14 +89,17 @@ def document_error(
     """
     problems = sorted(problems, key=lambda problem: problem.mark or FilePosition(0, 0))
     if len(problems) == 1:
-        message = _sentence(source, problems[0], columns=False)
+        message = format_problem(source, problems[0])
     else:
-        lines = [_sentence(source, problem, columns=True) for problem in problems]
+        lines = [format_problem(source, problem, columns=True) for problem in problems]
         message = "\n".join([f"{source}: {len(problems)} problems", *lines])
-    return kind(message, hint=hint, details={"problems": [_detail(source, each) for each in problems]})
+    return kind(
+        message, hint=hint, details={"problems": [describe_problem(source, each) for each in problems]}
+    )
 
 
-def _sentence(source: str, problem: DocumentProblem, *, columns: bool) -> str:
+def format_problem(source: str, problem: DocumentProblem, *, columns: bool = False) -> str:
+    """Return `FILE:LINE: path: what`, or `FILE:LINE:COLUMN: path: what`."""
     place: list[object] = [source]
     if problem.mark:
         place += problem.mark if columns else [problem.mark.line]
@@ -104,7 +107,8 @@ def _sentence(source: str, problem: DocumentProblem, *, columns: bool) -> str:
     return ": ".join([":".join(map(str, place)), *path, problem.message])
 
 
-def _detail(source: str, problem: DocumentProblem) -> dict[str, Any]:
+def describe_problem(source: str, problem: DocumentProblem) -> dict[str, Any]:
+    """Return the problem as the details of an error list it."""
     line, column = problem.mark or (None, None)
     place = {"file": source, "line": line, "column": column, "path": format_path(problem.where)}
     return {**place, "message": problem.message}

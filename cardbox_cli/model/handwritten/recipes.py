@@ -11,21 +11,39 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from cardbox_cli.errors import BadRequest
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import CARD_TYPES, INSTRUCTION, TOOL_RESULT, card_type
 from cardbox_cli.model.cards import IGNORED_METADATA, ROLES, SYSTEM_ROLES
-from cardbox_cli.model.handwritten.validation import Name, Section, Trimmed, json_schema, refuse
+from cardbox_cli.model.handwritten.validation import (
+    Name,
+    Section,
+    Trimmed,
+    json_schema,
+    refuse,
+    refuse_parts,
+)
 from cardbox_cli.model.ids import canonical_box_id
-from cardbox_cli.text.error_messages import describe_value, did_you_mean, short_repr
+from cardbox_cli.text.error_messages import ValuePath, closest, describe_value, did_you_mean, short_repr
 
 ArgumentType: TypeAlias = Literal[
     "string", "integer", "number", "boolean", "object", "array", "box_id", "box_ids", "any"
 ]
 Step: TypeAlias = Literal["pack_arguments", "inherit_context", "include_parent"]
 
+# The types of scalars that are not strings. On a command line, such values are text.
+_SCALARS: tuple[ArgumentType, ...] = ("integer", "number", "boolean")
 _BOX_TYPES: tuple[ArgumentType, ...] = ("box_id", "box_ids")
 STEPS: tuple[Step, ...] = ("pack_arguments", "inherit_context", "include_parent")
 PROFILE_ARGUMENT = "profile_name"
@@ -163,7 +181,7 @@ class Recipe(Section):
     )
     arguments: dict[Name, ArgumentDeclaration] | None = Field(
         default=None,
-        description="The arguments by name. Packing refuses others, unless a rule uses them.",
+        description="The arguments by name. Packing refuses others, and rules may only use these.",
     )
     context_packing_config: ContextPackingConfig = Field(
         default_factory=ContextPackingConfig, description="The contents of the context."
@@ -171,14 +189,15 @@ class Recipe(Section):
     authorized_inherit_box_ids: Annotated[tuple[Name, ...], AfterValidator(_canonical_ids)] | None = Field(
         default=None, description="The only boxes that may be inherited; an empty list allows none."
     )
+    allow_internal_boxes: StrictBool = Field(
+        default=False,
+        description="Whether an argument may name the box of a profile, or a box of snapshots of a step.",
+    )
 
     @property
     def used_arguments(self) -> tuple[str, ...]:
-        """Return the arguments that rules use, in the order of the rules. The profile's name is last."""
-        packing = self.context_packing_config
-        packed = [rule.arg_key for rule in packing.pack_arguments]
-        inherited = packing.inherit_context.include_boxes_from_args
-        return tuple(dict.fromkeys([*packed, *inherited, PROFILE_ARGUMENT]))
+        """Return the arguments that rules use, in the order of the rules; the profile's name comes last."""
+        return tuple(dict.fromkeys([*(name for _, name in self._uses()), PROFILE_ARGUMENT]))
 
     @property
     def box_arguments(self) -> tuple[str, ...]:
@@ -187,33 +206,70 @@ class Recipe(Section):
         inherited = self.context_packing_config.inherit_context.include_boxes_from_args
         return tuple(dict.fromkeys([*inherited, *declared]))
 
+    @model_validator(mode="after")
+    def _check_declared_arguments(self) -> "Recipe":
+        refuse_parts(self._contradictions())
+        return self
+
+    def _contradictions(self) -> Iterator[tuple[ValuePath, str]]:
+        """Yield each rule that uses an undeclared argument, and each required argument that no rule uses."""
+        if self.arguments is None:
+            return
+        known = [*self.arguments, PROFILE_ARGUMENT]
+        undeclared = [(where, name) for where, name in self._uses() if name not in known]
+        for where, name in undeclared:
+            hint = did_you_mean(name, self.arguments) or "; declare it there, or remove the rule"
+            yield where, f"{short_repr(name)} is not declared under 'arguments'{hint}"
+        meant = {closest(name, self.arguments) for _, name in undeclared}
+        for name in self.unused_arguments(self.arguments):
+            if self.arguments[name].required and name not in meant:
+                yield (
+                    ("arguments", name),
+                    "is required, but no rule uses it; use it in a rule, or remove it",
+                )
+
+    def _uses(self) -> Iterator[tuple[ValuePath, str]]:
+        """Yield the path and the name of each argument that a rule uses, in the order of the rules."""
+        packing = "context_packing_config"
+        for index, rule in enumerate(self.context_packing_config.pack_arguments):
+            yield (packing, "pack_arguments", index, "arg_key"), rule.arg_key
+        inherited = self.context_packing_config.inherit_context.include_boxes_from_args
+        for index, name in enumerate(inherited):
+            yield (packing, "inherit_context", "include_boxes_from_args", index), name
+
     def unused_arguments(self, arguments: Mapping[str, object]) -> list[str]:
         """Return the names in `arguments` that no rule uses. They have no effect on the context."""
         return [name for name in arguments if name not in self.used_arguments]
 
-    def warnings(self) -> list[str]:
-        """Return warnings about valid but probably unintended parts, such as unused arguments."""
-        declared = self.arguments or {}
-        undeclared = [name for name in self.used_arguments if name not in declared]
-        warnings = [
-            f"arguments.{name}: no rule uses it{did_you_mean(name, undeclared)}"
-            for name in self.unused_arguments(declared)
-        ]
+    def missing_arguments(self, arguments: Mapping[str, object]) -> list[str]:
+        """Return the arguments that rules use and that have neither a value nor a default."""
+        given = {*arguments, *self._defaults(), PROFILE_ARGUMENT}
+        return [name for name in self.used_arguments if name not in given]
+
+    def warnings(self) -> list[tuple[ValuePath, str]]:
+        """Return warnings about valid but probably unintended parts, such as unused arguments, with paths."""
+        unused = self.unused_arguments(self.arguments or {})
+        warnings: list[tuple[ValuePath, str]] = [(("arguments", name), "no rule uses it") for name in unused]
         for index, rule in enumerate(self.context_packing_config.pack_arguments):
-            place, kind, role = f"pack_arguments[{index}]", rule.as_card_type, rule.card_metadata.role
+            place = ("context_packing_config", "pack_arguments", index)
+            kind, role = rule.as_card_type, rule.card_metadata.role
+            of_kind, of_role = (*place, "as_card_type"), (*place, "card_metadata", "role")
             if kind not in CARD_TYPES:
-                warnings.append(f"{place}: unknown card type {kind!r}{did_you_mean(kind, CARD_TYPES)}")
+                warnings.append((of_kind, f"unknown card type {kind!r}{did_you_mean(kind, CARD_TYPES)}"))
             if role not in ROLES:
-                warnings.append(f"{place}: unknown role {role!r}{did_you_mean(role, ROLES)}")
-            warnings += [f"{place}: {doubt}" for doubt in _warn_of_role(kind, role)]
-            warnings += [f"{place}: {doubt}" for doubt in _warn_of_metadata(rule.card_metadata)]
+                warnings.append((of_role, f"unknown role {role!r}{did_you_mean(role, ROLES)}"))
+            warnings += [(of_role, doubt) for doubt in _warn_of_role(kind, role)]
+            warnings += [
+                ((*place, "card_metadata", key), doubt)
+                for key, doubt in _warn_of_metadata(rule.card_metadata)
+            ]
         return warnings
 
     def bind(self, arguments: Mapping[str, object]) -> dict[str, object]:
         """Return `arguments` with the declared defaults of missing ones.
 
-        Raises one `BadRequest` with every missing, ill-typed and unknown argument. A recipe without the key
-        `arguments` accepts any argument (see `unused_arguments`).
+        Raises one `BadRequest` with every missing, ill-typed and unknown argument. A recipe without
+        `arguments:` accepts any; see `unused_arguments`. `missing_arguments` are valid.
         """
         declared = self.arguments or {}
         problems = self._unknown(arguments)
@@ -224,8 +280,22 @@ class Recipe(Section):
                 problems[name] = f"argument {name!r}: {problem}"
         if problems:
             raise _bad_arguments(problems)
-        defaults = {name: each.default for name, each in declared.items() if each.default is not None}
-        return {**copy.deepcopy(defaults), **arguments}
+        return {**copy.deepcopy(self._defaults()), **arguments}
+
+    def _defaults(self) -> dict[str, object]:
+        declared = self.arguments or {}
+        return {name: each.default for name, each in declared.items() if each.default is not None}
+
+    def read_text(self, name: str, text: str) -> object:
+        """Return the value that `text` is for this argument: a scalar of its declared type, or the text."""
+        declared = (self.arguments or {}).get(name)
+        if declared is None or declared.type not in _SCALARS:
+            return text
+        try:
+            value = exact_json.read(text.strip())
+        except (ValueError, RecursionError):
+            return text
+        return value if _problem_of_value(value, declared.type) is None else text
 
     def digest(self) -> str:
         """Return the SHA-256, as hex, of all that affects a context: no layout, defaults or descriptions."""
@@ -255,15 +325,16 @@ def _warn_of_role(kind: str, role: str) -> Iterator[str]:
         )
 
 
-def _warn_of_metadata(metadata: CardMetadata) -> Iterator[str]:
+def _warn_of_metadata(metadata: CardMetadata) -> Iterator[tuple[str, str]]:
+    """Yield the keys of metadata that have no effect, or an unexpected one, each with a warning."""
     for key in metadata.model_extra or {}:
         if key in _FIELDS_OF_PACKING:
-            yield f"card_metadata.{key} is ignored: packing writes it"
+            yield key, "is ignored: packing writes it"
         elif key in IGNORED_METADATA:
-            yield f"card_metadata.{key} makes the card look like one of that turn or step"
+            yield key, "makes the card look like one of that turn or step"
         elif key not in _FIELDS_OF_TYPES:
             hint = did_you_mean(key, _FIELDS_OF_RECIPES)
-            yield f"card_metadata.{key} is stored with the card, but no model sees it{hint}"
+            yield key, f"is stored with the card, but no model sees it{hint}"
 
 
 def recipe_schema() -> dict[str, Any]:

@@ -5,7 +5,7 @@ Pydantic loads slowly, so import this module, and models based on it, only to re
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import NoneType
 from typing import Annotated, Any, ClassVar, NoReturn, TypeGuard, TypeVar, get_args
 
@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
 
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model.handwritten.documents import DocumentProblem, HandwrittenDocument, document_error
@@ -37,6 +37,21 @@ _EMPTY = "is empty; set a value or remove the key"
 def refuse(sentence: str) -> NoReturn:
     """Refuse the value in a validator. The message has the path, and then the unchanged sentence."""
     raise PydanticCustomError("cbx", "{sentence}", {"sentence": sentence})
+
+
+def refuse_parts(problems: Iterable[tuple[ValuePath, str]]) -> None:
+    """Refuse parts of a value in its validator: each sentence is shown unchanged after the path of its part.
+
+    Does nothing without problems.
+    """
+    errors = [
+        InitErrorDetails(
+            type=PydanticCustomError("cbx", "{sentence}", {"sentence": sentence}), loc=where, input=sentence
+        )
+        for where, sentence in problems
+    ]
+    if errors:
+        raise ValidationError.from_exception_data("", errors)
 
 
 Name = Annotated[StrictStr, Field(min_length=1)]

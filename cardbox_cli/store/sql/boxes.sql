@@ -201,6 +201,12 @@ SELECT c.card_id, {card_state}, {card_json}
 FROM public.cards AS c
 WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
 
+-- name: card_states
+-- The states of the cards with these ids that exist, in no order.
+SELECT c.card_id, {card_state}
+FROM public.cards AS c
+WHERE c.tenant_id = %(project_id)s AND c.card_id = ANY(%(card_ids)s)
+
 -- fragment: latest_boxes
 -- The boxes of the project that changed last, at most `latest` of them, the last first.
 (SELECT latest.* FROM public.card_boxes AS latest
@@ -295,6 +301,32 @@ CROSS JOIN LATERAL (SELECT
          WHEN first.type = %(profile)s THEN 'profile'
          WHEN first.turn IS NOT NULL THEN 'output'
          ELSE '' END) AS kind (name)
+
+-- fragment: internal_kind
+-- The kind of a box that only cbx reads: the request box of a step, or a box of a profile or snapshots alone. NULL for
+-- any other box.
+CASE WHEN i.title LIKE 'request of step\_%%' THEN 'request'
+     WHEN NOT EXISTS (
+         SELECT FROM jsonb_array_elements_text({ids}) AS slot (card_id)
+         CROSS JOIN {card_of_slot}
+         WHERE coalesce(c.metadata ->> 'type', '') <> ALL (%(internal)s::text[]))
+     THEN (
+         SELECT CASE WHEN bool_or(c.metadata ->> 'type' = %(profile)s) THEN 'profile' ELSE 'request' END
+         FROM jsonb_array_elements_text({ids}) AS slot (card_id)
+         CROSS JOIN {card_of_slot}
+         HAVING count(*) > 0) END
+
+-- name: boxes_to_inherit
+-- The id lists of these boxes, in no order, each with its internal kind.
+SELECT b.box_id::text, ({ids})::text, {internal_kind}
+FROM public.card_boxes AS b {kept_info}
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
+
+-- name: boxes_to_inherit_without_info
+-- The same if the database has no table of titles.
+SELECT b.box_id::text, ({ids})::text, {internal_kind}
+FROM public.card_boxes AS b {no_info}
+WHERE b.tenant_id = %(project_id)s AND b.box_id = ANY(%(box_ids)s::uuid[])
 
 -- name: list_boxes_by_kind
 -- A page of the boxes of these kinds, last changed first: id and kind.

@@ -24,8 +24,9 @@ VALUES (%(project_id)s, %(chat_key)s, %(run_id)s, %(epoch)s, %(owner)s, %(status
 -- Writes a run. The caller has locked the head of its chat.
 UPDATE cbx.chat_runs AS r
 SET status = %(status)s, merged = %(merged)s, version = %(version)s, user_card_ids = %(user_card_ids)s,
-    reply_card_ids = %(reply_card_ids)s, answer_card_id = %(answer_card_id)s, context_box_id = %(context_box_id)s,
-    output_box_id = %(output_box_id)s, error_code = %(error_code)s, error = %(error)s, ended_at = %(ended_at)s
+    reply_card_ids = %(reply_card_ids)s, answer_card_id = %(answer_card_id)s, profile_box_id = %(profile_box_id)s,
+    context_box_id = %(context_box_id)s, output_box_id = %(output_box_id)s, error_code = %(error_code)s,
+    error = %(error)s, ended_at = %(ended_at)s
 WHERE r.project_id = %(project_id)s AND r.chat_key = %(chat_key)s AND r.run_id = %(run_id)s
 
 -- name: chat_run

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cardbox_cli.model.boxes import BOX_KINDS, Box, BoxKind, CardState, ListedBox
-from cardbox_cli.model.card_types import CARD_TYPES, PROFILE
+from cardbox_cli.model.card_types import PROFILE, SNAPSHOT_TYPES
 from cardbox_cli.model.cards import IMPORTER, Card, decode_card
 from cardbox_cli.model.ids import canonical_box_id
 from cardbox_cli.store.boxes import BoxInfoStore, BoxStore
@@ -153,7 +153,7 @@ def _place(where: BoxKindFilter, after: Box | None, limit: int) -> dict[str, Any
     return {
         **page_parameters(where, after, limit, key="box_id", time="updated_at"),
         "kinds": _stored_kinds(where),
-        "snapshots": [name for name, record in CARD_TYPES.items() if record.is_snapshot],
+        "snapshots": list(SNAPSHOT_TYPES),
         "profile": PROFILE,
         "importer": IMPORTER,
     }

@@ -50,7 +50,51 @@ def item(archived: dict[str, Any], **others: Any) -> dict[str, Any]:
     """What the index says of an archive."""
     kept = {key: archived[key] for key in ("v", "contextId", "createdAt", "archivedAt")}
     title = {"title": archived["title"]} if "title" in archived else {}
-    return {**kept, **title, "turns": len(archived["messages"]), **others}
+    return {**kept, **title, "messages": len(archived["messages"]), **others}
+
+
+def turn(number: int, text: str, role: str = "user", **others: Any) -> dict[str, Any]:
+    """A message as the first programs wrote it."""
+    return {"v": 1, "ts": START + number * 1000, "role": role, "text": text, **others}
+
+
+def first_snapshot(context_id: str, *turns: dict[str, Any], **others: Any) -> dict[str, Any]:
+    """A context as the first programs wrote it: one document, archived or active."""
+    return {
+        "v": 1,
+        "chatKey": KEY,
+        "contextId": context_id,
+        "createdAt": START,
+        "updatedAt": START + 9000,
+        "turns": list(turns),
+        "searchText": "user: 怎么退款？",
+        **others,
+    }
+
+
+FIRST_ARCHIVE = first_snapshot(
+    "ctx_first",
+    turn(1, "怎么退款？", meta={"n": 1.10}),
+    turn(2, "填表", "assistant"),
+    state="archived",
+    archivedAt=START + 9000,
+    title="退款",
+    checkpoint={"lastAssistantTurnIndex": 1, "lastAssistantTextPreview": "填表"},
+)
+FIRST_TREE: dict[str, Any] = {
+    "contexts/archive/ctx_first.json": FIRST_ARCHIVE,
+    "contexts/index.json": {
+        "v": 1,
+        "items": [
+            {
+                **{key: FIRST_ARCHIVE[key] for key in ("v", "contextId", "createdAt", "archivedAt", "title")},
+                "turns": 2,
+                "searchTextPreview": "user: 怎么退款？",
+            }
+        ],
+    },
+}
+FIRST_ACTIVE = first_snapshot("ctx_now", turn(5, "Noch da?"), turn(6, "Ja", "assistant"), state="active")
 
 
 ODD = 'a "quote", a \\ backslash,\n\ta tab, \x1b[31mred\x1b[0m, 中文，日本語 🎉👩‍👩‍👧 \u2028 </script>'

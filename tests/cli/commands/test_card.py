@@ -61,6 +61,76 @@ class TestAdd:
             result = cbx("card", "add", "--type", type_, "--json", value, "-o", "json")
             assert json.loads(succeed(result))["content"] == content
 
+    @pytest.mark.parametrize("json_", ['{"tools": [%s]}', "[%s]"], ids=["object", "list"])
+    def test_tools_in_either_shape_are_offered(self, cbx: Cbx, json_: str) -> None:
+        tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+        card = cbx(
+            "card", "add", "--type", "sys.tools", "--json", json_ % json.dumps(tool), "-o", "json"
+        ).json()
+        assert card["content"] == {"__type__": "ToolContent", "tools": [tool]}
+        asked = cbx("card", "add", "--type", "task.instruction", "--text", "Hi", "-o", "id").out.strip()
+        box = cbx("box", "create", card["card_id"], asked, "-o", "id").out.strip()
+        assert cbx("render", "--box", box).json()["tools"] == [tool]
+
+    def test_tools_that_another_program_stored_as_json_are_offered(
+        self, cbx: Cbx, database: Database
+    ) -> None:
+        tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+        added = ("card", "add", "--type", "sys.tools", "--json", json.dumps([tool]), "-o", "id")
+        card = cbx(*added).out.strip()
+        stored = json.dumps({"__type__": "JsonContent", "data": {"tools": [tool]}})
+        database.connection.execute("UPDATE public.cards SET content = %s", [stored])
+        asked = cbx("card", "add", "--type", "task.instruction", "--text", "Hi", "-o", "id").out.strip()
+        box = cbx("box", "create", card, asked, "-o", "id").out.strip()
+        assert cbx("render", "--box", box).json()["tools"] == [tool]
+
+    @pytest.mark.parametrize(
+        ("json_", "content"),
+        [
+            ('{"status": "success", "result": [1, 2]}',
+             {"status": "success", "after_execution": "suspend", "result": [1, 2]}),
+            ('{"status": "failed", "error": {"code": "e", "message": "m"}, "after_execution": "terminate"}',
+             {"status": "failed", "after_execution": "terminate", "error": {"code": "e", "message": "m"}}),
+        ],
+    )  # fmt: skip
+    def test_a_result_in_the_shape_of_the_documents_is_a_result(
+        self, cbx: Cbx, json_: str, content: dict[str, object]
+    ) -> None:
+        card = cbx("card", "add", "--type", "tool.result", "--json", json_, "-o", "json").json()
+        assert card["content"] == {"__type__": "ToolResultContent", **content}
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            {"status": "ok", "result": 1},
+            {"status": "success"},
+            {"status": "success", "result": 1, "n": 2},
+            [1],
+        ],
+        ids=json.dumps,
+    )
+    def test_any_other_result_stays_as_it_is(self, cbx: Cbx, data: object) -> None:
+        card = cbx("card", "add", "--type", "tool.result", "--json", json.dumps(data), "-o", "json").json()
+        assert card["content"] == {"__type__": "JsonContent", "data": data}
+
+    @pytest.mark.parametrize("option", ["--text", "--file"])
+    @pytest.mark.parametrize("card_type", ["task.result_fields", "sys.tools"])
+    def test_text_is_refused_for_cards_that_hold_a_list(
+        self, cbx: Cbx, tmp_path: Path, card_type: str, option: str, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        (tmp_path / "abc").write_text("abc")
+        before = row_counts()
+        given = "abc" if option == "--text" else str(tmp_path / "abc")
+        result = cbx("card", "add", "--type", card_type, option, given)
+        assert (result.code, result.out) == (4, "")
+        assert result.err.startswith(f"error: the content of a {card_type} card must be a list of ")
+        assert row_counts() == before
+
+    @pytest.mark.parametrize("json_", ['{"tool": []}', '{"tools": 1}', '["search"]', '{"tools": [], "x": 1}'])
+    def test_tools_in_another_shape_are_refused(self, offline: Cbx, json_: str) -> None:
+        result = offline("card", "add", "--type", "sys.tools", "--json", json_)
+        assert (result.code, result.err.startswith("error: --json: must be a list of tools")) == (4, True)
+
     def test_all_other_fields_of_a_card_have_options(self, cbx: Cbx) -> None:
         calls = '[{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]'
         options = ("--role", "assistant", "--author", "me", "--id", "card-1", "--ttl", "3600")

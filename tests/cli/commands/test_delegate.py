@@ -1,5 +1,6 @@
 """cbx delegate, launch, ask and tool call: a turn is asked for on behalf of an agent, or of nobody."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,59 @@ def test_a_reused_turn_id_returns_the_same_turn_or_is_a_conflict(
     assert row_counts() == before
 
 
+@pytest.fixture
+def incomplete_box(shop: Cbx) -> str:
+    """A box with a card and the id of a card that does not exist."""
+    card = shop("card", "add", "--type", "task.instruction", "--text", "Hi", "-o", "id").out.strip()
+    return shop("box", "create", card, "gone", "--allow-dangling", "-o", "id").out.strip()
+
+
+def test_a_box_with_lost_cards_is_inherited_only_if_allowed(
+    shop: Cbx, incomplete_box: str, tmp_path: Path
+) -> None:
+    tasks = tmp_path / "tasks.yaml"
+    task = {
+        "target_strategy": "new",
+        "target_ref": "clerk",
+        "instruction": "Go",
+        "context_box_id": incomplete_box,
+    }
+    tasks.write_text(json.dumps({"tasks": [task]}))
+    lost = f"box {incomplete_box}: card 'gone': no such card"
+    for command, where in (
+        (("delegate", *TASK, "--context-box", incomplete_box), "delegate: context_box_id"),
+        (("fork-join", str(tasks)), "fork_join: tasks[0].context_box_id"),
+    ):
+        refused = shop(*command)
+        assert (refused.code, refused.err.splitlines()[0]) == (3, f"error: {where}: {lost}")
+        assert shop(*command, "--allow-dangling").code == 0
+
+
+def test_the_output_of_a_cloned_or_asking_agent_may_not_have_lost_cards(
+    shop: Cbx, incomplete_box: str
+) -> None:
+    given = ("--agent", "lead-1", "--output-box", incomplete_box)
+    context = shop("box", "create", "@last", "-o", "id").out.strip()
+    assert shop("dispatch", *given, "--context-box", context).code == 0
+    for command in (
+        ("delegate", "--strategy", "clone", "--ref", "lead-1", "--instruction", "Again."),
+        ("ask", "clerk", "Why?", "--caller", "lead-1", "--include-history"),
+    ):
+        refused = shop(*command)
+        assert refused.code == 3
+        assert f"box {incomplete_box}: card 'gone': no such card" in refused.err
+        assert shop(*command, "--allow-dangling").code == 0
+
+
+def test_the_box_of_a_profile_is_not_a_context(shop: Cbx) -> None:
+    profile = shop("profile", "show", "clerk", "-o", "id").out.strip()
+    refused = shop("delegate", *TASK, "--context-box", profile)
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        4,
+        f"error: delegate: context_box_id: box {profile} is the box of a profile and has no conversation",
+    )
+
+
 def test_an_invalid_turn_id_is_refused(shop: Cbx) -> None:
     assert shop("delegate", *TASK, "--turn-id", "@last").code == 4
     assert shop("delegate", *TASK, "--turn-id", " ").code == 4
@@ -90,26 +144,26 @@ def test_a_policy_violation_is_noted_but_not_refused(shop: Cbx) -> None:
         (
             ("delegate", *TASK[:3], "nobody", *TASK[4:]),
             3,
-            "error: delegate_async: target_ref: no profile 'nobody'",
+            "error: delegate: target_ref: no profile 'nobody'",
         ),
         (
             ("delegate", *TASK, "--context-box", "abcdef00"),
             3,
-            "error: delegate_async: context_box_id: no box",
+            "error: delegate: context_box_id: no box",
         ),
         (("delegate", *TASK, "--caller", "nobody"), 3, "error: no agent 'nobody' in project 'p'"),
         (("delegate", *TASK, "--timeout", "3"), 2, "error: --timeout requires --wait"),
-        (("launch", "nobody", "x"), 3, "error: launch_principal: target_ref: no profile 'nobody'"),
+        (("launch", "nobody", "x"), 3, "error: launch: target_ref: no profile 'nobody'"),
         (("launch", "clerk", ""), 4, "error: launch: instruction: is blank"),
         (
             ("ask", "clerk", "?", "--include-history"),
             4,
-            "error: ask_expert: include_history: a person has no history",
+            "error: ask: include_history: a person has no history",
         ),
         (
             ("ask", "clerk", "?", "--include-history", "--caller", "lead-1"),
             4,
-            "error: ask_expert: include_history: agent 'lead-1' has no history",
+            "error: ask: include_history: agent 'lead-1' has no history",
         ),
     ],
 )

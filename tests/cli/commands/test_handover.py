@@ -128,6 +128,54 @@ class TestValidate:
             ("two.yaml", 2, "description"),
         ]
 
+    def test_a_rule_with_a_misspelled_argument_is_an_error(self, offline: Cbx, here: Path) -> None:
+        (here / "refund.yaml").write_text(
+            "arguments:\n"
+            "  amount: {type: number, required: true}\n"
+            "  conversation: {type: box_id, required: true}\n"
+            "context_packing_config:\n"
+            "  pack_arguments: [{arg_key: amout}]\n"
+            "  inherit_context: {include_boxes_from_args: [conversaton]}\n"
+        )
+        result = offline("handover", "validate", "refund.yaml")
+        assert (result.code, result.out) == (4, "")
+        rules = "context_packing_config"
+        assert result.err.splitlines()[:3] == [
+            "error: refund.yaml: 2 problems",
+            f"  refund.yaml:5:21: {rules}.pack_arguments[0].arg_key: 'amout' is not declared under "
+            "'arguments'; did you mean 'amount'?",
+            f"  refund.yaml:6:47: {rules}.inherit_context.include_boxes_from_args[0]: 'conversaton' is not "
+            "declared under 'arguments'; did you mean 'conversation'?",
+        ]
+
+    def test_strict_makes_every_warning_an_error(self, offline: Cbx, here: Path) -> None:
+        (here / "odd.yaml").write_text(
+            "arguments: {idle: {}, a: {}}\n"
+            "context_packing_config:\n"
+            "  pack_arguments:\n"
+            "    - {arg_key: a, as_card_type: task.instrution, card_metadata: {rol: x, role: usr}}\n"
+        )
+        place = "context_packing_config.pack_arguments[0]"
+        told = [
+            "odd.yaml:1: arguments.idle: no rule uses it",
+            f"odd.yaml:4: {place}.as_card_type: unknown card type 'task.instrution'; "
+            "did you mean 'task.instruction'?",
+            f"odd.yaml:4: {place}.card_metadata.role: unknown role 'usr'; did you mean 'user'?",
+            f"odd.yaml:4: {place}.card_metadata.rol: is stored with the card, but no model sees it; "
+            "did you mean 'role'?",
+        ]
+        lax = offline("handover", "validate", "odd.yaml", "-o", "json")
+        assert (lax.code, lax.err.splitlines()) == (0, [f"warning: {each}" for each in told])
+        assert [warning["line"] for warning in lax.json()["warnings"]] == [1, 4, 4, 4]
+        strict = offline("handover", "validate", "odd.yaml", "--strict")
+        assert (strict.code, strict.out) == (4, "")
+        assert strict.err.splitlines()[0] == "error: odd.yaml: 4 problems"
+        assert "odd.yaml:1:13: arguments.idle: no rule uses it" in strict.err
+        (here / "good.yaml").write_text(MINE)
+        assert (
+            succeed(offline("handover", "validate", "--strict", "good.yaml", *SHIPPED)) == "5 valid recipes\n"
+        )
+
     def test_a_recipe_is_read_from_standard_input(self, offline: Cbx, feed: Feed) -> None:
         feed(MINE)
         assert offline("handover", "validate", "-").code == 0

@@ -550,7 +550,7 @@ class TestPackCheck:
         held = box(ASKED, {**ASKED, "content": "b"})
         first = cbx("box", "show", held, "-o", "json").json()["cards"][0]["card_id"]
         succeed(cbx("card", "delete", first, "--yes"))
-        result = pack(held, "-o", "json")
+        result = pack(held, "--allow-dangling", "-o", "json")
         assert result.code == 0
         assert [(each["rule"], each["card_id"]) for each in json.loads(result.err)] == [
             ("card-deleted", first)

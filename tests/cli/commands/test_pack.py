@@ -77,10 +77,102 @@ class TestArguments:
             assert (result.code, result.out) == (code, "")
             assert result.err.startswith(f"error: {message}"), options
 
+    def test_a_recipe_without_its_option_is_suggested(self, offline: Cbx) -> None:
+        for word in ("recipe.yaml", "delegate"):
+            result = offline("pack", word, "-a", "a=x")
+            assert (result.code, result.err.splitlines()) == (
+                2,
+                [
+                    "error: Missing option '--recipe' / '--handover' / '-H'.",
+                    f"hint: did you mean `cbx pack --recipe {word}`?",
+                ],
+            )
+        for words in (("pack",), ("dispatch", "recipe.yaml"), ("pack", "--arg", "a=x")):
+            assert offline(*words).err.endswith("--help` shows the options and examples\n"), words
+
     def test_an_unused_argument_causes_a_warning(self, pack: Callable[..., Result]) -> None:
         result = pack("-a", "a=x", "-a", "d=y")
         assert result.code == 0
-        assert result.err == "warning: recipe 'abc' does not use the argument 'd'\n"
+        assert result.err.splitlines() == [
+            "warning: recipe 'abc' does not use the argument 'd'",
+            "note: recipe 'abc' packs nothing for the argument 'b': it has no value",
+            "note: recipe 'abc' packs nothing for the argument 'c': it has no value",
+        ]
+
+    def test_a_missing_optional_argument_is_reported(self, cbx: Cbx, pack: Callable[..., Result]) -> None:
+        note = "note: recipe 'abc' packs nothing for the argument 'c': it has no value\n"
+        packed = pack("-a", "a=x", "-a", "b=y", "-o", "json")
+        assert (packed.code, packed.err, packed.json()["missing_arguments"]) == (0, note, ["c"])
+        succeed(cbx("agent", "provision", "clerk-1", "--profile", "clerk"))
+        dispatched = cbx("dispatch", "--agent", "clerk-1", "-H", "abc.yaml", "-a", "a=x", "-a", "b=y")
+        assert (dispatched.code, dispatched.err) == (0, note)
+
+    def test_a_misspelled_argument_without_declarations_is_named(self, pack: Callable[..., Result]) -> None:
+        Path("said.yaml").write_text(
+            "target_profile_config: {profile_name: clerk}\n"
+            "context_packing_config:\n"
+            "  pack_arguments: [{arg_key: instruction}]\n"
+            "  inherit_context: {include_parent: true}\n"
+        )
+        result = pack("-H", "said.yaml", "-a", "instrution=x")
+        assert (result.code, result.err.splitlines()[0]) == (
+            0,
+            "warning: recipe 'said' does not use the argument 'instrution'; did you mean 'instruction'?",
+        )
+
+    @pytest.mark.parametrize("command", ["pack", "dispatch"])
+    def test_a_recipe_whose_only_argument_is_missing_is_refused(
+        self, cbx: Cbx, pack: Callable[..., Result], command: str, row_counts: Callable[[], dict[str, int]]
+    ) -> None:
+        succeed(cbx("agent", "provision", "clerk-1", "--profile", "clerk"))
+        Path("one.yaml").write_text(RECIPE.replace(", {arg_key: b}, {arg_key: c}", ""))
+        before = row_counts()
+        agent = ("--agent", "clerk-1") if command == "dispatch" else ()
+        result = cbx(command, *agent, "--handover", "one.yaml")
+        assert (result.code, result.out) == (4, "")
+        assert result.err.startswith("error: recipe 'one' packs no card: no value for 'a'\n")
+        assert row_counts() == before
+
+
+class TestDeclaredScalars:
+    """`--arg amount=120` is what the recipe declares."""
+
+    RECIPE = """\
+target_profile_config: {profile_name: clerk}
+arguments:
+  amount: {type: number}
+  count: {type: integer}
+  urgent: {type: boolean}
+  name: {type: string}
+  other: {}
+context_packing_config:
+  pack_arguments: [{arg_key: amount}, {arg_key: count}, {arg_key: urgent}, {arg_key: name}, {arg_key: other}]
+"""
+
+    def test_text_of_a_declared_scalar_is_that_scalar(self, cbx: Cbx, pack: Callable[..., Result]) -> None:
+        Path("scalars.yaml").write_text(self.RECIPE)
+        Path("count.txt").write_text("7\n")
+        options = ("-a", "amount=120", "-a", "count=@count.txt", "-a", "urgent=true")
+        answer = pack("-H", "scalars.yaml", *options, "-a", "name=120", "-a", "other=120", "-o", "id")
+        assert packed(cbx, answer) == ["120", "7", "true", "120", "120"]
+
+    @pytest.mark.parametrize(
+        ("option", "expected"),
+        [
+            ("amount=many", "a number, found the string 'many'"),
+            ("count=1.5", "an integer, found the string '1.5'"),
+            ("urgent=yes", "true or false, found the string 'yes'"),
+            ("name:=120", "a string, found the number 120"),
+        ],
+    )
+    def test_other_text_is_refused(self, pack: Callable[..., Result], option: str, expected: str) -> None:
+        Path("scalars.yaml").write_text(self.RECIPE)
+        result = pack("-H", "scalars.yaml", "-a", option)
+        name = option.partition("=")[0].rstrip(":")
+        assert (result.code, result.err.splitlines()[0]) == (
+            4,
+            f"error: argument {name!r}: expected {expected}",
+        )
 
 
 class TestDryRun:
@@ -160,6 +252,64 @@ context_packing_config:
         given = ("--handover", "boxes.yaml", "-a", f"work={box[-8:]}", "-a", f"one={box[-6:]}", "-o", "json")
         context = cbx("dispatch", "--agent", "clerk", *given).json()["context_box_id"]
         assert cbx("box", "show", context, "-o", "json").json()["parent_ids"] == [box]
+
+
+class TestInheritedBoxes:
+    RECIPE = """\
+target_profile_config: {profile_name: clerk}
+arguments: {conversation: {type: box_id, required: true}}
+context_packing_config: {inherit_context: {include_boxes_from_args: [conversation]}}
+"""
+
+    @pytest.fixture
+    def recipe(self, pack: Callable[..., Result], cbx: Cbx) -> str:
+        Path("talk.yaml").write_text(self.RECIPE)
+        succeed(cbx("agent", "provision", "clerk-1", "--profile", "clerk"))
+        return "talk.yaml"
+
+    def test_last_is_the_imported_conversation_after_a_profile_is_imported(
+        self, cbx: Cbx, recipe: str, feed: Feed
+    ) -> None:
+        feed(json.dumps({"messages": [{"role": "user", "content": "Refund me."}]}))
+        [box] = lines(cbx("card", "import", "-", "-o", "id"))
+        feed("name: clerk\ntags: [new]\n")
+        succeed(cbx("profile", "import", "-"))
+        given = ("--agent", "clerk-1", "-H", recipe, "--arg", "conversation=@last", "-o", "json")
+        context = cbx("dispatch", *given).json()["context_box_id"]
+        assert cbx("box", "show", context, "-o", "json").json()["parent_ids"] == [box]
+
+    @pytest.mark.parametrize("command", ["pack", "dispatch"])
+    def test_the_boxes_of_profiles_and_steps_are_refused(
+        self, cbx: Cbx, recipe: str, add: Callable[..., str], box_of: BoxOf, command: str
+    ) -> None:
+        [profile] = lines(cbx("profile", "show", "clerk", "-o", "id"))
+        succeed(cbx("dispatch", "--agent", "clerk-1", "--context-box", box_of(add("Hi")), "-o", "id"))
+        succeed(cbx("worker", "run", "--drain", "--exec", "printf hello"))
+        steps = cbx("turn", "show", "@last", "-o", "json").json()["steps"]
+        agent = ("--agent", "clerk-1") if command == "dispatch" else ()
+        for box, what in (
+            (profile, "is the box of a profile and has no conversation"),
+            (steps[0]["request_box_id"], "is a snapshot of the request of a step"),
+        ):
+            result = cbx(command, *agent, "-H", recipe, "-a", f"conversation={box}")
+            assert (result.code, result.out) == (4, "")
+            assert result.err.splitlines()[0] == f"error: argument 'conversation': box {box} {what}"
+            assert "allow_internal_boxes: true" in result.err
+
+    def test_a_box_with_lost_cards_is_refused_unless_allowed(self, cbx: Cbx, recipe: str) -> None:
+        box = succeed(cbx("box", "create", "gone", "--allow-dangling", "-o", "id")).strip()
+        named = ("-a", f"conversation={box}")
+        for command in (("pack", "-H", recipe), ("dispatch", "--agent", "clerk-1", "-H", recipe)):
+            result = cbx(*command, *named)
+            assert (result.code, result.out) == (3, "")
+            rule = f"inherit_context conversation (box {box})"
+            assert result.err.splitlines()[0] == f"error: {rule}: card 'gone': no such card"
+            assert cbx(*command, *named, "--allow-dangling").code == 0
+        misplaced = cbx("dispatch", "--agent", "clerk-1", "-c", box, "--allow-dangling")
+        assert (misplaced.code, misplaced.err.splitlines()[0]) == (
+            2,
+            "error: --allow-dangling requires --recipe",
+        )
 
 
 def test_the_documented_steps_make_a_request(cbx: Cbx, pack: Callable[..., Result], box_of: BoxOf) -> None:

@@ -7,8 +7,9 @@ from cardbox_cli.context.repair.fit import fit
 from cardbox_cli.context.request import RequestEntry, request_of
 from cardbox_cli.model.boxes import Slot
 from cardbox_cli.model.cards import Card
+from cardbox_cli.model.content import TextContent
 from tests.context.cost.test_account import openai, request, series
-from tests.context.lint.cards import call, profile, result, thought, tools, user
+from tests.context.lint.cards import call, card, profile, result, thought, tools, user
 
 LONG = "alpha beta gamma delta " * 40
 
@@ -98,6 +99,17 @@ def test_repeated_content_is_found() -> None:
     assert same.tokens == 2 * same.evidence[0].tokens
     assert same.mend is not None
     assert same.mend.card_ids == ["a"]
+
+
+def test_a_short_deliverable_that_repeats_the_answer() -> None:
+    first = [user("Where?", card_id="a"), thought(text="Rome.", card_id="b")]
+    repeated = [*first, card("task.deliverable", TextContent("Rome."), "assistant", card_id="c")]
+    same = findings(*repeated, *rounds(2))["same-content"]
+    assert [each.card_id for each in same.evidence] == ["b", "c"]
+    other = [*first, card("task.deliverable", TextContent("Milan."), "assistant", card_id="c")]
+    assert "same-content" not in findings(*other, *rounds(2))
+    said_twice = [*first, user("Sure?", card_id="c"), thought(text="Rome.", card_id="d")]
+    assert "same-content" not in findings(*said_twice, *rounds(2))
 
 
 def test_the_fix_never_separates_a_call_from_its_result() -> None:

@@ -1,6 +1,7 @@
 """What a recipe means: its digest, its arguments, its schema. Its refusals are with the recipe files."""
 
 import itertools
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ def packing(**keys: Any) -> Recipe:
 
 
 def declaring(**declarations: Any) -> Recipe:
-    return recipe(arguments=declarations)
+    """A recipe that declares these arguments, and uses them all."""
+    rules = [{"arg_key": name} for name in declarations]
+    return recipe(arguments=declarations, context_packing_config={"pack_arguments": rules})
 
 
 class TestRecipeDefaults:
@@ -85,8 +88,13 @@ class TestRecipeDigest:
         assert packing(**one).digest() == packing(**other).digest()
 
     def test_descriptions_do_not_change_the_digest(self) -> None:
-        described = recipe(description="x", arguments={"a": {"description": "y"}})
-        assert described.digest() == declaring(a={}).digest()
+        plain = declaring(a={})
+        described = recipe(
+            description="x",
+            arguments={"a": {"description": "y"}},
+            context_packing_config={"pack_arguments": [{"arg_key": "a"}]},
+        )
+        assert described.digest() == plain.digest()
 
     def test_the_notation_of_a_box_id_does_not_change_the_digest(self) -> None:
         dashed = "018F2A3B-4C5D-7E6F-8A9B-0C1D2E3F4A5B"
@@ -227,23 +235,61 @@ class TestArgumentBinding:
         first["a"].append(2)
         assert bound.bind({}) == {"a": [1], "b": "x"}
 
-    def test_arguments_used_by_rules_need_no_declaration(self) -> None:
-        used = recipe(
-            arguments={},
-            context_packing_config={
-                "pack_arguments": [{"arg_key": "a"}],
-                "inherit_context": {"include_boxes_from_args": ["b"]},
-            },
-        )
-        given = {"a": 1, "b": ["x"], "profile_name": "p"}
-        assert used.bind(given) == given
-        assert used.used_arguments == ("a", "b", "profile_name")
-
     def test_without_declarations_any_argument_is_accepted(self) -> None:
         loose = packing(pack_arguments=[{"arg_key": "instruction"}])
         given = {"instrution": "x", "profile_name": "p"}
         assert loose.bind(given) == given
         assert loose.unused_arguments(given) == ["instrution"]
+        assert loose.missing_arguments(given) == ["instruction"]
+
+    def test_an_argument_with_a_default_is_not_missing(self) -> None:
+        bound = declaring(a={"default": "x"}, b={}, c={})
+        assert bound.missing_arguments({}) == ["b", "c"]
+        assert bound.missing_arguments({"b": None, "c": ""}) == []
+
+    @pytest.mark.parametrize(
+        ("kind", "text", "value"),
+        [
+            ("integer", "120", 120),
+            ("integer", " -3\n", -3),
+            ("integer", "9" * 40, int("9" * 40)),
+            ("number", "120", 120),
+            ("number", "1.5", 1.5),
+            ("number", "1e3", Decimal("1e3")),
+            ("boolean", "true", True),
+            ("boolean", "false", False),
+        ],
+    )
+    def test_text_is_read_as_the_declared_scalar(self, kind: str, text: str, value: Any) -> None:
+        declared = declaring(a={"type": kind})
+        read = declared.read_text("a", text)
+        assert (read, type(read)) == (value, type(value))
+        assert declared.bind({"a": read}) == {"a": value}
+
+    @pytest.mark.parametrize(
+        ("kind", "text"),
+        [
+            ("integer", "1.5"),
+            ("integer", "1_000"),
+            ("integer", "true"),
+            ("number", "NaN"),
+            ("number", "1,5"),
+            ("number", ""),
+            ("boolean", "1"),
+            ("boolean", "yes"),
+            ("boolean", "True"),
+        ],
+    )
+    def test_other_text_stays_text_and_is_refused(self, kind: str, text: str) -> None:
+        declared = declaring(a={"type": kind})
+        assert declared.read_text("a", text) == text
+        with pytest.raises(BadRequest, match=r"found (the|an empty) string"):
+            declared.bind({"a": text})
+
+    @pytest.mark.parametrize("kind", ["string", "any", "box_id", "box_ids", "object", "array"])
+    def test_text_for_other_types_stays_text(self, kind: str) -> None:
+        assert declaring(a={"type": kind}).read_text("a", "120") == "120"
+        assert recipe().read_text("a", "120") == "120"
 
 
 class TestRecipeSchema:

@@ -66,6 +66,7 @@ class TestForkJoin:
         work(cbx)
         box = cbx("batch", "watch", batch, "--join-box", "-o", "id").out.strip()
         assert cbx("batch", "watch", batch, "--join-box", "-o", "id").out.strip() == box
+        assert cbx("box", "show", "@last", "-o", "id").out.strip() == box
         texts = [getattr(card.content, "text", "").strip() for card in runtime.boxes.view(box).cards]
         assert texts == ["1", "2", "3"]
         late = cbx("fork-join", "tasks.yaml", "--wait", "--join-box", "--timeout", "0", "-o", "id")

@@ -192,10 +192,8 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
             "a card takes exactly one of --text, --json and --file",
             hint="for example --text 'Refund order 118'",
         )
-    if text is not None:
-        return TextContent(text)
-    if file is not None:
-        return TextContent(read_text(file))
+    if text is not None or file is not None:
+        return _text_content(card_type, read_text(file) if text is None else text)
     value = parse_json(json_ or "", "--json")
     if isinstance(value, dict) and "__type__" in value:
         return parse_content(value)
@@ -208,6 +206,16 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
         return card_type_named(card_type).content_of(value)
     except InvalidCard as exc:
         raise InvalidCard(f"--json: {exc.message}") from exc
+
+
+def _text_content(card_type: str, text: str) -> Content:
+    """Return the content of a text. Raises InvalidCard for a type whose cards hold a list."""
+    try:
+        card_type_named(card_type).content_of(text)
+    except InvalidCard as exc:
+        hint = "pass the list as --json, or as --json @FILE"
+        raise InvalidCard(f"the content of a {card_type} card {exc.message}", hint=hint) from exc
+    return TextContent(text)
 
 
 def _parse_option(text: str | None, option: str, required: type | UnionType, noun: str) -> Any:
