@@ -133,10 +133,11 @@ def read_contents(
 def stored_tools(card: Card) -> list[dict[str, Any]]:
     """Return the tools on a card, also if another program has stored them as plain JSON."""
     content = card.content
-    if type(content) is ToolContent:
+    if isinstance(content, ToolContent):
         return content.tools
-    is_plain = card.type == TOOLS and type(content) is JsonContent
-    return (listed_tools(content.data) if is_plain else None) or []
+    if card.type == TOOLS and isinstance(content, JsonContent):
+        return listed_tools(content.data) or []
+    return []
 
 
 class WholeHistory:

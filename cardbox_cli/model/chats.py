@@ -47,8 +47,8 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
 
     A run without a context sees entries from `window_start` on. Users' entries from `answered` on have no
     answer yet. `context_box_id` is None if the active context is empty. Until the context changes,
-    `context_id` is the id of the snapshot `loaded_from`. Of an empty context, `loaded_from` is the snapshot
-    of the context before it. `version` counts replacements of the context.
+    `context_id` is the id of the snapshot `loaded_from`. If the context is empty, `loaded_from` is the
+    snapshot of the context before it. `version` counts replacements of the context.
     """
 
     chat_key: str

@@ -212,10 +212,11 @@ class Packing(msgspec.Struct, frozen=True):
             inherited = [place.card_id for place in places if place.draft is None]
             known = self._boxes.cards_with_states(inherited) if inherited else {}
             for place in places:
-                stored, state = known.get(place.card_id, (None, "dangling"))
+                stored = known.get(place.card_id)
+                state: CardState = "dangling" if stored is None else stored[1]
                 if place.draft is None and state != "present":
                     lost[place.card_id] = state
-                card = place.draft or stored
+                card = place.draft or (None if stored is None else stored[0])
                 total.add(card)
                 look(place, card)
         return total.hexdigest(), lost

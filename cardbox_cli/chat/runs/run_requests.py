@@ -78,7 +78,7 @@ def reset_profile_card(card: Card, reset_by: ResetBy | None) -> CardDraft:
     The request omits the call that replaced the context, so a model would otherwise repeat it.
     """
     fields = dict(card.content.data) if isinstance(card.content, JsonContent) else {}
-    facts, separator, own = text_at(fields, "system_prompt").partition("\n\n")
+    facts, separator, own = (text_at(fields, "system_prompt") or "").partition("\n\n")
     lines = [line for line in facts.splitlines() if not line.startswith(_CONTEXT_FACT)]
     if reset_by is not None:
         lines.append(f"{_CONTEXT_FACT}{_RESETS[reset_by]}")

@@ -192,8 +192,10 @@ def _content(card_type: str, text: str | None, json_: str | None, file: str | No
             "a card takes exactly one of --text, --json and --file",
             hint="for example --text 'Refund order 118'",
         )
-    if text is not None or file is not None:
-        return _text_content(card_type, read_text(file) if text is None else text)
+    if file is not None:
+        return _text_content(card_type, read_text(file))
+    if text is not None:
+        return _text_content(card_type, text)
     value = parse_json(json_ or "", "--json")
     if isinstance(value, dict) and "__type__" in value:
         return parse_content(value)
