@@ -97,7 +97,9 @@ def _dispatch_replay(
     )
     dispatched = dispatch(runtime, request)
     if dispatched.result.agent_turn_id is not None:
-        runtime.turns.reset_output_start(dispatched.result.agent_turn_id, output_start)
+        new_turn_id = dispatched.result.agent_turn_id
+        runtime.turns.reset_output_start(new_turn_id, output_start)
+        runtime.audit.record_successor(row.fence, new_turn_id, action="replay", actor=OPERATOR)
     return dispatched
 
 

@@ -20,12 +20,11 @@ from pydantic import Field
 
 from cardbox_cli.diagnosis.diagnoser import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
-from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.inspect.requests import one_of, render_answer
 from cardbox_cli.inspect.search import CardSearch
-from cardbox_cli.inspect.turns import view_turn
+from cardbox_cli.inspect.turns import read_turns, view_turn
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.execution.turns import TURN_STATUSES
+from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES
 from cardbox_cli.serve.addresses import PAGE_SIZE
 from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.settings import Settings
@@ -171,6 +170,7 @@ Since = Annotated[str, Field(max_length=_ID, description="With agent or chat: fr
 Step = Annotated[str, Field(max_length=_ID, description="A step's number or id, or `next`.")] | None
 Format = Annotated[str, Field(max_length=_ID, description=_FORMAT)] | None
 Status = Annotated[str, Field(pattern=f"^({'|'.join(TURN_STATUSES)})$", description="A turn's state.")] | None
+End = Annotated[str, Field(pattern=f"^({'|'.join(END_STATUSES)})$", description="How a turn ended.")] | None
 Limit = Annotated[int, Field(ge=1, le=200, description="Maximum number of items.")]
 
 
@@ -262,14 +262,18 @@ def _turn_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
         options = {"--agent": agent}
         return read(ask, "why", turn, everything, options=options, narrower="Name a turn or an agent.")
 
-    def list_turns(agent: Agent = None, status: Status = None, limit: Limit = PAGE_SIZE) -> list[str]:
-        """List turns, newest first, with state, end status and boxes. Filter by agent or state."""
+    def list_turns(
+        agent: Agent = None, status: Status = None, end: End = None, limit: Limit = PAGE_SIZE
+    ) -> list[str]:
+        """List turns, newest first, with state, end status and boxes. Filter by agent, state or end. `end`
+        omits turns that a retry replaced; `replaced_by` names that retry.
+        """
 
         def ask(project: ProjectView) -> Any:
             where = TurnFilter(agent_id=agent, status=status)
-            return [summary(each) for each in project.turns.newest(where, limit=limit)]
+            return list(read_turns(project.turns, where, limit=limit, end=end))
 
-        options = {"--agent": agent, "--status": status, "--limit": limit}
+        options = {"--agent": agent, "--status": status, "--end": end, "--limit": limit}
         return read(ask, "turn", "list", options=options, narrower="Lower `limit`, or use show_turn.")
 
     def show_turn(turn: TheTurn) -> list[str]:

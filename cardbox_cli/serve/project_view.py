@@ -86,7 +86,7 @@ class ProjectView:
         return BatchViews(self.database, self.project_id)
 
     def batch_reader(self) -> BatchReader:
-        return BatchReader(self.batches, self.settings)
+        return BatchReader(self.batches, self.settings, self.project_option)
 
     def survey(self) -> Survey:
         """Return all problems of the project. Raises NotFound for an unknown project."""

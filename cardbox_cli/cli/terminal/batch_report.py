@@ -50,6 +50,9 @@ def _print_facts(batch: "BatchView") -> None:
         ("created", format_time(batch.created_at)),
         ("ended", format_time(batch.ended_at)),
         ("join box", batch.join_box_id),
+        ("retries", batch.retry_of),
+        ("retried as", batch.retried_as),
+        ("retry", batch.retry),
     )
     if batch.results:
         output.print_text()
@@ -101,7 +104,7 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
         raise KeyboardInterrupt(f"{continues}, or end it with `cbx batch cancel {argument}`") from None
     ids = [join_box(run, run.batches.get(batch_id))] if joined else None
     with run.database.snapshot():
-        view = view_batch(run, run.batches.get(batch_id))
+        view = view_batch(run, run.batches.get(batch_id), session().project_option)
     if session().output == "jsonl":
         _write_event("end", msgspec.structs.asdict(view))
     else:
@@ -109,8 +112,9 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
     if view.status != "success":
         raise Findings(
             f"batch {batch_id} ended: {view.status}" + (f": {view.error['message']}" if view.error else ""),
-            hint=f"`cbx batch show {quote_argument(batch_id)}` shows each child, `cbx turn show` "
-            "the story of one",
+            hint=f"`{view.retry}` runs the children again that did not succeed"
+            if view.retry
+            else f"`cbx batch show {quote_argument(batch_id)}` shows each child",
             details={"batch_id": batch_id, "status": view.status},
         )
 
