@@ -195,11 +195,20 @@ class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSubject:
-    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent them."""
+    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent them.
+
+    `read_only` are the tools whose calls change nothing, as they are registered.
+    """
 
     def __init__(
-        self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
+        self,
+        account: Account,
+        *,
+        profile: str | None = None,
+        chat: ChatSubject | None = None,
+        read_only: frozenset[str] = frozenset(),
     ) -> None:
+        self.read_only = read_only
         self.account = account
         self.profile = profile
         self.chat = chat
