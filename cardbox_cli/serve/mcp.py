@@ -176,13 +176,12 @@ Limit = Annotated[int, Field(ge=1, le=200, description="Maximum number of items.
 
 @dataclass(frozen=True)
 class ToolRunner:
-    """Runs tool calls, each in its own snapshot of the project. `usual`: as in `ProjectView`."""
+    """Runs tool calls, each in its own snapshot of the project."""
 
     connections: ConnectionPool
     project_id: str
     _: KW_ONLY
     settings: Settings
-    usual: str
 
     def __call__(
         self,
@@ -198,7 +197,7 @@ class ToolRunner:
         """
         try:
             with self.connections.snapshot() as database:
-                project = ProjectView(database, self.project_id, settings=self.settings, usual=self.usual)
+                project = ProjectView(database, self.project_id, settings=self.settings)
                 answer = encode_bounded(ask(project))
         except CbxError as exc:
             hint = f" ({exc.hint})" if exc.hint else ""

@@ -132,7 +132,7 @@ def test_an_unanswered_call_is_shown_with_the_command_that_answers_it(world: Wor
     assert page.code == 0
     assert "\x1b" not in page.out
 
-    refused = world.cbx(*shlex.split(found["fix"])[1:])
+    refused = world.cbx(*shlex.split(found["fix"], comments=True)[1:])
     assert (refused.code, refused.err.split("\n")[0]) == (2, "error: --result-text … is a placeholder")
     world.fix({"fix": found["fix"].replace("…", "on track 9")})
     assert world.why(turn)["rule"] == "result-arriving"
@@ -313,7 +313,7 @@ class TestDatabaseWithoutCbxTables:
         world.later(31)
         found = world.why(turn)
         assert found["rule"] == "lost-doorbell"
-        refused = world.cbx(*shlex.split(found["fix"])[1:])
+        refused = world.cbx(*shlex.split(found["fix"], comments=True)[1:])
         assert (refused.code, "`cbx db init --yes`" in refused.err) == (7, True)
         assert world.cbx("db", "init", "--yes").code == 0
         world.fix(found)

@@ -70,7 +70,7 @@ def agent(environment: dict[str, str]) -> Ask:
 def read(target: Target) -> Iterator[ToolRunner]:
     """What all tools ask by, in this process. A statement may take a tenth of a second."""
     with closing(make_connection_pool(target, longest=0.1)) as lending:
-        yield ToolRunner(lending, PROJECT, settings=Settings(), usual="default")
+        yield ToolRunner(lending, PROJECT, settings=Settings())
 
 
 def called(read: ToolRunner, *calls: Call) -> list[Any]:

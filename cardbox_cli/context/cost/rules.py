@@ -68,7 +68,7 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
 
 
 def _shorten(subject: CostSubject, use: ToolUse) -> FixCommand | None:
-    """Return the command that puts a note in the place of a result, but keeps its call; none for a chat."""
+    """Return the command that replaces a result by a note and keeps its call. A chat has none."""
     return None if subject.chat is not None else subject.fit([use.result], "largest-results")
 
 

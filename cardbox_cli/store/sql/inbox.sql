@@ -432,6 +432,16 @@ WHERE h.project_id = %(project_id)s AND h.agent_id IN (
 ORDER BY h.agent_id
 FOR UPDATE
 
+-- name: lease_owners
+-- The owners of the leases that have not expired.
+SELECT DISTINCT l.owner FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s AND l.expires_at > {now}
+
+-- name: expire_leases
+-- Ends the leases of these owners now.
+UPDATE cbx.leases AS l SET expires_at = {now}
+WHERE l.project_id = %(project_id)s AND l.owner = ANY(%(owners)s) AND l.expires_at > {now}
+
 -- name: expired_leases
 -- The leases that have expired, oldest first, and those on rows that are no longer claimed.
 SELECT {lease_json}

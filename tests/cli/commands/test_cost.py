@@ -163,7 +163,9 @@ class TestTurns:
         assert answer["kept"] + answer["new"] == answer["tokens"]
         [never] = answer["findings"]
         assert (never["code"], never["tokens"] > 0) == ("tool-never-called", True)
-        assert never["fix"] == "cbx profile show clerk -o yaml"
+        assert shlex.split(never["fix"], comments=True) == shlex.split(
+            "cbx profile show clerk -o yaml --project p"
+        )
         result = next(card for card in answer["by"]["card"] if card["type"] == "tool.result")
         assert (result["tool"], result["sends"]) == ("look", 1)
         page = succeed(cbx("cost", turn))
@@ -225,7 +227,7 @@ class TestChats:
         found = {each["code"]: each for each in cbx("cost", "--chat", KEY, "-o", "json").json()["findings"]}
         assert set(found) == {"large-card", "cache-broken"}
         # Each run tells the model its own id, and that in the system prompt.
-        compare = shlex.split(found["cache-broken"]["fix"])
+        compare = shlex.split(found["cache-broken"]["fix"], comments=True)
         assert (found["cache-broken"]["steps"], cbx(*compare[1:]).code) == ([3], 8)
         assert "begin with the id of the run" in found["cache-broken"]["message"]
         assert "layout" not in found["cache-broken"]["remedy"]
@@ -259,7 +261,7 @@ class TestBoxes:
         answer = cbx("cost", conversation, "-o", "json").json()
         assert [step["messages"] for step in answer["steps"]] == [1, 3, 5, 7, 9]
         [again] = [each for each in answer["findings"] if each["code"] == "read-again"]
-        first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
+        first, grep, edit = [shlex.split(piece, comments=True) for piece in again["fix"].split(" | ")]
         assert grep[:2] == ["grep", "-vxF"]
         unwanted = set(grep[3::2])
         kept = [card for card in lines(cbx(*first[1:])) if card not in unwanted]
@@ -284,7 +286,7 @@ class TestBoxes:
         turn = succeed(cbx(*asked)).strip()
         before = cbx("cost", turn, "-o", "json").json()
         [again] = [each for each in before["findings"] if each["code"] == "read-again"]
-        first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
+        first, grep, edit = [shlex.split(piece, comments=True) for piece in again["fix"].split(" | ")]
         feed("\n".join(card for card in lines(cbx(*first[1:])) if card not in grep[3::2]))
         made = cbx(*edit[1:])
         note = (
