@@ -149,7 +149,7 @@ def test_the_suggested_command_has_the_same_arguments(
     cards.add(card)
     monkeypatch.setattr("cardbox_cli.serve.mcp.encode_bounded", lambda value: encode_bounded(value, 300))
     told = [
-        result.content[1].text.rpartition("the whole result with: ")[2]
+        result.content[1].text.rpartition("the whole result with: ")[2].partition("  # database ")[0]
         for result in called(
             read,
             ("list_turns", {"agent": "clerk", "status": "dispatched", "limit": 7}),
@@ -260,7 +260,7 @@ def test_a_truncated_result_names_the_command_that_prints_all_of_it(
     assert card["card_id"] == draft.card_id
     assert card["content"]["text"].startswith("begin x")
     assert card["content"]["text"].endswith("x end")
-    assert note.endswith(f"cbx card show {draft.card_id} --deleted -o json --project p")
+    assert f"cbx card show {draft.card_id} --deleted -o json --project p  # database " in note
 
 
 def test_a_tool_cannot_write(read: ToolRunner) -> None:

@@ -234,8 +234,8 @@ class TestChats:
         # The second run was not offered the tool.
         assert "from step 2 to 3, at tool 5: " in succeed(cbx("cost", "--chat", KEY))
         afresh = found["large-card"]["fix"]
-        assert afresh == f"cbx chat new {KEY}"
-        succeed(cbx(*shlex.split(afresh)[1:]))
+        assert afresh.startswith(f"cbx chat new --project p {KEY}  # database ")
+        succeed(cbx(*shlex.split(afresh, comments=True)[1:]))
         succeed(cbx("chat", "run", KEY, "--text", "Go on.", "--exec", "echo Yes.", "--answers", "text"))
         later = cbx("cost", "--chat", KEY, "-o", "json").json()
         assert later["steps"][-1]["tokens"] < found["large-card"]["evidence"][0]["tokens"]
