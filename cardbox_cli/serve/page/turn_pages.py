@@ -299,7 +299,7 @@ def chat(read: PageRead, key: str, most: Annotated[int, Query(ge=1, le=1000)] = 
         "chat.html",
         view="Chats",
         chat=read_chat_view(stores, key),
-        why=explain_memory(stores, key),
+        why=explain_memory(stores, key, project_option=read.project_option),
         entries=entries,
         earlier=read.links.chat(key, most=min(most * 4, 1000)) if has_more else None,
     )
