@@ -225,7 +225,7 @@ _ENTRY_COLUMNS = (
 def explain_chat(
     key: ChatKey,
     words: Annotated[
-        str | None, Argument(metavar="[WORDS]", help="Words that the chat should know: find where they are.")
+        str | None, Argument(metavar="TEXT", help="Words that the chat should know: find where they are.")
     ] = None,
 ) -> None:
     """Explain what the next run of a chat remembers, or why it remembers nothing, or not these words.
