@@ -4,7 +4,7 @@ The results are those of the read API, cut to fit into a model's context. The to
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from importlib.metadata import version
@@ -21,10 +21,11 @@ from pydantic import Field
 from cardbox_cli.diagnosis.diagnoser import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
 from cardbox_cli.inspect.requests import one_of, render_answer
-from cardbox_cli.inspect.search import CardSearch
+from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.inspect.turns import read_turns, view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES
+from cardbox_cli.model.tokens import estimate_tokens
 from cardbox_cli.serve.addresses import PAGE_SIZE
 from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.settings import Settings
@@ -286,6 +287,33 @@ def _turn_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
     return [why, list_turns, show_turn]
 
 
+# The tokens of an answer to a search, as estimated. Ids have more tokens than the estimate of their letters.
+_SEARCH_TOKENS = 1_300
+
+
+def _bounded_matches(found: Iterable[FoundCard]) -> list[dict[str, Any]]:
+    """Return where each card matches, up to a number of tokens; the last item then counts the others."""
+    rows: list[dict[str, Any]] = []
+    tokens = 0
+    for count, card in enumerate(found):
+        row = {
+            "card_id": card.card_id,
+            "type": card.type[:_MAX_TYPE],
+            "created_at": card.created_at,
+            "box_id": card.box_id,
+            "match": card.match,
+        }
+        tokens += estimate_tokens(exact_json.encode(row).decode())
+        if tokens > _SEARCH_TOKENS:
+            left = sum(1 for _ in found) + 1
+            return [*rows, {"more": left, "hint": f"{count} of {count + left} are shown; narrow the search"}]
+        rows.append(row)
+    return rows
+
+
+_MAX_TYPE = 100
+
+
 def _card_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
     def search_cards(
         text: Annotated[
@@ -300,10 +328,13 @@ def _card_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
         type: Annotated[str, Field(max_length=_ID, description="For example tool.result.")] | None = None,
         limit: Limit = PAGE_SIZE,
     ) -> list[str]:
-        """Find cards that contain these whole words, ignoring case, newest first. Filter by type."""
+        """Find cards that contain these whole words, ignoring case, newest first: the text around each match.
+        show_card shows a whole card. Filter by type.
+        """
 
         def ask(project: ProjectView) -> Any:
-            return list(CardSearch(text, [type] if type else None).newest(project.cards, limit))
+            found = CardSearch(text, [type] if type else None).newest(project.cards, limit)
+            return _bounded_matches(found)
 
         options = {"--type": type, "--limit": limit}
         return read(ask, "card", "search", text, options=options, narrower="Lower `limit`, or use show_card.")

@@ -176,7 +176,7 @@ def test_a_client_that_does_not_start_fails_the_request(start: Start, program: s
 def test_a_client_that_never_says_ready_is_told_so(start: Start) -> None:
     late = start(program="input()")(timeout=0.5)
     assert late.timed_out
-    assert 'the client never printed {"ready": true}' in late.stderr
+    assert 'expected the client to print {"ready": true}, but it printed nothing' in late.stderr
 
 
 @pytest.mark.parametrize(

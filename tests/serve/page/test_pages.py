@@ -115,10 +115,14 @@ def test_layers_have_one_colour_and_their_shares_add_up_to_100_percent(
     turn = ask().agent_turn_id
     assert run(says({"look": {"at": "that"}}, "It is there.")).message == "success"
     pages = [api.get(f"{START}/{name}?turn={turn}").text for name in ("request", "cost")]
-    row = re.compile(r'<td class="(?:tight|text)">\s*<svg.*?class="(l\d)".*?</svg> (\w+)</td>')
+    row = re.compile(r'<td class="(?:tight|text)">\s*<svg.*?class="(l\d)".*?</svg> ([\w: .]+)</td>')
     colours = [{name: colour for colour, name in row.findall(page)} for page in pages]
-    assert colours[0] == colours[1]
-    assert {"system_prompt", "checkpoint_messages", "reply"} <= set(colours[0])
+    shared = colours[0].keys() & colours[1].keys()
+    assert {name: colours[0][name] for name in shared} == {name: colours[1][name] for name in shared}
+    assert {"system_prompt", "reply"} <= shared
+    groups = {name for name in colours[0] if name.startswith("history: ")}
+    assert "history: tool.result look" in groups
+    assert len({colours[0][name] for name in groups | {"system_prompt"}}) == len(groups) + 1
     table = pages[0][pages[0].index("Layer</th>") :].partition("</table>")[0]
     assert sum(map(float, re.findall(r"([\d.]+)%", table))) == pytest.approx(100, abs=0.2)
 
