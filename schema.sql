@@ -102,7 +102,7 @@ CREATE INDEX IF NOT EXISTS idx_agents_target ON resource.project_agents (project
 
 -- part: resource.tools
 CREATE SCHEMA IF NOT EXISTS resource;
--- Options of cbx: {exec, timeout_seconds}. A tool without exec waits for a report.
+-- Options of cbx: {exec, timeout_seconds, read_only}. A tool without exec waits for a report.
 CREATE TABLE IF NOT EXISTS resource.tools (
     project_id      text COLLATE "C" NOT NULL,
     tool_name       text COLLATE "C" NOT NULL,

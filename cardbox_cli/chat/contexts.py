@@ -38,7 +38,7 @@ _MAX_WORDS = 6
 _MAX_CANDIDATES = 20
 
 
-def _search_best(stores: ChatStores, chat_key: str, words: str) -> ContextMatch:
+def search_best(stores: ChatStores, chat_key: str, words: str) -> ContextMatch:
     """Return the archived context that matches the words best. Raises NotFound if none matches."""
     if not words.strip():
         raise InvalidInput("no archived context given", hint="pass a context id, or words with --query")
@@ -169,7 +169,7 @@ def load(
         now = stores.database.now()
         why = None
         if context_id is None:
-            best = _search_best(stores, chat_key, words or "")
+            best = search_best(stores, chat_key, words or "")
             context_id, why = best.context_id, best.why
         archive = stores.archives.get(chat_key, context_id)
         changed = ContextChange(

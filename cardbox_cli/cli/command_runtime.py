@@ -76,14 +76,22 @@ def make_connector(target: "Target") -> "Callable[[], Database]":
 
 @contextmanager
 def stop_at_signals(stop: Callable[[], object]) -> Iterator[list[int]]:
-    """Call `stop` at SIGTERM and SIGINT, for an orderly end. Yields the list of received signals."""
+    """Call `stop` at SIGTERM, SIGINT and SIGHUP, for an orderly end. Yields the list of received signals.
+
+    SIGHUP stays ignored if it was ignored at the start, as under `nohup`.
+    """
     received: list[int] = []
 
     def handle_signal(number: int, _: object) -> None:
-        received.append(number)
-        stop()
+        # A closed terminal sends SIGHUP more than once: by the kernel, and by the shell.
+        if number != signal.SIGHUP or not received:
+            received.append(number)
+            stop()
 
-    before = {number: signal.signal(number, handle_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle_signal) for number in numbers}
     try:
         yield received
     finally:

@@ -121,11 +121,12 @@ COMMANDS: dict[str, str | Noun] = {
     "ask": "Ask a new agent with a profile one question.",
     "fork-join": "Give tasks to many agents and join their results.",
     "batch": Noun(
-        "List, watch and cancel batches of tasks.",
+        "List, watch, retry and cancel batches of tasks.",
         {
             "list": "List batches, newest first.",
             "show": "Show a batch and the results of its children.",
             "watch": "Watch a batch until it ends.",
+            "retry": "Run the children again that did not succeed.",
             "cancel": "End a batch as failed and stop its children.",
         },
     ),

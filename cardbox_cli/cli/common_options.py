@@ -3,11 +3,14 @@
 They are valid before and after the subcommand. The last value wins, and the session stores it.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
 from cardbox_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # The key under which a click context stores the words of its command line.
 WORDS = "cardbox_cli.words"
@@ -85,12 +88,24 @@ def list_options() -> list[click.Option]:
     ]
 
 
+class _ProjectId(click.ParamType[str]):
+    name = "ID"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from cardbox_cli.cli.options.value_types import PROJECT
+
+        return PROJECT.shell_complete(ctx, param, incomplete)
+
+
 def common_options() -> list[click.Option]:
     """Return new copies of the options that every command takes."""
     return [
         _session_option(
             "--project",
             "-p",
+            type=_ProjectId(),
             metavar="ID",
             help="Project (tenant). Default: CBX_PROJECT, the config file, else 'default'.",
         ),

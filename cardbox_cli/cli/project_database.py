@@ -55,6 +55,7 @@ def open_database() -> "Iterator[Database]":
     here.check_project()
     with here.process.database(database_target(here)) as database:
         before, here.opened = here.opened, database
+        here.database_comment = database.target.comment
         commits = database.commits
         try:
             with _lag_in_hints(database):

@@ -72,6 +72,7 @@ class Session:
     process: ProcessContext = field(default_factory=ProcessContext, repr=False, compare=False)
     committed: bool = field(default=False, init=False, repr=False, compare=False)
     opened: "Database | None" = field(default=None, init=False, repr=False, compare=False)
+    database_comment: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
     made_ids: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -80,8 +81,11 @@ class Session:
 
     @property
     def project_option(self) -> tuple[str, ...]:
-        """Return the --project option for printed commands. It is empty for the usual project."""
-        return () if self.project_id == self.usual_project else ("--project", self.project_id)
+        """Return the options for printed commands: they may be pasted where another project is the usual one.
+
+        A comment names the database unless it is the default one.
+        """
+        return ("--project", self.project_id, *self.database_comment)
 
     def configure(self, commands: Callable[..., Collection[str]]) -> None:
         """Apply variables and the config file, unless options override them. Raises UsageError.

@@ -73,6 +73,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     - `stored_commands`: the tools that are stored with a command.
     - `log`: the log of a failed turn's last model command, or of the command that failed.
     - `closed`: the tables that `role`, the database role of cbx, cannot read.
+    - `dead_owners`: the owners of leases whose process has ended on this machine.
     - `read_only_by`: the setting that makes transactions read-only by default.
     - `blocker`: the active turn of a queued turn's agent. `awaited`: the turns that answer its open calls.
     - `closes`: the cycle that this turn closes. Each turn waits for the next one, and the last for the first.
@@ -98,6 +99,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     leases: tuple[Lease, ...] = ()
     worker_target: str | None = None
     workers: tuple[WorkerEntry, ...] = ()
+    dead_owners: frozenset[str] = frozenset()
     loads: dict[str, int] = {}
     boxes: tuple[BoxFacts, ...] = ()
     results: tuple[ResultCard, ...] = ()
@@ -260,8 +262,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(row for row in self.due_rows if self.age(self.due_since(row)) > limit)
 
     def is_live(self, lease: Lease | None) -> bool:
-        """Return True if a lease has not expired, or expired less than `grace` ago."""
-        return lease is not None and self.now < lease.expires_at + self.grace
+        """Return True if a lease ends later than `grace` ago, and its owner's process may still exist."""
+        return (
+            lease is not None
+            and lease.owner not in self.dead_owners
+            and self.now < lease.expires_at + self.grace
+        )
 
     @cached_property
     def worked_on(self) -> bool:

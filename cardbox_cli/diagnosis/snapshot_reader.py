@@ -36,6 +36,7 @@ from cardbox_cli.model.execution.situations import (
 )
 from cardbox_cli.model.execution.turns import MAX_DEPTH, OPEN, QUEUED, InboxRow, TurnRecord, WorkerEntry
 from cardbox_cli.model.ids import canonical_box_id
+from cardbox_cli.process_identity import is_dead
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.connection.database import Database
@@ -308,6 +309,9 @@ class _TurnRows:
             record=record,
             audit=self.audit.get(turn),
             leases=tuple(self.leases.get(agent, [])),
+            dead_owners=frozenset(
+                lease.owner for lease in self.leases.get(agent, []) if is_dead(lease.owner)
+            ),
             worker_target=target or None,
             workers=tuple(self.workers.get(target, [])),
             loads=self.loads,

@@ -190,6 +190,9 @@ def _failure_actor(s: Snapshot) -> str:
     """Return who must examine a failed or partial turn, and how. Return "" for any other turn."""
     if not s.failed and (s.turn is None or s.turn.end_status != "partial"):
         return ""
+    by = s.turn.replaced_by if s.turn is not None else None
+    if by is not None:
+        return f"no one: turn {by} replaces it, as `cbx why {quote_argument(by)}` shows"
     read = "logs" if s.failure_log is not None else "show"
     turn = quote_argument(s.agent_turn_id)
     reason = f"the requester: `cbx turn {read} {turn}` shows the reason"

@@ -14,7 +14,15 @@ import msgspec
 
 from cardbox_cli.errors import WaitTimeout
 from cardbox_cli.model.content import FALLBACK
-from cardbox_cli.model.execution.turns import END_STATUSES, ENDED, ERROR, FAILED, SKIPPED, EndStatus
+from cardbox_cli.model.execution.turns import (
+    END_STATUSES,
+    ENDED,
+    ERROR,
+    FAILED,
+    SKIPPED,
+    EndStatus,
+    replacement,
+)
 from cardbox_cli.store.views.turn_views import TurnLeftovers, TurnRow, TurnViews
 from cardbox_cli.text.command_lines import quote_argument
 
@@ -36,7 +44,10 @@ class TurnResult(TurnEndRow, frozen=True, kw_only=True):
 
 
 class TurnSummary(TurnResult, frozen=True, kw_only=True):
-    """A turn in a list. `end_status`, the deliverable and `ended_at` are None before the end."""
+    """A turn in a list. `end_status`, the deliverable and `ended_at` are None before the end.
+
+    `replaced_by` is the turn that replaces one that did not end in success.
+    """
 
     trace_id: str | None
     recursion_depth: int | None
@@ -45,6 +56,7 @@ class TurnSummary(TurnResult, frozen=True, kw_only=True):
     inbox_id: str | None
     created_at: datetime | None
     ended_at: datetime | None
+    replaced_by: str | None = None
 
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -59,6 +71,7 @@ def convert(kind: type[_Struct], source: msgspec.Struct, **given: Any) -> _Struc
 def summary(turn: TurnRow) -> TurnSummary:
     end_status, card_id, ended_at = _end(turn)
     end_epoch = turn.record.end_epoch if turn.record else None
+    by = None if end_status == "success" else replacement(turn.successors)
     return convert(
         TurnSummary,
         turn,
@@ -66,6 +79,7 @@ def summary(turn: TurnRow) -> TurnSummary:
         turn_epoch=turn.turn_epoch if end_epoch is None else end_epoch,
         deliverable_card_id=card_id,
         ended_at=ended_at,
+        replaced_by=by and by.agent_turn_id,
     )
 
 

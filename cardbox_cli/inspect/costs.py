@@ -18,6 +18,8 @@ from cardbox_cli.inspect.requests import Requests, find_box
 from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window
 from cardbox_cli.store.boxes import BoxStore
+from cardbox_cli.store.tools import TABLE as TOOLS_TABLE
+from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.turn_views import TurnFilter, TurnRow, TurnViews
 from cardbox_cli.text.command_lines import command_line
 from cardbox_cli.text.quantities import format_count
@@ -41,13 +43,16 @@ class CostedSeries(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
     chat: ChatSubject | None = None
     notes: list[str] = []
+    read_only: frozenset[str] = frozenset()
 
     def account(self) -> Account:
         return account_of(self.series)
 
     def costs(self, account: Account, prices: Prices | None = None) -> Costs:
         """Return the costs of the account. Without prices, the costs have no amounts of money."""
-        return costs_of(account, profile=self.profile, chat=self.chat, prices=prices)
+        return costs_of(
+            account, profile=self.profile, chat=self.chat, prices=prices, read_only=self.read_only
+        )
 
     def answer(
         self, costs: Costs | None = None, *, top: int = TOP, project_option: Sequence[str] = ()
@@ -83,7 +88,7 @@ class CostReader:
         self._begin = parse_time(since, "since")
         self._limit = None if since else MAX_RECENT
         self._notes: list[str] = []
-        self._costed = partial(CostedSeries, notes=self._notes)
+        self._costed = partial(CostedSeries, notes=self._notes, read_only=read_only_tools(boxes))
 
     def read(self, kind: str, name: str) -> CostedSeries:
         """Return the requests of a `turn`, a `box`, a `source` that is one of both, an `agent` or a `chat`.
@@ -205,6 +210,18 @@ class CostReader:
         return name if isinstance(name, str) else None
 
 
+def read_only_tools(boxes: BoxStore) -> frozenset[str]:
+    """Return the names of the project's tools that are registered as read-only."""
+    if TOOLS_TABLE not in boxes.database.tables:
+        return frozenset()
+    tools = ToolStore(boxes.database, boxes.project_id).all()
+    return frozenset(tool.tool_name for tool in tools if tool.is_read_only)
+
+
+# The share by which an estimate may differ from a provider's count without a word about it.
+_MAX_DIFFERENCE = 0.2
+
+
 def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str]:
     """Return a summary of the costs, as a text for each fact. `format_tokens` takes a number and `exact`."""
     account, steps = costs.account, costs.account.steps
@@ -218,6 +235,18 @@ def cost_facts(costs: Costs, format_tokens: Callable[..., str]) -> dict[str, str
         of_window = "" if holds is None else f", {step.tokens / holds:.1%} of the window of {step.model}"
         size = format_tokens(step.tokens, exact=not step.estimated)
         facts["largest"] = f"{size} tokens in request {step.number}{of_window}"
+    if account.reported:
+        reported = sum(step.reported or 0 for step in account.reported)
+        estimate = sum(step.tokens for step in account.reported)
+        facts["reported"] = (
+            f"{reported:,} tokens by the provider, for {len(account.reported)} of "
+            f"{format_count(len(steps), 'request')}"
+        )
+        if abs(reported - estimate) > max(reported, estimate) * _MAX_DIFFERENCE:
+            facts["differs"] = (
+                f"cbx counts {format_tokens(estimate, exact=account.exact)} tokens in these: it sees only "
+                "what is in the cards"
+            )
     if len(steps) > 1:
         broken = sum(step.breaks for step in steps)
         share = account.cached_tokens / account.tokens if account.tokens else 0

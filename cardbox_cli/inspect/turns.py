@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 
 import msgspec
 
@@ -16,6 +17,7 @@ from cardbox_cli.model.execution.result_fields import (
     required_fields,
 )
 from cardbox_cli.model.execution.turns import (
+    ENDED,
     PROCESSING,
     AuditEntry,
     Edge,
@@ -27,9 +29,30 @@ from cardbox_cli.model.execution.turns import (
 )
 from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.store.views.batch_views import BatchMembership, BatchRow, BatchViews
-from cardbox_cli.store.views.turn_views import MAX_FAMILY, StoredTurn, TurnViews, WrittenCard
+from cardbox_cli.store.views.turn_views import MAX_FAMILY, StoredTurn, TurnFilter, TurnViews, WrittenCard
 
 _MAX_LINE_LENGTH = 100
+
+
+def read_turns(
+    turns: TurnViews,
+    where: TurnFilter,
+    *,
+    limit: int | None,
+    end: str | None = None,
+    with_replaced: bool = False,
+) -> Iterator[TurnSummary]:
+    """Yield the turns that match `where`, newest first; with `end`, those that ended so.
+
+    The latter omit turns that another turn replaces, unless `with_replaced` is set.
+    """
+    if end is None:
+        return map(summary, turns.newest(where, limit=limit))
+    ended = map(summary, turns.newest(msgspec.structs.replace(where, status=ENDED)))
+    return islice(
+        (each for each in ended if each.end_status == end and (with_replaced or each.replaced_by is None)),
+        limit,
+    )
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -59,6 +82,7 @@ class TurnView(TurnResult, frozen=True, kw_only=True):
     timeline: list[Event]
     logs: list[LogTail]
     findings: list[TurnFinding]
+    replaced_by: str | None = None
 
 
 class Branch(TurnEndRow, frozen=True, kw_only=True):

@@ -107,6 +107,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
 
     @property
+    def is_read_only(self) -> bool:
+        """True if its calls change nothing, as it was registered."""
+        return self.options.get("read_only") is True
+
+    @property
     def command(self) -> str | None:
         """Return the command that answers the tool's calls, or None if another program reports results."""
         command = self.options.get("exec")

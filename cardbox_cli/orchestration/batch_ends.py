@@ -78,9 +78,14 @@ def task_result(task: BatchTask, summary: str | None) -> TaskResult:
         task_index=task.task_index,
         status=task.status,
         summary=summary,
-        output_box_id=task.output_box_id if task.agent_turn_id else None,
+        output_box_id=output_of(task),
         error=error_of(task),
     )
+
+
+def output_of(task: BatchTask) -> str | None:
+    """Return the output box of a task that has run, in this batch or in the one that it retries."""
+    return task.output_box_id if task.agent_turn_id or not task.is_open else None
 
 
 def error_of(task: BatchTask) -> dict[str, str] | None:
@@ -209,8 +214,11 @@ def summaries_of(runtime: Runtime, tasks: Sequence[BatchTask]) -> dict[int, str]
     return {task_indexes[card.card_id]: summary_of(card.content) for card in cards}
 
 
-def join_edge(batch: Batch, phase: str) -> Edge:
-    """Return the edge of a batch. Phase `request` records the turn that waits for it, `response` its end."""
+def join_edge(batch: Batch, phase: str, *, retry_of: str | None = None) -> Edge:
+    """Return the edge of a batch. Phase `request` records the turn that waits for it, `response` its end.
+
+    `retry_of` is the batch that a new batch retries.
+    """
     ends = [(batch.source_agent_id, batch.parent_turn_id, batch.parent_step_id), (BATCH_ACTOR, None, None)]
     source, target = ends if phase == "request" else reversed(ends)
     return Edge(
@@ -233,6 +241,7 @@ def join_edge(batch: Batch, phase: str) -> Edge:
             "task_count": batch.task_count,
             **({} if batch.parent_tool_call_id is None else {"tool_call_id": batch.parent_tool_call_id}),
             **({} if phase == "request" else {"status": batch.status}),
+            **({} if retry_of is None else {"retry_of": retry_of}),
         },
         created_at=None,
     )

@@ -103,15 +103,25 @@ class _DispatchFailed(Exception):
     """The failure of a dispatch for a reason other than a refusal."""
 
 
-def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | None:
-    """Dispatch the turn of a due task. Return the turn's id, or None if it was not dispatched."""
+def dispatch_child(
+    runtime: Runtime, batch: Batch, task: BatchTask, *, retry_of: str | None = None
+) -> str | None:
+    """Dispatch the turn of a due task. Return the turn's id, or None if it was not dispatched.
+
+    `retry_of` is the turn that the new one retries.
+    """
     try:
         with runtime.transaction():
             now = runtime.batches.lock_due(task)
             if now is None:
                 return None
-            outcome = _dispatch_task(runtime, batch, task)
+            outcome = _dispatch_task(runtime, batch, task, retry_of)
             if outcome.result.status == "accepted":
+                if retry_of is not None:
+                    fence, new_turn_id = Fence(task.agent_id, retry_of, 0), outcome.result.agent_turn_id or ""
+                    runtime.audit.record_successor(
+                        fence, new_turn_id, action="retry", actor=batch.source_agent_id
+                    )
                 return _mark_dispatched(runtime, task, outcome.result, now)
             _handle_refusal(runtime, task, outcome.result, outcome.message or "")
     except _Overtaken:
@@ -124,7 +134,7 @@ def dispatch_child(runtime: Runtime, batch: Batch, task: BatchTask) -> str | Non
     return None
 
 
-def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchOutcome:
+def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask, retry_of: str | None) -> DispatchOutcome:
     parent = None
     if batch.parent_turn_id is not None:
         parent = Parent(agent_turn_id=batch.parent_turn_id, step_id=batch.parent_step_id)
@@ -139,7 +149,7 @@ def _dispatch_task(runtime: Runtime, batch: Batch, task: BatchTask) -> DispatchO
         correlation_id=task.correlation_id,
         parent=parent,
         trace_id=batch.trace_id,
-        metadata=of,
+        metadata=of if retry_of is None else {**of, "retry_of": retry_of},
         batch={**of, **awaited},
     )
     try:
@@ -262,11 +272,21 @@ def _end_early(runtime: Runtime, batch_id: str, status: BatchEndStatus, *, code:
 
 
 def _dispatch_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcome) -> None:
-    known: dict[str, Batch] = {}
+    known: dict[str, tuple[Batch, dict[int, str | None]]] = {}
     for task in runtime.batches.due(batch_id):
-        batch = known[task.batch_id] = known.get(task.batch_id) or runtime.batches.get(task.batch_id)
+        if task.batch_id not in known:
+            batch = runtime.batches.get(task.batch_id)
+            known[task.batch_id] = batch, _retried_turns(runtime, batch)
+        batch, retried = known[task.batch_id]
         with record_trouble(caught.troubles, f"the dispatch of child {task.task_index} of {task.batch_id}"):
-            _add(caught.dispatched, dispatch_child(runtime, batch, task))
+            turn = retried.get(task.task_index)
+            _add(caught.dispatched, dispatch_child(runtime, batch, task, retry_of=turn))
+
+
+def _retried_turns(runtime: Runtime, batch: Batch) -> dict[int, str | None]:
+    """Return the turns, by task, of the batch that this batch retries. A batch with a parent retries none."""
+    old = None if batch.parent_turn_id else runtime.batches.retried_batch(batch.batch_id)
+    return {} if old is None else {each.task_index: each.agent_turn_id for each in runtime.batches.tasks(old)}
 
 
 def _stop_children(runtime: Runtime, batch_id: str | None, caught: CatchUpOutcome) -> None:

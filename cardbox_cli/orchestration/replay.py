@@ -16,6 +16,7 @@ from cardbox_cli.execution.dispatch import dispatch
 from cardbox_cli.execution.dispatch_requests import DispatchOutcome, DispatchRequest
 from cardbox_cli.execution.provision import add_agent
 from cardbox_cli.execution.requests.recorded_requests import find_step
+from cardbox_cli.execution.requests.request_series import step_usage
 from cardbox_cli.execution.requests.step_snapshots import read_snapshot
 from cardbox_cli.execution.requests.turn_requests import BoxSource, present_cards, source_of
 from cardbox_cli.execution.runtime import Runtime
@@ -24,7 +25,7 @@ from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.model.card_types import DELIVERABLE, INSTRUCTION, THOUGHT, TOOL_RESULT
 from cardbox_cli.model.cards import OPERATOR, Card, card_text, draft_card
 from cardbox_cli.model.diff import TextPart, text_diff
-from cardbox_cli.model.execution.turns import InboxRow, Step
+from cardbox_cli.model.execution.turns import InboxRow
 from cardbox_cli.model.identity import Agent
 from cardbox_cli.model.ids import short_id
 from cardbox_cli.model.tokens import card_tokens
@@ -97,7 +98,9 @@ def _dispatch_replay(
     )
     dispatched = dispatch(runtime, request)
     if dispatched.result.agent_turn_id is not None:
-        runtime.turns.reset_output_start(dispatched.result.agent_turn_id, output_start)
+        new_turn_id = dispatched.result.agent_turn_id
+        runtime.turns.reset_output_start(new_turn_id, output_start)
+        runtime.audit.record_successor(row.fence, new_turn_id, action="replay", actor=OPERATOR)
     return dispatched
 
 
@@ -169,11 +172,6 @@ def _profile(runtime: Runtime, turn: TurnRow, name: str | None) -> ProfileEntry:
     return entry_in_box
 
 
-# The names under which providers count the tokens of a request and of an answer.
-_INPUT = ("prompt_tokens", "input_tokens")
-_OUTPUT = ("completion_tokens", "output_tokens")
-
-
 class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a turn. `input_tokens` and `output_tokens` are None if the provider reported none.
 
@@ -210,6 +208,7 @@ def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
     short = summary(turn)
     store = TurnStore(turns.database, turns.project_id)
     steps, record = store.steps(agent_turn_id), store.record(agent_turn_id)
+    usages = [usage for usage in map(step_usage, steps) if usage is not None]
     own = _own_cards(turns, turn.output_box_id, record.output_start or 0 if record else 0, agent_turn_id)
     return TurnOutcome(
         agent_turn_id=agent_turn_id,
@@ -218,8 +217,8 @@ def outcome_of(turns: TurnViews, agent_turn_id: str) -> TurnOutcome:
         end_status=short.end_status,
         error=record.error if record else None,
         steps=len(steps),
-        input_tokens=_sum_counts(steps, _INPUT),
-        output_tokens=_sum_counts(steps, _OUTPUT),
+        input_tokens=_sum_counts([usage.input for usage in usages]),
+        output_tokens=_sum_counts([usage.output for usage in usages]),
         written_tokens=sum(card_tokens(card) for card in own if card.type in (THOUGHT, TOOL_RESULT)),
         tools=dict(Counter(call.tool_name for card in own for call in calls_of(card))),
         text=_outcome_text(own, short.deliverable_card_id),
@@ -262,9 +261,7 @@ def _outcome_text(own: Sequence[Card], deliverable: str | None) -> str:
     return card_text(last[0].content) if last else ""
 
 
-def _sum_counts(steps: Sequence[Step], names: Sequence[str]) -> int | None:
+def _sum_counts(usages: Sequence[int | None]) -> int | None:
     """Return the sum of the provider's counts in all steps, or None if no step has a count."""
-    usages = [step.metadata.get("llm_usage") for step in steps if isinstance(step.metadata, dict)]
-    counts = [usage.get(name) for usage in usages if isinstance(usage, dict) for name in names]
-    known = [count for count in counts if isinstance(count, int) and not isinstance(count, bool)]
+    known = [count for count in usages if count is not None]
     return sum(known) if known else None

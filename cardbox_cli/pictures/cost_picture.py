@@ -1,16 +1,20 @@
 """The page of costs: findings with their commands, growth of the requests, and shares of the tokens."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
+from cardbox_cli.context.cost.account import NONE, Account, Grouping, SentPart, Share, StepCost
 from cardbox_cli.context.cost.findings import CostFinding
 from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.layers import CHECKPOINT
 from cardbox_cli.pictures.page_elements import Child, Element, element, facts, page, section, swatch, table
 from cardbox_cli.pictures.request_picture import (
     DrawnCard,
     DrawnStep,
+    group_colours,
+    history_groups,
     layer_colours,
     step_sections,
     token_label,
@@ -32,12 +36,13 @@ class CostPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 def cost_page(picture: CostPicture) -> str:
     account = picture.account
-    colours = layer_colours(share.name for share in account.by["layer"])
+    steps = drawn_account(account)
+    colours = cost_colours(account, steps)
     return page(
         f"Costs of {picture.name}",
         facts(picture.facts),
         *([section("Findings", *_findings(picture))] if picture.findings else []),
-        *step_sections(drawn_account(account), colours),
+        *step_sections(steps, colours),
         *([section("By layer", _shares("layer", account, colours))] if account.steps else []),
         *([section("By type", _shares("type", account, {}))] if account.steps else []),
         *([section("By tool", _shares("tool", account, {}))] if account.steps else []),
@@ -45,27 +50,58 @@ def cost_page(picture: CostPicture) -> str:
 
 
 def drawn_account(account: Account) -> list[DrawnStep]:
-    """Return the last requests of a series, in the form that drawings need."""
+    """Return the last requests of a series for drawings, by layer and by group of the history."""
     shown = account.steps[-_MAX_STEPS:]
     begin = len(account.steps) - len(shown)
+    groups = _groups(account)
     cards: list[list[DrawnCard]] = [[] for _ in shown]
+    histories: list[Counter[str]] = [Counter() for _ in shown]
     for part in account.parts:
-        if part.card_id is not None and part.first + part.sends > begin:
-            card = DrawnCard(card_id=part.card_id, about=part.type, layer=part.layer, tokens=part.tokens)
-            for step in range(max(part.first, begin), part.first + part.sends):
+        group = part.layer if part.layer != CHECKPOINT else groups[_pair(part)]
+        for step in range(max(part.first, begin), part.first + part.sends):
+            if part.card_id is not None:
+                card = DrawnCard(card_id=part.card_id, about=part.type, layer=group, tokens=part.tokens)
                 cards[step - begin].append(card)
+            if part.layer == CHECKPOINT:
+                histories[step - begin][group] += part.tokens
     order = [share.name for share in account.by["layer"]]
-    return [_step(step, order, held) for step, held in zip(shown, cards, strict=True)]
+    return [_step(*each, order) for each in zip(shown, cards, histories, strict=True)]
 
 
-def _step(step: StepCost, order: Sequence[str], cards: Sequence[DrawnCard]) -> DrawnStep:
+def cost_colours(account: Account, steps: Sequence[DrawnStep]) -> Mapping[str, str]:
+    """Return the CSS classes of the layers and of the groups of the history."""
+    layers = [share.name for share in account.by["layer"]]
+    return {**layer_colours(layers), **group_colours(name for step in steps for name, _ in step.layers)}
+
+
+def _groups(account: Account) -> Mapping[tuple[str, str], str]:
+    tokens: Counter[tuple[str, str]] = Counter()
+    for part in account.parts:
+        if part.layer == CHECKPOINT:
+            tokens[_pair(part)] += part.total
+    return history_groups(tokens)
+
+
+def _pair(part: SentPart) -> tuple[str, str]:
+    return part.type, "" if part.tool == NONE else part.tool
+
+
+def _step(
+    step: StepCost, cards: Sequence[DrawnCard], history: Mapping[str, int], order: Sequence[str]
+) -> DrawnStep:
     broken = ", cache broken" if step.breaks else ""
+    layers: list[tuple[str, int]] = []
+    for layer in order:
+        if layer == CHECKPOINT:
+            layers += sorted(history.items())
+        elif layer in step.layers:
+            layers.append((layer, step.layers[layer]))
     return DrawnStep(
         name=f"request {step.number}{broken}",
         messages=step.messages,
         tokens=step.tokens,
         exact=not step.estimated,
-        layers=[(layer, step.layers[layer]) for layer in order if layer in step.layers],
+        layers=layers,
         cards=cards,
     )
 

@@ -7,7 +7,7 @@ import msgspec
 from cardbox_cli.context.explain import TOOLS, Explanation, LayerShare, MessageLine, shares
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.model import layers
-from cardbox_cli.model.ids import short_id
+from cardbox_cli.model.ids import short_id, unique
 from cardbox_cli.pictures.page_elements import (
     Child,
     Element,
@@ -92,7 +92,32 @@ def draw_growth(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Eleme
             tip = f"{step.name}, {layer}: {tokens:,} of {step.tokens:,} tokens"
             boxes.append(box(index * wide, y, wide * 0.9, height, colours[layer], tip))
     label = f"Tokens of {len(steps)} steps by layer, up to {most:,}"
-    return svg(label, _STEPS_WIDTH, high, *boxes, class_="drawing tall")
+    drawn = svg(label, _STEPS_WIDTH, high, *boxes, class_="drawing tall")
+    names = unique(layer for step in steps for layer, _ in step.layers)
+    return _chart(drawn, steps, (f"{most:,} tokens", "0"), names, colours)
+
+
+def _chart(
+    drawn: Element,
+    steps: Sequence[DrawnStep],
+    ends: tuple[str, str],
+    names: Sequence[str],
+    colours: Mapping[str, str],
+) -> Element:
+    """Add axes and a legend to a drawing of steps. `ends` are the two ends of the vertical axis.
+
+    The labels are outside of the drawing, whose width and height are stretched.
+    """
+    first, last = steps[0].name, steps[-1].name
+    legend = [element("span", swatch(colours[name]), f" {name}") for name in names]
+    return element(
+        "div",
+        element("div", *(element("span", end) for end in ends), class_="axis-y"),
+        drawn,
+        element("div", *(element("span", name) for name in unique([first, last])), class_="axis-x"),
+        element("div", *legend, class_="legend"),
+        class_="chart",
+    )
 
 
 def _numbers(steps: Sequence[DrawnStep]) -> Element:
@@ -119,7 +144,41 @@ def draw_heat_map(steps: Sequence[DrawnStep], colours: Mapping[str, str]) -> Ele
     about = f"{len(shown)} of {len(seen)} cards: solid if a card is new, pale if it is sent again."
     label, height = "Which cards were sent in which step", max(2 * len(shown), 2)
     drawn = svg(label, _STEPS_WIDTH, height, *boxes, class_="drawing tall")
-    return element("div", element("p", about, class_="about"), drawn)
+    names = unique(card.layer for card_id in shown for card in seen[card_id].values())
+    ends = ("first card", f"card {len(shown)}")
+    return element("div", element("p", about, class_="about"), _chart(drawn, steps, ends, names, colours))
+
+
+# --- the history by card type and tool: it is often nearly all of a request
+
+# The maximum number of types and tools with a colour of their own, and the group of the others.
+_MAX_GROUPS = 5
+_OTHER_HISTORY = "history: other"
+# The colours of the history, in the order in which free ones are taken.
+_HISTORY_COLOURS = (1, 2, 3, 4, 5, 6, 0)
+
+
+def history_groups(tokens: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], str]:
+    """Return the group of each pair of a card type and a tool in a history, by their tokens.
+
+    The pairs with the most tokens have groups of their own.
+    """
+    ranked = sorted(tokens, key=lambda pair: -tokens[pair])
+    return {
+        pair: f"history: {' '.join(filter(None, pair))}" if place < _MAX_GROUPS else _OTHER_HISTORY
+        for place, pair in enumerate(ranked)
+    }
+
+
+def group_colours(names: Iterable[str]) -> Mapping[str, str]:
+    """Return the CSS class of each layer, and of each group of the history: first unused colours."""
+    names = unique(names)
+    groups = [name for name in names if name.startswith("history: ")]
+    fixed = layer_colours(name for name in names if name not in groups)
+    used = set(fixed.values())
+    free = sorted(_HISTORY_COLOURS, key=lambda number: f"l{number}" in used)
+    colours = {name: f"l{free[place % len(free)]}" for place, name in enumerate(groups)}
+    return {**fixed, **colours, **({_OTHER_HISTORY: f"l{_OTHERS}"} if _OTHER_HISTORY in groups else {})}
 
 
 # The width and the row height of a drawing in units, and the length in characters of a folded message.

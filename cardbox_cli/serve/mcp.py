@@ -4,7 +4,7 @@ The results are those of the read API, cut to fit into a model's context. The to
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from importlib.metadata import version
@@ -20,12 +20,12 @@ from pydantic import Field
 
 from cardbox_cli.diagnosis.diagnoser import survey_answer, why_answer
 from cardbox_cli.errors import CbxError, UsageError
-from cardbox_cli.execution.turn_summary import summary
 from cardbox_cli.inspect.requests import one_of, render_answer
-from cardbox_cli.inspect.search import CardSearch
-from cardbox_cli.inspect.turns import view_turn
+from cardbox_cli.inspect.search import CardSearch, FoundCard
+from cardbox_cli.inspect.turns import read_turns, view_turn
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.execution.turns import TURN_STATUSES
+from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES
+from cardbox_cli.model.tokens import estimate_tokens
 from cardbox_cli.serve.addresses import PAGE_SIZE
 from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.settings import Settings
@@ -171,18 +171,18 @@ Since = Annotated[str, Field(max_length=_ID, description="With agent or chat: fr
 Step = Annotated[str, Field(max_length=_ID, description="A step's number or id, or `next`.")] | None
 Format = Annotated[str, Field(max_length=_ID, description=_FORMAT)] | None
 Status = Annotated[str, Field(pattern=f"^({'|'.join(TURN_STATUSES)})$", description="A turn's state.")] | None
+End = Annotated[str, Field(pattern=f"^({'|'.join(END_STATUSES)})$", description="How a turn ended.")] | None
 Limit = Annotated[int, Field(ge=1, le=200, description="Maximum number of items.")]
 
 
 @dataclass(frozen=True)
 class ToolRunner:
-    """Runs tool calls, each in its own snapshot of the project. `usual`: as in `ProjectView`."""
+    """Runs tool calls, each in its own snapshot of the project."""
 
     connections: ConnectionPool
     project_id: str
     _: KW_ONLY
     settings: Settings
-    usual: str
 
     def __call__(
         self,
@@ -198,7 +198,7 @@ class ToolRunner:
         """
         try:
             with self.connections.snapshot() as database:
-                project = ProjectView(database, self.project_id, settings=self.settings, usual=self.usual)
+                project = ProjectView(database, self.project_id, settings=self.settings)
                 answer = encode_bounded(ask(project))
         except CbxError as exc:
             hint = f" ({exc.hint})" if exc.hint else ""
@@ -262,14 +262,18 @@ def _turn_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
         options = {"--agent": agent}
         return read(ask, "why", turn, everything, options=options, narrower="Name a turn or an agent.")
 
-    def list_turns(agent: Agent = None, status: Status = None, limit: Limit = PAGE_SIZE) -> list[str]:
-        """List turns, newest first, with state, end status and boxes. Filter by agent or state."""
+    def list_turns(
+        agent: Agent = None, status: Status = None, end: End = None, limit: Limit = PAGE_SIZE
+    ) -> list[str]:
+        """List turns, newest first, with state, end status and boxes. Filter by agent, state or end. `end`
+        omits turns that a retry replaced; `replaced_by` names that retry.
+        """
 
         def ask(project: ProjectView) -> Any:
             where = TurnFilter(agent_id=agent, status=status)
-            return [summary(each) for each in project.turns.newest(where, limit=limit)]
+            return list(read_turns(project.turns, where, limit=limit, end=end))
 
-        options = {"--agent": agent, "--status": status, "--limit": limit}
+        options = {"--agent": agent, "--status": status, "--end": end, "--limit": limit}
         return read(ask, "turn", "list", options=options, narrower="Lower `limit`, or use show_turn.")
 
     def show_turn(turn: TheTurn) -> list[str]:
@@ -281,6 +285,33 @@ def _turn_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
         return read(ask, "turn", "show", turn, narrower="`why` is shorter.")
 
     return [why, list_turns, show_turn]
+
+
+# The tokens of an answer to a search, as estimated. Ids have more tokens than the estimate of their letters.
+_SEARCH_TOKENS = 1_300
+
+
+def _bounded_matches(found: Iterable[FoundCard]) -> list[dict[str, Any]]:
+    """Return where each card matches, up to a number of tokens; the last item then counts the others."""
+    rows: list[dict[str, Any]] = []
+    tokens = 0
+    for count, card in enumerate(found):
+        row = {
+            "card_id": card.card_id,
+            "type": card.type[:_MAX_TYPE],
+            "created_at": card.created_at,
+            "box_id": card.box_id,
+            "match": card.match,
+        }
+        tokens += estimate_tokens(exact_json.encode(row).decode())
+        if tokens > _SEARCH_TOKENS:
+            left = sum(1 for _ in found) + 1
+            return [*rows, {"more": left, "hint": f"{count} of {count + left} are shown; narrow the search"}]
+        rows.append(row)
+    return rows
+
+
+_MAX_TYPE = 100
 
 
 def _card_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
@@ -297,10 +328,13 @@ def _card_tools(read: ToolRunner) -> list[Callable[..., list[str]]]:
         type: Annotated[str, Field(max_length=_ID, description="For example tool.result.")] | None = None,
         limit: Limit = PAGE_SIZE,
     ) -> list[str]:
-        """Find cards that contain these whole words, ignoring case, newest first. Filter by type."""
+        """Find cards that contain these whole words, ignoring case, newest first: the text around each match.
+        show_card shows a whole card. Filter by type.
+        """
 
         def ask(project: ProjectView) -> Any:
-            return list(CardSearch(text, [type] if type else None).newest(project.cards, limit))
+            found = CardSearch(text, [type] if type else None).newest(project.cards, limit)
+            return _bounded_matches(found)
 
         options = {"--type": type, "--limit": limit}
         return read(ask, "card", "search", text, options=options, narrower="Lower `limit`, or use show_card.")

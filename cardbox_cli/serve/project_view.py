@@ -25,22 +25,20 @@ from cardbox_cli.store.views.turn_views import TurnViews
 class ProjectView:
     """A project within the caller's snapshot, for one request or one tool call.
 
-    `usual` is the project that commands use without `--project`. For a page, `here` is its path and query,
-    and `asks_for_tokens` is true if the reader has logged in.
+    For a page, `here` is its path and query, and `asks_for_tokens` is true if the reader has logged in.
     """
 
     database: Database
     project_id: str
     _: KW_ONLY
     settings: Settings
-    usual: str
     here: str = ""
     asks_for_tokens: bool = False
 
     @property
     def project_option(self) -> tuple[str, ...]:
-        """The `--project` option of printed commands, if they need one."""
-        return () if self.project_id == self.usual else ("--project", self.project_id)
+        """The options of printed commands: readers paste them where another project may be the usual one."""
+        return ("--project", self.project_id, *self.database.target.comment)
 
     @cached_property
     def links(self) -> Links:
@@ -86,7 +84,7 @@ class ProjectView:
         return BatchViews(self.database, self.project_id)
 
     def batch_reader(self) -> BatchReader:
-        return BatchReader(self.batches, self.settings)
+        return BatchReader(self.batches, self.settings, self.project_option)
 
     def survey(self) -> Survey:
         """Return all problems of the project. Raises NotFound for an unknown project."""

@@ -4,10 +4,10 @@ Rows are only added. If the database has the trigger, it refuses updates and del
 the transaction of its change. Without an audit table, nothing is written. The caller names the actor.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from cardbox_cli.model.execution.turns import AuditEntry, Fence, new_id
+from cardbox_cli.model.execution.turns import AuditEntry, Fence, Successor, new_id
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import DateFilter, FurtherCount, ProjectStore
 
@@ -60,6 +60,19 @@ class AuditStore(ProjectStore):
         if not self.database.keeps_turns:
             return []
         return self._all(AuditEntry, "audit_of_turn", agent_turn_id=agent_turn_id)
+
+    def record_successor(self, fence: Fence, new_turn_id: str, *, action: str, actor: str) -> None:
+        """Record that a new turn repeats a turn: by the action `retry` or `replay`."""
+        detail = {"new_turn_id": new_turn_id}
+        self.write_of_turn(fence, action=action, actor=actor, reason=None, epoch_after=None, detail=detail)
+
+    def successors(self, turn_ids: Collection[str]) -> dict[str, list[Successor]]:
+        """Return by turn the turns that repeat it, and those that repeat these, oldest first."""
+        found: dict[str, list[Successor]] = {}
+        if turn_ids and self.database.keeps_turns:
+            for turn_id, *columns in self._rows("successors_of_turns", turn_ids=list(turn_ids)):
+                found.setdefault(turn_id, []).append(Successor(*columns))
+        return found
 
     def newest(self, where: AuditFilter | None = None, *, limit: int | None = None) -> Iterator[AuditEntry]:
         """Yield the rows that match `where`, newest first, reading page by page."""

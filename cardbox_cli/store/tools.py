@@ -16,11 +16,11 @@ from cardbox_cli.store.connection.project_store import NameQuery, ProjectStore
 from cardbox_cli.store.connection.queries import decode_row
 from cardbox_cli.store.projects import ensure_project
 
-_TABLE = "resource.tools"
+TABLE = "resource.tools"
 # Options that cbx interprets and sets.
-_OWN_OPTIONS = ("exec", "timeout_seconds")
+_OWN_OPTIONS = ("exec", "timeout_seconds", "read_only")
 _NO_TOOL = "`cbx tool list` shows the names"
-_NAMES = NameQuery("tool_names_like", _TABLE)
+_NAMES = NameQuery("tool_names_like", TABLE)
 
 
 class ToolRegistration(NamedTuple):
@@ -40,7 +40,7 @@ class ToolStore(ProjectStore):
         Raises InvalidInput for a tool that providers would refuse, Conflict if a different tool has the name.
         """
         check_tool(tool)
-        self.database.require(_TABLE)
+        self.database.require(TABLE)
         with self.database.transaction():
             ensure_project(self.database, self.project_id, actor)
             made = self._one(Tool, "insert_tool", **_columns(tool))
@@ -66,7 +66,7 @@ class ToolStore(ProjectStore):
 
     def remove(self, tool_name: str) -> None:
         """Remove a tool. Raises NotFound."""
-        self.database.require(_TABLE)
+        self.database.require(TABLE)
         if not self._run("delete_tool", tool_name=tool_name):
             raise self._not_found("tool", tool_name, _NO_TOOL, names=_NAMES)
 
@@ -75,7 +75,7 @@ class ToolStore(ProjectStore):
         return self._require_item(self.find(tool_name), "tool", tool_name, _NO_TOOL, names=_NAMES)
 
     def find(self, tool_name: str) -> Tool | None:
-        self.database.require(_TABLE)
+        self.database.require(TABLE)
         return self._one(Tool, "tool_by_name", tool_name=tool_name)
 
     def all(self) -> list[Tool]:
@@ -84,14 +84,14 @@ class ToolStore(ProjectStore):
 
     def names(self) -> set[str]:
         """Return the names of all tools of the project. Empty if the database has no table for tools."""
-        return {tool.tool_name for tool in self.all()} if _TABLE in self.database.tables else set()
+        return {tool.tool_name for tool in self.all()} if TABLE in self.database.tables else set()
 
     def get_many(self, tool_names: Iterable[str]) -> list[Tool]:
         """Return the tools with these names, sorted by name. Leaves out unknown names."""
         return self._select(list(tool_names))
 
     def _select(self, names: list[str] | None) -> list[Tool]:
-        self.database.require(_TABLE)
+        self.database.require(TABLE)
         return self._all(Tool, "list_tools", names=names)
 
 

@@ -283,6 +283,44 @@ class TestMemoryExplanation:
         [cause] = explain_memory(room, KEY).causes
         assert (cause.cause, cause.fix) == ("new-context", f"cbx chat load {KEY} {archived}")
 
+    def test_a_new_context_stays_the_reason_after_new_messages(self, room: ChatStores) -> None:
+        talk(room, "I am Ada", "Hello Ada")
+        archived = start_new(room, KEY).archived or ""
+        talk(room, "Who am I?", "I do not know.")
+        found = explain_memory(room, KEY)
+        [cause] = found.causes
+        assert (found.well, cause.cause, cause.fix) == (
+            True,
+            "new-context",
+            f"cbx chat load {KEY} {archived}",
+        )
+        assert cause.proves.endswith(", and 2 messages archived")
+
+    def test_words_lead_to_the_archive_that_has_them(self, room: ChatStores) -> None:
+        talk(room, "I am Ada", "Hello Ada")
+        first = start_new(room, KEY).archived or ""
+        talk(room, "The weather?", "Rain.")
+        start_new(room, KEY)
+        talk(room, "Who am I?", "I do not know.")
+        found = explain_memory(room, KEY, "ada")
+        assert (found.well, found.has_words) == (False, False)
+        assert (found.causes[0].cause, found.causes[0].fix) == (
+            "archived",
+            f"cbx chat load {KEY} {first}",
+        )
+        known = explain_memory(room, KEY, "WHO")
+        assert (known.well, known.has_words) == (True, True)
+        assert explain_memory(room, KEY, "zebra").causes[0].cause == "never-said"
+
+    def test_words_of_a_cleared_context_are_only_in_the_transcript(self, room: ChatStores) -> None:
+        talk(room, "I am Ada", "Hello Ada")
+        clear(room, KEY)
+        talk(room, "Who am I?", "I do not know.")
+        assert [cause.cause for cause in explain_memory(room, KEY, "Ada").causes] == [
+            "transcript-only",
+            "cleared",
+        ]
+
     def test_a_chat_in_another_project_is_reported(self, room: ChatStores, database: Database) -> None:
         talk(ChatStores(database, "other"), "a", "b")
         [cause] = explain_memory(room, KEY).causes

@@ -28,6 +28,11 @@ class TestWhatIsOffered:
         assert offered("cbx bo") == {"box": "Create, show, diff, edit and repair boxes."}
         assert list(offered("cbx ")) == list(root().entries)
 
+    def test_projects_are_offered(self, cbx: Cbx, offered: Offered) -> None:
+        assert cbx("project", "create", "ada-1", "--title", "Ada").code == 0
+        assert offered("cbx -p ad") == {"ada-1": "Ada"}
+        assert offered("cbx box list --project ad") == {"ada-1": "Ada"}
+
     def test_verbs_of_a_noun_are_offered(self, offered: Offered) -> None:
         assert list(offered("cbx box re")) == ["replace", "repair"]
         assert "verify" in offered("cbx -p other box ")

@@ -205,7 +205,7 @@ class World:
 
     def fix(self, found: dict[str, Any]) -> None:
         """Run the fix exactly as it is printed."""
-        program, *words = shlex.split(found["fix"])
+        program, *words = shlex.split(found["fix"], comments=True)
         assert program == "cbx"
         answer = self.cbx(*words)
         assert answer.code == 0, (found["fix"], answer.err)

@@ -553,7 +553,7 @@ def test_a_turn_that_lost_a_card_cannot_be_retried(world: World) -> None:
     assert (found["rule"], found["severity"]) == ("deleted-card", "error")
     box = world.cbx("turn", "show", turn, "-o", "json").json()["context_box_id"]
     assert f"`cbx turn rebox {turn} --expect-epoch 1 --context-box BOX --reason TEXT`" in found["next_actor"]
-    assert world.cbx(*shlex.split(found["fix"])[1:]).code == 0
+    assert world.cbx(*shlex.split(found["fix"], comments=True)[1:]).code == 0
     lost = f"card {card_id} of the context box {box} was deleted"
     over = world.cbx("why", turn, "-o", "json").json()
     assert over["verdict"] == "ended"

@@ -41,7 +41,7 @@ def test_the_text_output_shows_verdict_evidence_and_fix(world: World) -> None:
         lines[1] == "The turn has been due for more than CBX_UNCLAIMED (30 s), and no worker has claimed it."
     )
     assert lines[3].split() == ["TABLE", "ROW", "SHOWS"]
-    assert f"fix   cbx turn nudge {turn}" in lines
+    assert f"fix   cbx turn nudge {turn} --project p" in [line.partition("  # ")[0] for line in lines]
     assert answer.err == "", "the page has the verdict already"
     failed = world.cbx("why", turn, "-o", "yaml")
     assert (failed.code, failed.err) == (8, f"error: turn {turn} is stuck: lost-doorbell\n")
@@ -106,7 +106,7 @@ def test_an_unknown_agent_is_not_found(world: World) -> None:
     )
 
 
-def test_a_fix_names_the_project_if_the_environment_names_another(world: World) -> None:
+def test_a_fix_always_names_the_project_and_a_database_that_is_not_the_default(world: World) -> None:
     turn = world.ask()
     world.worker()
     world.later(31)
@@ -115,7 +115,8 @@ def test_a_fix_names_the_project_if_the_environment_names_another(world: World) 
 
     os.environ["CBX_PROJECT"] = "elsewhere"
     found = world.cbx("--project", "p", "why", turn, "-o", "json").json()
-    assert found["fix"] == f"cbx turn nudge {turn} --project p"
+    assert found["fix"].startswith(f"cbx turn nudge {turn} --project p  # database ")
+    assert "password" not in found["fix"]
     world.fix(found)
 
 
@@ -127,12 +128,14 @@ def test_an_unanswered_call_is_shown_with_the_command_that_answers_it(world: Wor
     asked, _, rest = shown.partition("…, waiting, epoch 1, since ")
     assert asked.startswith('search {"words": "\\u001b[2J late \\n trains ')
     assert (len(asked), bool(rest)) == (len("search ") + 200, True)
-    assert found["fix"] == f"cbx turn report {turn} --tool-call-id {CALL} --result-text '…'"
+    assert found["fix"].partition("  #")[0] == (
+        f"cbx turn report {turn} --tool-call-id {CALL} --result-text '…' --project p"
+    )
     page = world.cbx("why", turn)
     assert page.code == 0
     assert "\x1b" not in page.out
 
-    refused = world.cbx(*shlex.split(found["fix"])[1:])
+    refused = world.cbx(*shlex.split(found["fix"], comments=True)[1:])
     assert (refused.code, refused.err.split("\n")[0]) == (2, "error: --result-text … is a placeholder")
     world.fix({"fix": found["fix"].replace("…", "on track 9")})
     assert world.why(turn)["rule"] == "result-arriving"
@@ -183,7 +186,7 @@ def test_why_all_prints_one_line_per_cause_and_counts_queued_turns(world: World)
     ]
     assert answer.err == (
         "1 active agent, 3 turns queued, 1 examined\n"
-        f"error: 1 turn with problems\nhint: explain the first turn: `cbx why {first}`\n"
+        f"error: 1 turn with problems\nhint: explain the first turn: `cbx why {first} --project p`\n"
     )
 
 
@@ -221,8 +224,8 @@ def test_a_wait_cycle_names_its_turns_and_is_listed_once(world: World) -> None:
         found = world.why(turn)
         assert found["rule"] == "wait-cycle"
         assert {each["row"] for each in found["evidence"]} == {parent, child, last}
-        fixes.add(found["fix"])
-    assert fixes == {f"cbx turn stop {last}"}
+        fixes.add(found["fix"].partition("  # ")[0])
+    assert fixes == {f"cbx turn stop {last} --project p"}
     [listed] = world.cbx("why", "--all", "-o", "json").json()
     assert (listed["turn"], listed["waiting"]) == (min(parent, child), 2)
 
@@ -313,7 +316,7 @@ class TestDatabaseWithoutCbxTables:
         world.later(31)
         found = world.why(turn)
         assert found["rule"] == "lost-doorbell"
-        refused = world.cbx(*shlex.split(found["fix"])[1:])
+        refused = world.cbx(*shlex.split(found["fix"], comments=True)[1:])
         assert (refused.code, "`cbx db init --yes`" in refused.err) == (7, True)
         assert world.cbx("db", "init", "--yes").code == 0
         world.fix(found)

@@ -271,7 +271,7 @@ def test_a_stuck_turn_is_explained_and_the_printed_fix_frees_it(
     if found["fix"] is None:
         assert found["rule"] == "no-live-worker"
     else:
-        program, *words = shlex.split(found["fix"])
+        program, *words = shlex.split(found["fix"], comments=True)
         assert program == "cbx"
         succeed(initialized(*words))
     succeed(initialized("worker", "run", "--exec", CLIENT, "--drain"))
@@ -293,7 +293,7 @@ def test_a_requeued_turn_keeps_the_output_of_its_earlier_run(
     turn = suspended_without_deadline(deployment)
     fix = initialized("why", turn.agent_turn_id, "-o", "json").json()["fix"]
     assert fix.startswith("cbx turn requeue")
-    succeed(initialized(*shlex.split(fix)[1:]))
+    succeed(initialized(*shlex.split(fix, comments=True)[1:]))
     [(start,)] = deployment.connection.execute(
         "SELECT output_start FROM cbx.turns WHERE agent_turn_id = %s", [turn.agent_turn_id]
     ).fetchall()

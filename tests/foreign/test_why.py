@@ -15,6 +15,6 @@ def test_without_leases_no_worker_is_called_dead(deployment: Deployment, cbx: Cb
     assert "suspect" in answer.out
     assert "this database has no leases" in answer.out
     fix = next(line for line in answer.out.splitlines() if line.startswith("fix"))
-    refused = cbx(*shlex.split(fix)[2:])
+    refused = cbx(*shlex.split(fix, comments=True)[2:])
     assert refused.code == 7
     assert "cbx db init" in refused.err

@@ -53,7 +53,7 @@ def http(api: TestClient) -> Surface:
 def tool(target: Target) -> Iterator[Surface]:
     """The JSON that a tool for agents answers."""
     with closing(make_connection_pool(target, longest=10)) as lending:
-        read = ToolRunner(lending, PROJECT, settings=Settings(), usual=PROJECT)
+        read = ToolRunner(lending, PROJECT, settings=Settings())
 
         def call(name: str, **arguments: object) -> Any:
             [result] = called(read, (name, arguments))

@@ -70,7 +70,7 @@ def agent(environment: dict[str, str]) -> Ask:
 def read(target: Target) -> Iterator[ToolRunner]:
     """What all tools ask by, in this process. A statement may take a tenth of a second."""
     with closing(make_connection_pool(target, longest=0.1)) as lending:
-        yield ToolRunner(lending, PROJECT, settings=Settings(), usual="default")
+        yield ToolRunner(lending, PROJECT, settings=Settings())
 
 
 def called(read: ToolRunner, *calls: Call) -> list[Any]:
@@ -124,7 +124,7 @@ def test_a_stuck_turn_is_found_with_its_evidence_and_fix(
     assert any("boom" in proof["shows"] for proof in one["evidence"])
     assert shown["agent_turn_id"] == turn
     assert rendered["body"]["messages"]
-    assert [card["content"]["text"] for card in found] == ["Find the cause."]
+    assert [card["match"] for card in found] == ["Find the cause."]
     assert cost["kind"] == "turn"
     assert row_counts() == before
 
@@ -149,7 +149,7 @@ def test_the_suggested_command_has_the_same_arguments(
     cards.add(card)
     monkeypatch.setattr("cardbox_cli.serve.mcp.encode_bounded", lambda value: encode_bounded(value, 300))
     told = [
-        result.content[1].text.rpartition("the whole result with: ")[2]
+        result.content[1].text.rpartition("the whole result with: ")[2].partition("  # database ")[0]
         for result in called(
             read,
             ("list_turns", {"agent": "clerk", "status": "dispatched", "limit": 7}),
@@ -162,6 +162,15 @@ def test_the_suggested_command_has_the_same_arguments(
         "cbx card search text --type agent.thought --limit 50 -o json --project p",
         f"cbx card show {card.card_id} --deleted -o json --project p",
     ]
+
+
+def test_an_answer_of_a_search_is_short(agent: Ask, cards: CardStore) -> None:
+    texts = [f"{'word ' * 300}cancelled {number} {'日本語の文' * 200}" for number in range(60)]
+    cards.add_many([draft_card("agent.thought", text) for text in texts])
+    [(_, found)] = agent(("search_cards", {"text": "cancelled", "limit": 200}))
+    assert len(json.dumps(found, ensure_ascii=False)) < 6_000
+    assert "cancelled" in found[0]["match"]
+    assert found[-1]["more"] + len(found) - 1 == 60
 
 
 def test_a_deleted_card_is_shown_with_its_state(agent: Ask, cards: CardStore) -> None:
@@ -260,7 +269,7 @@ def test_a_truncated_result_names_the_command_that_prints_all_of_it(
     assert card["card_id"] == draft.card_id
     assert card["content"]["text"].startswith("begin x")
     assert card["content"]["text"].endswith("x end")
-    assert note.endswith(f"cbx card show {draft.card_id} --deleted -o json --project p")
+    assert f"cbx card show {draft.card_id} --deleted -o json --project p  # database " in note
 
 
 def test_a_tool_cannot_write(read: ToolRunner) -> None:

@@ -4,8 +4,6 @@ The loop and the thread that extends the lease have a connection each. A lost le
 of the command line and the terminal.
 """
 
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +11,6 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 
 import msgspec
-import uuid6
 
 from cardbox_cli.chat.runs.chat_ledger import ChatLedger
 from cardbox_cli.chat.runs.run_lifecycle import begin_run, end_run
@@ -25,6 +22,7 @@ from cardbox_cli.execution.worker.runner import CancellationToken, Run
 from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import ChatRun, RunStatus
+from cardbox_cli.process_identity import make_owner_name
 from cardbox_cli.store.chats import ChatStores
 from cardbox_cli.text.command_lines import quote_argument
 
@@ -71,7 +69,7 @@ class ChatRunner:
         self._tell = tell
         self._warn = DeduplicatedWarnings(tell)
         self._cancellation = CancellationToken()
-        self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
+        self.owner = make_owner_name()
 
     def cancel(self) -> None:
         """Stop and leave the message unanswered. Safe in a signal handler."""

@@ -26,6 +26,7 @@ from cardbox_cli.errors import CbxError, ChatBusy
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.chats import Chat, ChatFence, ChatRun, Entry, RunStatus, entry_draft
 from cardbox_cli.model.execution.turns import COMPLETED, FAILED, new_id
+from cardbox_cli.process_identity import is_dead
 from cardbox_cli.store.chats import ChatStores
 
 LOST = "its lease expired"
@@ -36,12 +37,13 @@ def begin_run(
 ) -> ChatRun | None:
     """Begin a run that answers the newest unanswered message. Returns None if all messages are answered.
 
-    Ends a run whose lease has expired first. Raises NotFound, and ChatBusy if another run has the chat.
+    Ends a run first whose lease has expired, or whose process has ended on this machine. Raises NotFound, and
+    ChatBusy if another run has the chat.
     """
     with stores.transaction():
         chat = stores.chats.lock(chat_key)
         now = stores.database.now()
-        if chat.is_busy(now):
+        if chat.is_busy(now) and not is_dead(chat.owner or ""):
             raise _busy(chat, now)
         head = chat if chat.run_id is None else _end_lost_run(stores, chat, chat.run_id, now)
         waiting = unanswered_messages(stores, head, head.answered)

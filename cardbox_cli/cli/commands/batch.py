@@ -1,4 +1,4 @@
-"""`cbx batch`: lists, watches and cancels batches of tasks."""
+"""`cbx batch`: lists, watches, retries and cancels batches of tasks."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +73,7 @@ def show_batch(batch: shared_options.BatchId) -> None:
 
     with open_database() as database, database.snapshot():
         batches = resolving_batches(database, session().project_id)
-        view = BatchReader(batches, read_settings()).read(batch)
+        view = BatchReader(batches, read_settings(), session().project_option).read(batch)
     print_batch(view)
 
 
@@ -112,7 +112,32 @@ def cancel_batch(batch: shared_options.BatchId, reason: shared_options.OptionalR
                 f"batch {batch_id} has ended: {status}",
                 hint=f"see its results with `cbx batch show {batch_id}`",
             )
-        view = view_batch(run, run.batches.get(batch_id))
+        view = view_batch(run, run.batches.get(batch_id), session().project_option)
+    print_batch(view)
+
+
+@verb(
+    "retry",
+    "cbx batch retry 5e1f0a27",
+    "cbx batch retry 5e1f0a27 -o id | xargs cbx batch watch",
+)
+def retry_batch(
+    batch: shared_options.BatchId,
+    failed: Annotated[
+        bool, Option("--failed", help="Only children that failed, not those canceled, late or partial.")
+    ] = False,
+) -> None:
+    """Run the children of a batch again that did not succeed.
+
+    A running batch counts the new turns. If the batch has ended, a new batch runs them and carries over the
+    other results; the old one stays as its parent knows it.
+    """
+    from cardbox_cli.inspect.batches import view_batch
+    from cardbox_cli.orchestration.batch_retry import retry_batch as retry
+
+    with runtime() as run:
+        retried = retry(run, _own_id(run, batch), only_failed=failed, actor=actor(run.database))
+        view = view_batch(run, run.batches.get(retried.batch_id), session().project_option)
     print_batch(view)
 
 

@@ -273,7 +273,7 @@ def _print_created(run: "Runtime", created: "BatchCreation") -> None:
     from cardbox_cli.inspect.batches import view_batch
 
     with run.database.snapshot():
-        view = view_batch(run, run.batches.get(created.batch.batch_id))
+        view = view_batch(run, run.batches.get(created.batch.batch_id), session().project_option)
     if session().output in ("table", "wide"):
         announce(f"watch it with `cbx batch watch {created.batch.batch_id}`")
     print_batch(view)

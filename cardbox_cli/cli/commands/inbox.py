@@ -248,12 +248,15 @@ def defer_row(
 
 
 @verb("retry", "cbx inbox list --dead -o id | xargs -n1 cbx inbox retry")
-def retry_row(inbox: shared_options.InboxId) -> None:
-    """Try a dead row again. A report or a stop becomes due again; a turn is dispatched as a new turn."""
+def retry_row(inbox: shared_options.InboxId, again: shared_options.Again = False) -> None:
+    """Try a dead row again. A report or a stop becomes due again; a turn is dispatched as a new turn.
+
+    Exit 5 if another retry of the turn runs or has succeeded.
+    """
     from cardbox_cli.execution.recovery.retrying import retry
 
     with runtime() as run:
-        retried = retry(run, _resolve_row(run, inbox), source_agent_id=OPERATOR)
+        retried = retry(run, _resolve_row(run, inbox), source_agent_id=OPERATOR, again=again)
         if retried.dispatched is not None and retried.dispatched.result.status != "accepted":
             refuse(retried.dispatched)
         if retried.dispatched is None:

@@ -34,9 +34,7 @@ def serve_mcp(
     with closing(make_connection_pool(database_target(), longest=statement_timeout)) as lending:
         with lending.snapshot():
             pass  # report an unusable database at once
-        read = ToolRunner(
-            lending, session().project_id, settings=read_settings(), usual=session().usual_project
-        )
+        read = ToolRunner(lending, session().project_id, settings=read_settings())
         # A thread waits for stdin, and an interrupt does not wake it.
         with end_at_interrupt():
             make_server(read).run("stdio")

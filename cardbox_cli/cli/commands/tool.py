@@ -62,12 +62,15 @@ def add_tool(
     after_execution: Annotated[
         str, Option(click_type=AFTER, help="suspend continues the turn with the result; terminate ends it.")
     ] = "suspend",
+    read_only: Annotated[
+        bool, Option("--read-only", help="Its calls change nothing, so their results may be left out.")
+    ] = False,
     replace: Annotated[bool, Option("--replace", help="Replace a different tool with this name.")] = False,
 ) -> None:
     """Register a tool. Running this again changes nothing. Allow the tool in a profile's allowed_tools."""
     from cardbox_cli.store.tools import ToolStore
 
-    options = {"exec": exec_, "timeout_seconds": _whole_seconds(timeout)}
+    options = {"exec": exec_, "timeout_seconds": _whole_seconds(timeout), "read_only": read_only or None}
     tool = Tool(
         tool_name=name,
         description=description,

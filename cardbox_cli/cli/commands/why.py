@@ -14,7 +14,7 @@ from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, Shown, fold_t
 from cardbox_cli.cli.verb import verb
 from cardbox_cli.errors import Findings, UsageError
 from cardbox_cli.settings import read_settings
-from cardbox_cli.text.command_lines import command_line
+from cardbox_cli.text.command_lines import command_line, split_comment
 from cardbox_cli.text.error_messages import conflict_message
 from cardbox_cli.text.escaping import escape_line, flatten
 from cardbox_cli.text.quantities import format_count
@@ -108,7 +108,7 @@ def _print_survey(survey: "Survey") -> None:
     if survey.problems:
         first = survey.problems[0]
         words = ["why", first.turn] if first.turn else ["why", "--agent", first.agent]
-        command = command_line(words, *session().project_option)
+        command = command_line(words, *split_comment(session().project_option)[0])
         raise Findings(
             f"{format_count(len(survey.problems), 'turn')} with problems",
             hint=f"explain the first turn: `{command}`",

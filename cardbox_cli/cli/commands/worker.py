@@ -188,7 +188,7 @@ def run_worker(
     a command. Any other answer is the deliverable.
 
     Events go to stderr; -o jsonl prints the outcome of each turn on stdout. A failed turn does not fail the
-    worker. SIGTERM and Ctrl-C let running turns finish; a second one returns them to the queue.
+    worker. SIGTERM, SIGHUP and Ctrl-C let running turns finish; a second one returns them to the queue.
     """
     if once and drain:
         raise UsageError(conflict_message("--once", "--drain"), hint="remove one of them")
@@ -241,7 +241,7 @@ def _serve(plan: "WorkerPlan", settings: Settings) -> int:
             listener=listener,
         )
         where = "all projects" if plan.project_id is None else f"project {plan.project_id!r}"
-        journal.leave = worker.leave
+        journal.leave = worker.drain
         journal.line(f"worker {worker.worker_id} serves {plan.target} in {where}")
         with stop_at_signals(worker.leave) as received:
             worker.run()

@@ -45,6 +45,8 @@ ExpectEpoch = Annotated[int, Option(metavar="N", help="Fail unless the turn is s
 Reason = Annotated[str, Option(metavar="TEXT", help="The reason, for the audit log.")]
 OptionalReason = Annotated[str | None, Option(metavar="TEXT", help="The reason, for the audit log.")]
 
+Again = Annotated[bool, Option("--again", help="Also if another retry of the turn runs or has succeeded.")]
+
 ForceCard = Annotated[
     bool, Option("--force", help="Also change cards used by unfinished turns (recorded in the audit log).")
 ]

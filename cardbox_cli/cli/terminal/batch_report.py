@@ -51,6 +51,9 @@ def _print_facts(batch: "BatchView") -> None:
         ("created", format_time(batch.created_at)),
         ("ended", format_time(batch.ended_at)),
         ("join box", batch.join_box_id),
+        ("retries", batch.retry_of),
+        ("retried as", batch.retried_as),
+        ("retry", batch.retry),
     )
     if batch.results:
         output.print_text()
@@ -104,7 +107,7 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
     if ids is not None:
         remember_made(box_id=ids[0])
     with run.database.snapshot():
-        view = view_batch(run, run.batches.get(batch_id))
+        view = view_batch(run, run.batches.get(batch_id), session().project_option)
     if session().output == "jsonl":
         _write_event("end", msgspec.structs.asdict(view))
     else:
@@ -112,8 +115,9 @@ def await_batch(run: "Runtime", batch_id: str, *, timeout: float | None, joined:
     if view.status != "success":
         raise Findings(
             f"batch {batch_id} ended: {view.status}" + (f": {view.error['message']}" if view.error else ""),
-            hint=f"`cbx batch show {quote_argument(batch_id)}` shows all children; `cbx turn show` "
-            "shows one child in detail",
+            hint=f"`{view.retry}` runs the failed children again"
+            if view.retry
+            else f"`cbx batch show {quote_argument(batch_id)}` shows all children",
             details={"batch_id": batch_id, "status": view.status},
         )
 

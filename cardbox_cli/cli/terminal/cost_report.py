@@ -7,7 +7,7 @@ from cardbox_cli.cli.session import session
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
 from cardbox_cli.cli.terminal.list_columns import layer_label, short_or_nothing
-from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below
+from cardbox_cli.cli.terminal.table_layout import NOTHING, Column, print_below, text_or_nothing
 from cardbox_cli.context.cost.account import Account, Grouping, Share, StepCost
 from cardbox_cli.context.cost.answer import Break, Costs, Prices
 from cardbox_cli.context.cost.findings import CostFinding, FixCommand
@@ -59,7 +59,8 @@ def _print_text(costed: "CostedSeries", costs: Costs, page: Page) -> None:
     exact = account.exact
     output.facts((costed.kind, costed.id), *cost_facts(costs, format_tokens).items())
     visible = steps[-page.top :]
-    print_below(_STEP, [(step, steps[step.number - 2] if step.number > 1 else None) for step in visible])
+    columns = _STEP if account.reported else [each for each in _STEP if each.name != "REPORTED"]
+    print_below(columns, [(step, steps[step.number - 2] if step.number > 1 else None) for step in visible])
     if len(visible) < len(steps):
         announce(f"{len(steps) - len(visible)} earlier steps; --top {len(steps)} shows all")
     if page.by == "card":
@@ -98,6 +99,7 @@ _STEP = (
     Column("STEP", lambda pair: short_or_nothing(pair[0].step_id), spare=2),
     Column("MESSAGES", lambda pair: str(pair[0].messages), right=True, spare=3),
     Column("TOKENS", lambda pair: format_tokens(pair[0].tokens, exact=not pair[0].estimated), right=True),
+    Column("REPORTED", lambda pair: text_or_nothing(pair[0].reported), right=True),
     Column("GREW", _growth, right=True, spare=1),
     Column("KEPT", lambda pair: str(pair[0].kept), right=True),
     Column("NEW", lambda pair: str(pair[0].new), right=True),

@@ -93,7 +93,8 @@ def _print_text(findings: "Sequence[LintFinding]", files_read: int | None) -> No
     if not findings:
         announce(f"nothing found{where}")
         return
-    print_table(_FINDING, findings)
+    in_boxes = any(finding.box_id for finding in findings)
+    print_table([each for each in _FINDING if in_boxes or each.name != "BOX"], findings)
     remedies = {finding.rule: finding.remedy for finding in findings if finding.remedy}
     print_below(_REMEDY, list(remedies.items()))
     if not any(finding.severity == "error" for finding in findings):

@@ -98,6 +98,8 @@ def _took(turn: TurnSummary) -> str:
     return NOTHING if (length := _length(turn)) is None else format_duration(length)
 
 
+REPLACED_BY = "REPLACED BY"
+
 TURN_COLUMNS: Columns = (
     *_ids("agent_turn_id"),
     Column("AGENT", lambda turn: turn.agent_id),
@@ -114,6 +116,7 @@ TURN_COLUMNS: Columns = (
     Column("OUTPUT", lambda turn: short_or_nothing(turn.output_box_id), extra=True),
     Column("DELIVERABLE", lambda turn: short_or_nothing(turn.deliverable_card_id), extra=True),
     Column("TRACE", lambda turn: turn.trace_id or NOTHING, extra=True),
+    Column(REPLACED_BY, lambda turn: short_or_nothing(turn.replaced_by), extra=True),
 )
 
 
@@ -304,15 +307,21 @@ BATCH_COLUMNS: Columns = (
 
 
 def _result_text(result: BatchResult) -> str:
-    error = f"({result.error['code']}) {result.error['message']}" if result.error else ""
-    return excerpt(" ".join(filter(None, [result.summary, error])), PREVIEW) or NOTHING
+    """Return the summary and the error of a child, each once: its deliverable may repeat its error."""
+    if result.error is None:
+        return excerpt(result.summary or NOTHING, PREVIEW)
+    code, message = result.error["code"], result.error["message"]
+    own = None if result.summary is None or message in result.summary else result.summary
+    cause = f"{message}: {result.stderr}" if result.stderr and result.stderr not in message else message
+    return excerpt(" ".join(filter(None, [own, f"({code})", cause])), PREVIEW)
 
 
 BATCH_RESULT_COLUMNS: Columns = (
     Column("#", lambda result: str(result.task_index), right=True),
     Column("STATUS", lambda result: result.status),
     Column("TURN", lambda result: short_or_nothing(result.agent_turn_id)),
-    Column("OUTPUT", lambda result: short_or_nothing(result.output_box_id), spare=1),
+    Column("OUTPUT", lambda result: short_or_nothing(result.output_box_id), spare=2),
+    Column("INPUT", lambda result: excerpt(result.input or NOTHING, 40), spare=1),
     Column("SUMMARY", _result_text, overflow="cut"),
 )
 

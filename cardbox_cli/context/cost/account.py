@@ -8,11 +8,13 @@ request shares with the previous request, tools first.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Literal, get_args, overload
 
 import msgspec
 
 from cardbox_cli.context.composer import add_missing_layers
+from cardbox_cli.context.cost.usage import Usage, find_usage
 from cardbox_cli.context.explain import REPLY, TOOLS, Cost, TokenCosts
 from cardbox_cli.context.messages import Message
 from cardbox_cli.context.parts import tool_name
@@ -26,13 +28,14 @@ from cardbox_cli.model.pairing import ToolNames
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a series in `provider`'s format, and the step of a turn that sent it, if any. `behind` has
-    the messages that follow its history in the box."""
+    the messages that follow its history in the box. `usage` is what the provider reported."""
 
     request: Request
     provider: Provider
     agent_turn_id: str | None = None
     step_id: str | None = None
     behind: Sequence[Message] = ()
+    usage: Usage | None = None
 
 
 class SeriesChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +95,19 @@ class _AskedRequests(Sequence[Sent]):
             return _AskedRequests(self._request, self._provider, self._places[at], self._end)
         messages, place = self._request.messages, self._places[at]
         asked = msgspec.structs.replace(self._request, messages=[*messages[:place], *messages[self._end :]])
-        return Sent(provider=self._provider, request=asked, behind=messages[place : self._end])
+        behind = messages[place : self._end]
+        usage = _answered_usage(self._request, behind)
+        return Sent(provider=self._provider, request=asked, behind=behind, usage=usage)
+
+
+def _answered_usage(request: Request, messages: Sequence[Message]) -> Usage | None:
+    """Return the usage that the file of an imported answer has: the answer begins these messages."""
+    for message in takewhile(lambda each: each.body.get("role") == "assistant", messages):
+        place = request.places.get(message.card_id or "")
+        card = None if place is None else place.slot.card
+        if card is not None and (usage := find_usage(card.metadata)) is not None:
+            return usage
+    return None
 
 
 def history_of(messages: Sequence[Message]) -> tuple[int, int]:
@@ -191,7 +206,8 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
 
     `estimated` tokens are not exact. A prefix cache with the previous request holds `kept` tokens; the model
     must read the `new` ones. `layers` has the tokens of each layer, of the tools and of the beginning of the
-    reply. If `breaks`, the request does not continue the previous one.
+    reply. If `breaks`, the request does not continue the previous one. `reported` and `reported_output` are
+    the provider's counts of the request and the answer, if known.
     """
 
     number: int
@@ -205,6 +221,8 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
     new: int
     breaks: bool
     layers: dict[str, int]
+    reported: int | None = None
+    reported_output: int | None = None
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,6 +257,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     def cached_tokens(self) -> int:
         """The tokens of all requests that a prefix cache would have held."""
         return sum(step.kept for step in self.steps)
+
+    @property
+    def reported(self) -> list[StepCost]:
+        """The requests for which a provider reported the number of tokens."""
+        return [step for step in self.steps if step.reported is not None]
 
     @property
     def exact(self) -> bool:
@@ -364,6 +387,8 @@ class _Ledger:
                 new=tokens - kept,
                 breaks=change.breaks,
                 layers={name: number for name, number in self._last["layer"].items() if number},
+                reported=None if sent.usage is None else sent.usage.input,
+                reported_output=None if sent.usage is None else sent.usage.output,
             )
         )
 

@@ -173,6 +173,9 @@ class CostAnswer(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[dict[str, Any]]
     money: Money | None
     notes: Sequence[str]
+    reported: int | None
+    reported_requests: int
+    reported_estimate: int
 
 
 def costs_of(
@@ -181,11 +184,12 @@ def costs_of(
     profile: str | None = None,
     chat: ChatSubject | None = None,
     prices: Prices | None = None,
+    read_only: frozenset[str] = frozenset(),
 ) -> Costs:
     return Costs(
         account,
         card_shares(account),
-        check(CostSubject(account, profile=profile, chat=chat)),
+        check(CostSubject(account, profile=profile, chat=chat, read_only=read_only)),
         first_break(account),
         None if prices is None else money(account.steps, prices),
     )
@@ -225,4 +229,7 @@ def cost_answer(
         ],
         money=costs.money,
         notes=notes,
+        reported=sum(step.reported or 0 for step in account.reported) if account.reported else None,
+        reported_requests=len(account.reported),
+        reported_estimate=sum(step.tokens for step in account.reported),
     )

@@ -15,7 +15,7 @@ from cardbox_cli.model import exact_json
 from cardbox_cli.model.card_types import TOOL_RESULT
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.pairing import pair_calls
-from cardbox_cli.text.command_lines import quote_argument, quote_word
+from cardbox_cli.text.command_lines import quote_argument, quote_word, split_comment
 
 # --- commands
 
@@ -55,15 +55,16 @@ class FixCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     def line(self, *options: str) -> str:
         """Return the command line to copy; `options` are added to each command of cbx."""
+        plain, comment = split_comment(options)
         line = _LINES[self.how].format(
             mend=self,
             name=quote_word(self.name),
             key=quote_argument(self.name),
             unwanted=" ".join(f"-e {quote_word(card_id)}" for card_id in self.card_ids),
             steps=" ".join(map(quote_word, self.steps)),
-            options=" ".join(map(quote_word, options)),
+            options=" ".join(map(quote_word, plain)),
         )
-        return " ".join(line.split())
+        return " ".join(line.split()) + comment
 
 
 _FITTED = "--max-tokens {mend.tokens} --fit {mend.first} {options}"
@@ -195,11 +196,20 @@ class ChatSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostSubject:
-    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent them."""
+    """An account of requests, with the name of the turn's `profile`, or the `chat` that sent them.
+
+    `read_only` are the tools whose calls change nothing, as they are registered.
+    """
 
     def __init__(
-        self, account: Account, *, profile: str | None = None, chat: ChatSubject | None = None
+        self,
+        account: Account,
+        *,
+        profile: str | None = None,
+        chat: ChatSubject | None = None,
+        read_only: frozenset[str] = frozenset(),
     ) -> None:
+        self.read_only = read_only
         self.account = account
         self.profile = profile
         self.chat = chat

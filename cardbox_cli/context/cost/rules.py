@@ -45,7 +45,7 @@ _NAME = re.compile(r"(?=.*[^\W\d])(?=.*\d).{4,}")
 def _unused(subject: CostSubject) -> Iterator[CostHit]:
     """A tool's result that was sent at least three times although the model used no word of it. Such a word
     is new in the result, or the model had not written it before. A result that repeats the answer to the same
-    call is unused only if that answer is."""
+    call is unused only if that answer is. Only the result of a read-only tool can be left out."""
     known = _KnownWords(subject)
     places = {id(part): place for place, part in enumerate(subject.parts)}
     used: set[tuple[str, str, str]] = set()
@@ -58,13 +58,27 @@ def _unused(subject: CostSubject) -> Iterator[CostHit]:
         if answered in used or _is_used(subject, words(use.text) - words(use.arguments), known, place):
             used.add(answered)
         elif use.result.sends >= _MIN_SENDS:
+            is_safe = use.name in subject.read_only
             yield CostHit(
                 message=f"the result of {use.name} was sent {use.result.sends} times, and the model "
                 "used no word of it",
                 tokens=use.result.again,
                 parts=[use.result],
-                mend=subject.mend([use]),
+                mend=subject.mend([use]) if is_safe else _shorten(subject, use),
+                remedy=None if is_safe else _SHORTEN,
             )
+
+
+def _shorten(subject: CostSubject, use: ToolUse) -> FixCommand | None:
+    """Return the command that replaces a result by a note and keeps its call. A chat has none."""
+    return None if subject.chat is not None else subject.fit([use.result], "largest-results")
+
+
+# Without such a result, a model may repeat what the call did.
+_SHORTEN = (
+    "shorten the result, but keep it and its call: the tool is not registered as read-only "
+    "(`cbx tool add --read-only`), so the call may have changed something"
+)
 
 
 class _KnownWords:

@@ -43,7 +43,8 @@ def _owner(s: Snapshot, row: InboxRow) -> tuple[RowEvidence, ...]:
     if entry is None:
         return (RowEvidence("cbx.workers", lease.owner, "no such row"),)
     alive, last = "alive" if entry.live else "dead", show.instant(s, entry.heartbeat_at)
-    shows = f"{alive}, last heartbeat {last}, on {entry.host}, process {entry.pid}"
+    ended = ", which has ended on this machine" if entry.worker_id in s.dead_owners else ""
+    shows = f"{alive}, last heartbeat {last}, on {entry.host}, process {entry.pid}{ended}"
     return (RowEvidence("cbx.workers", lease.owner, shows),)
 
 
@@ -113,7 +114,8 @@ def _reclaim_remedy(reason: str) -> Remedy:
 RULES = (
     DiagnosisRule(
         name="crashed-claim",
-        proves="A row is claimed, but its lease ended more than {poll} ago; or it has no lease, and was"
+        proves="A row is claimed, but its lease ended more than {poll} ago, or its owner's process has ended"
+        " on this machine; or it has no lease, and was"
         f" claimed more than {FOREIGN_SILENCE} ago or at an unknown time.",
         rank=70,
         holds=_crashed_claim,
@@ -124,7 +126,8 @@ RULES = (
     ),
     DiagnosisRule(
         name="dead-while-running",
-        proves="The turn is running, but its worker's lease ended more than {poll} ago: the worker is dead.",
+        proves="The turn is running, but its worker is dead: its lease ended more than {poll} ago, or its"
+        " process has ended on this machine.",
         rank=69,
         holds=_worker_is_dead,
         actor=f"{REAPER}, or the operator",

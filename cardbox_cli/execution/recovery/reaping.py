@@ -132,6 +132,7 @@ def reap(runtime: Runtime) -> ReapOutcome:
     runtime.database.require_execution()
     reaped = ReapOutcome()
     attempt = partial(record_trouble, reaped.troubles, errors=(NotFound, InvalidInput, Conflict))
+    runtime.inbox.expire_leases_of_dead()
     for lease in runtime.inbox.expired(limit=_BATCH_SIZE):
         with attempt(f"the lease of {lease.inbox_id}"):
             _release_expired(runtime, lease, reaped)

@@ -20,6 +20,13 @@ from cardbox_cli.store.views.turn_views import TurnViews
 from cardbox_cli.text.command_lines import quote_argument, quote_word
 
 
+class BatchPlace(msgspec.Struct, frozen=True):
+    """The place of a turn in a batch. `fields` name the batch and the task in its row and edge."""
+
+    fields: dict[str, str | int]
+    trace_id: str
+
+
 class RetryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a retry: the row that is due again, or the outcome of the new dispatch."""
 
@@ -27,10 +34,11 @@ class RetryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     dispatched: DispatchOutcome | None = None
 
 
-def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutcome:
+def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str, again: bool = False) -> RetryOutcome:
     """Retry a dead row. The row of a turn is dispatched as a new turn, because a turn ends only once.
 
-    Raises NotFound for an unknown row. Raises Conflict if the row is not dead, or its boxes lack cards.
+    `again`: as in `retry_turn`. Raises NotFound for an unknown row. Raises Conflict if the row is not dead,
+    its boxes lack cards, or its turn is replaced.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -43,6 +51,8 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutc
             has_failed = record is not None and record.end_status not in (None, "success")
             if row.status != ERROR and not (row.status in (CONSUMED, SKIPPED) and has_failed):
                 raise _not_dead(row)
+            if not again:
+                _refuse_replaced(runtime, row, f"cbx inbox retry {inbox_id} --again")
             return RetryOutcome(row=row, dispatched=_dispatch_again(runtime, row, source_agent_id))
         if row.status != ERROR and not _was_never_applied(runtime, row):
             raise _not_dead(row)
@@ -51,11 +61,19 @@ def retry(runtime: Runtime, inbox_id: str, *, source_agent_id: str) -> RetryOutc
     return RetryOutcome(row=moved[0])
 
 
-def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) -> DispatchOutcome:
+def retry_turn(
+    runtime: Runtime,
+    agent_turn_id: str,
+    *,
+    source_agent_id: str,
+    again: bool = False,
+    batch: BatchPlace | None = None,
+) -> DispatchOutcome:
     """Dispatch a new turn with the boxes of a turn that did not succeed.
 
-    Raises NotFound if the turn has no inbox row. Raises Conflict if the turn has not ended or has succeeded,
-    or its boxes lack cards.
+    With `again`, also if another retry of it runs or has succeeded. `batch` is the batch that counts the new
+    turn. Raises NotFound if the turn has no inbox row. Raises Conflict if the turn has not ended, has
+    succeeded or is replaced, or its boxes lack cards.
     """
     runtime.database.require_execution()
     with runtime.transaction():
@@ -68,7 +86,24 @@ def retry_turn(runtime: Runtime, agent_turn_id: str, *, source_agent_id: str) ->
         turn = summary(TurnViews(runtime.database, runtime.project_id).get(agent_turn_id))
         if row.status != ERROR and turn.end_status in (None, "success"):
             raise _not_failed(turn)
-        return _dispatch_again(runtime, row, source_agent_id)
+        if not again:
+            _refuse_replaced(runtime, row, f"cbx turn retry {quote_word(agent_turn_id)} --again")
+        return _dispatch_again(runtime, row, source_agent_id, batch)
+
+
+def _refuse_replaced(runtime: Runtime, row: InboxRow, command: str) -> None:
+    """Raise Conflict if a turn that repeats this one has succeeded, or a retry of it has not ended."""
+    successors = runtime.audit.successors([row.turn_id]).get(row.turn_id, [])
+    done = [each for each in successors if each.end_status == "success"]
+    runs = [each for each in successors if each.end_status is None and each.action == "retry"]
+    if done or runs:
+        by = (done or runs)[-1]
+        raise Conflict(
+            f"turn {row.turn_id} is replaced by turn {by.agent_turn_id}, which "
+            + ("ended in success" if done else "has not ended"),
+            hint=f"its work would be done twice; `{command}` does it anyway",
+            details={"agent_turn_id": row.turn_id, "replaced_by": by.agent_turn_id},
+        )
 
 
 def _check_complete(runtime: Runtime, row: InboxRow) -> None:
@@ -89,7 +124,9 @@ def _check_complete(runtime: Runtime, row: InboxRow) -> None:
         )
 
 
-def _dispatch_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> DispatchOutcome:
+def _dispatch_again(
+    runtime: Runtime, row: InboxRow, source_agent_id: str, batch: BatchPlace | None = None
+) -> DispatchOutcome:
     _check_complete(runtime, row)
     record = runtime.turns.record(row.turn_id)
     above = row.lineage
@@ -108,9 +145,14 @@ def _dispatch_again(runtime: Runtime, row: InboxRow, source_agent_id: str) -> Di
         depth_policy="descend" if above.parent_turn_id else "root",
         display_name=row.pointer("display_name"),
         runtime_config=row.runtime_config,
-        metadata={"retry_of": row.turn_id},
+        metadata={"retry_of": row.turn_id, **(batch.fields if batch else {})},
+        trace_id=batch.trace_id if batch else None,
+        batch=batch.fields if batch else None,
     )
     dispatched = dispatch(runtime, request)
+    if dispatched.result.agent_turn_id is not None:
+        new_turn_id = dispatched.result.agent_turn_id
+        runtime.audit.record_successor(row.fence, new_turn_id, action="retry", actor=source_agent_id)
     unended = row.status == ERROR and (record is None or record.end_status is None)
     if dispatched.result.agent_turn_id is not None and unended:
         _end_retried(runtime, row, dispatched.result.agent_turn_id)

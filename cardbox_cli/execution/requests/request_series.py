@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from cardbox_cli.context.cost.account import Sent, history_of
+from cardbox_cli.context.cost.usage import Usage, read_usage
 from cardbox_cli.context.request import ComposeOptions, Request, RequestEntry, request_of
 from cardbox_cli.execution.requests.step_snapshots import StepSnapshot, read_snapshot, restore_request
 from cardbox_cli.execution.requests.turn_requests import BoxSource, read_source
@@ -92,6 +93,7 @@ class _SeriesReader:
                 agent_turn_id=stored.step.agent_turn_id,
                 step_id=stored.step.step_id,
                 request=request,
+                usage=step_usage(stored.step),
             )
 
     def _find_homes(self, homes: Sequence[str]) -> dict[str, tuple[str, int]]:
@@ -194,6 +196,11 @@ class _SeriesReader:
         made = request_of(entries, ComposeOptions(share=False), encode=encoder_of(stored.format), own=own)
         history = [message for message in made.messages if message.layer == CHECKPOINT]
         return msgspec.structs.replace(made, messages=history)
+
+
+def step_usage(step: Step) -> Usage | None:
+    """Return what the provider reported for a step, if anything."""
+    return read_usage(step.metadata.get("llm_usage")) if isinstance(step.metadata, dict) else None
 
 
 def _added_ids(before: str, ids: str) -> list[str] | None:

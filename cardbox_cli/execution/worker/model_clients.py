@@ -141,7 +141,7 @@ class _Client:
         self._pipes.stderr_bytes = 0
         try:
             if not self._is_ready:
-                line = self._line(until, stop)
+                line = self._ready_line(until, stop)
                 if _decode(line, _Ready) != _Ready(ready=True):
                     raise self._unexpected(line, '{"ready": true}')
                 self._is_ready = True
@@ -154,6 +154,16 @@ class _Client:
             return self._give_up(exc)
         self.answered += 1
         return self._outcome(reply)
+
+    def _ready_line(self, until: float, stop: Event) -> bytes:
+        try:
+            return self._line(until, stop)
+        except _NoReply as exc:
+            if str(exc) in ("timed_out", "ended"):
+                self._write_stderr(
+                    'cbx: expected the client to print {"ready": true}, but it printed nothing'
+                )
+            raise
 
     def end(self) -> None:
         """Close its input and wait for its end, then kill it."""

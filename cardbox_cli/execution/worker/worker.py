@@ -15,7 +15,6 @@ from threading import Event, Lock, Thread
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
-import uuid6
 
 from cardbox_cli.errors import CbxError, DatabaseUnavailable, ServiceUnavailable
 from cardbox_cli.execution.notifications.service import WakeupListener
@@ -27,6 +26,7 @@ from cardbox_cli.execution.worker.runner import CancellationToken, Run, RunOutco
 from cardbox_cli.execution.worker.turn_ledger import TurnLedger
 from cardbox_cli.execution.worker.worker_program import Program
 from cardbox_cli.model.execution.turns import InboxRow
+from cardbox_cli.process_identity import make_owner_name
 from cardbox_cli.settings import Settings
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.driver_errors import is_refusal
@@ -91,7 +91,7 @@ class Worker:
         journal: WorkerJournal,
         listener: WakeupListener,
     ) -> None:
-        self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
+        self.worker_id = make_owner_name()
         self._plan = plan
         self._settings = settings
         self._connections = WorkerConnectionPool(
@@ -103,6 +103,7 @@ class Worker:
         self._lock = Lock()
         self._running: list[_Running] = []
         self._leaving = Event()
+        self._told_to_leave = False
         self._leaves_now = False
         self._stopped = Event()
         self._reap_at = 0.0
@@ -118,7 +119,12 @@ class Worker:
 
         After a second call or the grace, running work is canceled and returned to the inbox.
         """
-        self._leaves_now = self._leaving.is_set()
+        self._leaves_now = self._told_to_leave
+        self._told_to_leave = True
+        self.drain()
+
+    def drain(self) -> None:
+        """Stop claiming, and end once the running work is done. A first call of `leave` adds nothing."""
         self._leaving.set()
         self._listener.wake()
 

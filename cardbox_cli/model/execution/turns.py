@@ -255,6 +255,24 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
+class Successor(msgspec.Struct, frozen=True):
+    """A turn that repeats another one, by `action`. `end_status` is None before its end."""
+
+    agent_turn_id: str
+    action: Literal["retry", "replay"]
+    end_status: str | None
+
+
+def replacement(successors: Sequence[Successor]) -> Successor | None:
+    """Return the turn that replaces a turn, of those that repeat it, oldest first.
+
+    It is the newest success, or else the newest retry. A replay replaces a turn only if it succeeds.
+    """
+    succeeded = [each for each in successors if each.end_status == "success"]
+    retried = [each for each in successors if each.action == "retry"]
+    return next(reversed(succeeded or retried), None)
+
+
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An action of an operator or of recovery. `agent_turn_id` is None if it is not about a turn."""
 

@@ -9,9 +9,9 @@ from fastapi.responses import Response, StreamingResponse
 from cardbox_cli.chat.chat_view import ChatView, read_chat_view
 from cardbox_cli.diagnosis.diagnoser import ProblemAnswer, WhyAnswer, survey_answer, why_answer
 from cardbox_cli.errors import CbxError
-from cardbox_cli.execution.turn_summary import TurnSummary, summary
+from cardbox_cli.execution.turn_summary import TurnSummary
 from cardbox_cli.inspect.batches import BatchView
-from cardbox_cli.inspect.turns import TurnView, view_turn
+from cardbox_cli.inspect.turns import TurnView, read_turns, view_turn
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.chats import Chat
 from cardbox_cli.model.execution.turns import InboxRow
@@ -21,6 +21,7 @@ from cardbox_cli.serve.api.responses import (
     BatchState,
     InboxState,
     Most,
+    TurnEnd,
     TurnState,
     event_docs,
     json_response,
@@ -75,13 +76,15 @@ def turns(
     limit: Most = 50,
     agent: str | None = None,
     status: TurnState | None = None,
+    end: TurnEnd | None = None,
+    replaced: bool = False,
     trace: str | None = None,
     behind: Behind = None,
 ) -> Response:
-    """List the turns, newest first."""
+    """List the turns, newest first. `end` omits turns that a retry replaced, unless `replaced` is true."""
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, behind=parse_position(behind))
-    rows = read.turns.newest(where, limit=limit + 1)
-    return page_response(request, map(summary, rows), limit, key="inbox_id")
+    rows = read_turns(read.turns, where, limit=limit + 1, end=end, with_replaced=replaced)
+    return page_response(request, rows, limit, key="inbox_id")
 
 
 @turn_routes.get("/turns/{turn_id}", responses=value_docs(TurnView))

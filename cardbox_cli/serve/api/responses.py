@@ -19,7 +19,7 @@ from fastapi.responses import Response
 from cardbox_cli.errors import InvalidInput
 from cardbox_cli.model import exact_json
 from cardbox_cli.model.execution.batches import BATCH_STATUSES
-from cardbox_cli.model.execution.turns import INBOX_STATUSES, TURN_STATUSES
+from cardbox_cli.model.execution.turns import END_STATUSES, INBOX_STATUSES, TURN_STATUSES
 from cardbox_cli.model.ids import unique
 from cardbox_cli.serve.addresses import next_position, request_path
 from cardbox_cli.serve.serve_options import ServeOptions
@@ -95,10 +95,12 @@ def limited_ids(ids: Iterable[str], name: str) -> list[str]:
 # The states to filter by, as in the commands. Foreign rows may have other states, which no filter accepts.
 if TYPE_CHECKING:
     TurnState: TypeAlias = str
+    TurnEnd: TypeAlias = str
     InboxState: TypeAlias = str
     BatchState: TypeAlias = str
 else:
     TurnState = Literal[TURN_STATUSES]
+    TurnEnd = Literal[END_STATUSES]
     InboxState = Literal[INBOX_STATUSES]
     BatchState = Literal[BATCH_STATUSES]
 

@@ -57,7 +57,6 @@ class ProjectRequest:
             database,
             self.project_id,
             settings=options.settings,
-            usual=options.usual_project,
             here=request_address(self.request.scope),
             asks_for_tokens=options.asks_for_tokens,
         )

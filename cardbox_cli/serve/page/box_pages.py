@@ -14,7 +14,7 @@ from cardbox_cli.errors import AmbiguousId, CbxError, NotFound
 from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.inspect.search import CardSearch, FoundCard
 from cardbox_cli.model import exact_json
-from cardbox_cli.model.boxes import BOX_KINDS, CardState
+from cardbox_cli.model.boxes import BOX_KINDS, INTERNAL_KINDS, CardState
 from cardbox_cli.model.cards import Card, card_text
 from cardbox_cli.model.content import TextContent, ToolResultContent
 from cardbox_cli.model.pairing import call_reference, full_text
@@ -55,6 +55,8 @@ def make_row(slot: WindowSlot, rule_of: Callable[[int], str | None] = lambda _: 
     return convert(
         ShownSlot,
         slot,
+        # As the command line counts it: the text that the card shows, without its envelope.
+        size=slot.size if slot.card is None else len(text.encode("utf-8", "surrogatepass")),
         preview=excerpt(text, PREVIEW),
         text=text[:INSIDE],
         is_cut=slot.card is None or len(text) > INSIDE,
@@ -79,7 +81,11 @@ _OTHER_FACTS = frozenset({"type", "role", "author_id", "project_id", "created_at
 def boxes(read: PageRead, kind: str | None = None, behind: Behind = None) -> HTMLResponse:
     box_kind = check_choice(kind, BOX_KINDS, "box kind")
     position = parse_position(behind, of_boxes=True)
-    where = BoxKindFilter(kinds=None if box_kind is None else (box_kind,), behind=position)
+    where = BoxKindFilter(
+        kinds=None if box_kind is None else (box_kind,),
+        without=() if box_kind is not None else INTERNAL_KINDS,
+        behind=position,
+    )
     rows = list(BoxViews(read.database, read.project_id).newest(where, limit=PAGE_SIZE + 1))
     older = next_position(rows, "box_id", "updated_at")
     return page(

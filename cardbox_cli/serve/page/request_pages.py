@@ -1,5 +1,6 @@
 """Pages of requests of boxes, turns and chats: one request, the difference of two, and their costs."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from cardbox_cli.context.cost.answer import Break
 from cardbox_cli.context.diff import Piece, diff, piece_name
-from cardbox_cli.context.explain import Explanation, MessageLine, whole_shares
+from cardbox_cli.context.explain import TOOLS, Explanation, MessageLine, whole_shares
 from cardbox_cli.context.lint.rule import LintFinding
 from cardbox_cli.execution.requests.turn_requests import NEXT
 from cardbox_cli.inspect.costs import TOP, cost_facts
@@ -18,7 +19,9 @@ from cardbox_cli.inspect.requests import InspectedRequest
 from cardbox_cli.model.diff import TextPart as TextPiece
 from cardbox_cli.model.diff import abridge, text_diff
 from cardbox_cli.model.ids import short_id
-from cardbox_cli.pictures.cost_picture import drawn_account
+from cardbox_cli.model.layers import CHECKPOINT
+from cardbox_cli.model.pairing import ToolNames, full_text
+from cardbox_cli.pictures.cost_picture import cost_colours, drawn_account
 from cardbox_cli.pictures.page_elements import swatch
 from cardbox_cli.pictures.request_picture import (
     StepPicture,
@@ -27,8 +30,8 @@ from cardbox_cli.pictures.request_picture import (
     draw_icicle,
     draw_layers,
     drawn_step,
-    layer_colours,
-    request_colours,
+    group_colours,
+    history_groups,
 )
 from cardbox_cli.providers.formats import provider_of
 from cardbox_cli.providers.models import window
@@ -77,8 +80,16 @@ def request(
         before = pictures if len(pictures) > 1 else []
     account = shown.explanation()
     holds = window(shown.request.model)
+    account = _group_history(account, shown)
+    before = [StepPicture(name=each.name, account=_group_history(each.account, shown)) for each in before]
     layers = whole_shares(account, holds)
-    colours = request_colours(layers, [each.account for each in before])
+    colours = group_colours(
+        [
+            *(each.layer for each in layers),
+            *(line.layer for each in before for line in each.account.messages),
+            TOOLS,
+        ]
+    )
     findings = shown.findings()
     drawn_steps = [drawn_step(each) for each in before]
     is_more = first + _WINDOW < len(account.messages)
@@ -100,7 +111,7 @@ def request(
         icicle=drawing_markup(draw_icicle(account, colours)) if account.messages else None,
         findings=findings,
         errors=sum(finding.severity == "error" for finding in findings),
-        messages=_messages(account, findings, first),
+        messages=_messages(account, findings, first, shown),
         first=first,
         next=about.request(at, from_=first + _WINDOW) if is_more else None,
         steps=[] if recorded is None else _steps(about, steps, shown, is_over=recorded.is_over),
@@ -108,6 +119,31 @@ def request(
         growth=drawing_markup(draw_growth(drawn_steps, colours)) if drawn_steps else None,
         heat=drawing_markup(draw_heat_map(drawn_steps, colours)) if drawn_steps else None,
     )
+
+
+def _group_history(account: Explanation, shown: InspectedRequest) -> Explanation:
+    """Return the account with groups of the history, by card type and tool, instead of its one layer.
+
+    The cards are those of the shown request. Messages of other requests keep their role.
+    """
+    names = ToolNames()
+    pairs: dict[str, tuple[str, str]] = {}
+    for card_id, place in shown.request.places.items():
+        if place.slot.card is not None:
+            pairs[card_id] = place.slot.card.type, names.tool_names(place.slot.card) or ""
+    tokens: Counter[tuple[str, str]] = Counter()
+    for line in shown.explanation().messages:
+        if line.layer == CHECKPOINT:
+            tokens[pairs.get(line.card_id or "", (line.role, ""))] += line.tokens
+    groups = history_groups(tokens)
+
+    def group(line: MessageLine) -> MessageLine:
+        if line.layer != CHECKPOINT:
+            return line
+        pair = pairs.get(line.card_id or "", (line.role, ""))
+        return msgspec.structs.replace(line, layer=groups.get(pair, f"history: {line.role}"))
+
+    return msgspec.structs.replace(account, messages=[group(line) for line in account.messages])
 
 
 def swatches(colours: Mapping[str, str]) -> dict[str, Markup]:
@@ -120,7 +156,9 @@ def step_name(steps: Sequence[str], step_id: str) -> str:
     return f"step {steps.index(step_id) + 1}" if step_id in steps else step_id
 
 
-def _messages(account: Explanation, findings: Sequence[LintFinding], first: int) -> list[_Message]:
+def _messages(
+    account: Explanation, findings: Sequence[LintFinding], first: int, shown: InspectedRequest
+) -> list[_Message]:
     of_card: dict[str, list[LintFinding]] = {}
     for finding in findings:
         if finding.card_id is not None:
@@ -128,8 +166,16 @@ def _messages(account: Explanation, findings: Sequence[LintFinding], first: int)
     rows = []
     for number, line in enumerate(account.messages[first : first + _WINDOW], first + 1):
         about = of_card.get(line.card_id or "", [])
-        rows.append(_Message(number, line, excerpt(line.preview, PREVIEW), *cut(line.preview, INSIDE), about))
+        text = _readable(line, shown)
+        rows.append(_Message(number, line, excerpt(text, PREVIEW), *cut(text, INSIDE), about))
     return rows
+
+
+def _readable(line: MessageLine, shown: InspectedRequest) -> str:
+    """Return the text of a message. Its tool calls are shown as calls, not as JSON."""
+    place = shown.request.places.get(line.card_id or "")
+    card = None if place is None else place.slot.card
+    return full_text(card) if card is not None and card.tool_calls else line.preview
 
 
 def _steps(
@@ -223,8 +269,8 @@ def cost(
     costed = read.costs().read(about.kind, about.name)
     account = costed.account()
     costs = costed.costs(account)
-    colours = layer_colours(share.name for share in account.by["layer"])
     steps = drawn_account(account) if len(account.steps) > 1 else []
+    colours = cost_colours(account, steps)
     return page(
         read,
         "cost.html",

@@ -36,7 +36,7 @@ from cardbox_cli.serve.project_view import ProjectView
 from cardbox_cli.text.command_lines import command_line
 from cardbox_cli.text.escaping import escape_invisible, excerpt, truncate
 from cardbox_cli.text.quantities import format_bytes, format_count
-from cardbox_cli.text.times import format_duration, format_infinity, format_time
+from cardbox_cli.text.times import format_age, format_duration, format_infinity, format_time
 
 # --- static files: scripts, styles, the icon. An address has the hash of the file's content
 
@@ -94,7 +94,7 @@ def age(context: Context, moment: datetime) -> str:
     now: datetime = context["now"]
     if moment > now + timedelta(seconds=1):
         return format_infinity(moment) or f"in {format_duration(moment - now)}"
-    return format_infinity(moment) or f"{format_duration(now - moment)} ago"
+    return format_infinity(moment) or f"{format_age(moment, now)} ago"
 
 
 def clock(moment: datetime, first: datetime) -> str:

@@ -13,9 +13,9 @@ from cardbox_cli.diagnosis.verdict import Diagnosis
 from cardbox_cli.errors import NotFound
 from cardbox_cli.execution.turn_summary import TurnSummary, summary
 from cardbox_cli.inspect.batches import BatchResult, BatchView
-from cardbox_cli.inspect.turns import Branch, build_trees, read_trace, view_turn
+from cardbox_cli.inspect.turns import Branch, build_trees, read_trace, read_turns, view_turn
 from cardbox_cli.model.execution.batches import TASK_OPEN
-from cardbox_cli.model.execution.turns import TURN_STATUSES
+from cardbox_cli.model.execution.turns import END_STATUSES, TURN_STATUSES
 from cardbox_cli.model.identity import RosterEntry
 from cardbox_cli.orchestration.batch_progress import TaskProgress
 from cardbox_cli.pictures.page_elements import box, svg
@@ -41,10 +41,13 @@ _AGENTS = 200
 
 
 @routes.get("")
-def start(read: PageRead, status: str | None = None, behind: Behind = None) -> HTMLResponse:
+def start(
+    read: PageRead, status: str | None = None, end: str | None = None, behind: Behind = None
+) -> HTMLResponse:
     status = check_choice(status, TURN_STATUSES, "status")
+    end = check_choice(end, END_STATUSES, "end")
     survey = read.survey()
-    turns, older = _turns(read, TurnFilter(status=status, behind=parse_position(behind)))
+    turns, older = _turns(read, TurnFilter(status=status, behind=parse_position(behind)), end)
     return page(
         read,
         "start.html",
@@ -53,8 +56,9 @@ def start(read: PageRead, status: str | None = None, behind: Behind = None) -> H
         problems=_group_by_rule(survey.problems),
         shown=_MAX_SIMILAR,
         turns=turns,
-        status=status,
-        older=older and read.links.start(status=status, behind=older),
+        status=end or status,
+        troubled={each.turn: each.verdict for each in survey.problems if each.turn},
+        older=older and read.links.start(status=status, end=end, behind=older),
     )
 
 
@@ -119,10 +123,15 @@ def agent(read: PageRead, agent_id: str, behind: Behind = None) -> HTMLResponse:
     )
 
 
-def _turns(read: ProjectView, where: TurnFilter) -> tuple[list[TurnSummary], str | None]:
-    """Return a page of turns, newest first, and the position of the next page."""
-    rows = list(read.turns.newest(where, limit=PAGE_SIZE + 1))
-    return [summary(turn) for turn in rows[:PAGE_SIZE]], next_position(rows, "inbox_id")
+def _turns(
+    read: ProjectView, where: TurnFilter, end: str | None = None
+) -> tuple[list[TurnSummary], str | None]:
+    """Return a page of turns, newest first, and the position of the next page.
+
+    With `end`, turns that another turn replaces are left out.
+    """
+    rows = list(read_turns(read.turns, where, limit=PAGE_SIZE + 1, end=end))
+    return rows[:PAGE_SIZE], next_position(rows, "inbox_id")
 
 
 # The number of last cards shown of each box of a turn.
@@ -299,7 +308,7 @@ def chat(read: PageRead, key: str, most: Annotated[int, Query(ge=1, le=1000)] = 
         "chat.html",
         view="Chats",
         chat=read_chat_view(stores, key),
-        why=explain_memory(stores, key),
+        why=explain_memory(stores, key, project_option=read.project_option),
         entries=entries,
         earlier=read.links.chat(key, most=min(most * 4, 1000)) if has_more else None,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cardbox_cli.errors import UsageError
 from cardbox_cli.home import default_home
 from cardbox_cli.settings import CHAT_RUN, DATABASE_URL, HOME, LISTEN_URL, READ_URL, TURN_ID
+from cardbox_cli.text.command_lines import Comment
 
 if TYPE_CHECKING:
     from cardbox_cli.store.embedded import EmbeddedServer
@@ -50,6 +51,12 @@ class Target:
         runs as another account: all its processes can connect as superuser.
         """
         return self.embedded and os.geteuid() != 0
+
+    @property
+    def comment(self) -> tuple[Comment, ...]:
+        """Return a comment for printed commands with host and database, or none for the default database."""
+        named = self.stands_for or self
+        return () if named.embedded else (Comment(f"database {named.address}"),)
 
     @property
     def address(self) -> str:

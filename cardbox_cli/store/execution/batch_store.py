@@ -79,6 +79,17 @@ class BatchStore(ProjectStore):
         key = {"batch_id": task.batch_id, "task_index": task.task_index}
         self._run("fail_batch_task", **key, error_code=error_code, error=error, now=self.database.now())
 
+    def renew_task(self, task: BatchTask, *, agent_turn_id: str | None, output_box_id: str | None) -> bool:
+        """Count a new turn for an ended task, or make the task pending for None; False if it has changed."""
+        key = {"batch_id": task.batch_id, "task_index": task.task_index, "old_turn_id": task.agent_turn_id}
+        new = {"agent_turn_id": agent_turn_id, "output_box_id": output_box_id, "now": self.database.now()}
+        return self._value("renew_batch_task", **key, **new) is not None
+
+    def retried_batch(self, batch_id: str) -> str | None:
+        """Return the id of the batch that this batch retries, or None."""
+        retried: str | None = self._value("batch_retried_by", batch_id=batch_id)
+        return retried
+
     # --- ending
 
     def lock_of_child(self, agent_turn_id: str) -> Batch | None:

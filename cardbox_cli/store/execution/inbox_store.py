@@ -22,6 +22,7 @@ from cardbox_cli.model.execution.turns import (
     InboxRow,
     Lease,
 )
+from cardbox_cli.process_identity import is_dead
 from cardbox_cli.store.connection.database import jsonb
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.queries import decode_row
@@ -288,6 +289,12 @@ class InboxStore(ProjectStore):
     def extend(self, inbox_ids: Sequence[str], *, owner: str, lease: timedelta) -> dict[str, int]:
         """Extend the leases that `owner` still has, except locked ones. Returns their epochs by row."""
         return dict(self._rows("extend_leases", inbox_ids=list(inbox_ids), owner=owner, delay=lease))
+
+    def expire_leases_of_dead(self) -> None:
+        """End the leases of owners whose process has ended on this machine."""
+        dead = [owner for owner in self._column("lease_owners") if is_dead(owner)]
+        if dead:
+            self._run("expire_leases", owners=dead)
 
     def expired(self, *, limit: int) -> list[Lease]:
         """Return leases that have expired or whose row is no longer claimed, in the order of their expiry."""

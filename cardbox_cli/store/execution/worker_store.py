@@ -1,11 +1,13 @@
 """Workers in Postgres: the target that each serves, and the time until which it counts as alive."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 import msgspec
 
 from cardbox_cli.model.execution.turns import WorkerEntry
 from cardbox_cli.model.ids import unique
+from cardbox_cli.process_identity import is_dead
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.connection.project_store import ProjectStore
 
@@ -52,7 +54,13 @@ def unsettled_projects(database: Database, target: str) -> list[str]:
     return unique([*projects, *batches])
 
 
+def with_dead_processes(workers: Iterable[WorkerEntry]) -> list[WorkerEntry]:
+    """Return the workers. Those whose process has ended on this machine are not live."""
+    replace = msgspec.structs.replace
+    return [replace(each, live=False) if is_dead(each.worker_id) else each for each in workers]
+
+
 class WorkerStore(ProjectStore):
     def all(self, target: str | None = None) -> list[WorkerEntry]:
         """Return the workers that serve this project, of one target if given. Includes dead workers."""
-        return self._all(WorkerEntry, "workers", target=target)
+        return with_dead_processes(self._all(WorkerEntry, "workers", target=target))

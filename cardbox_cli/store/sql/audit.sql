@@ -18,6 +18,25 @@ FROM cbx.audit AS a
 WHERE a.project_id = %(project_id)s AND a.agent_turn_id = %(agent_turn_id)s
 ORDER BY a.created_at, a.audit_id
 
+-- name: successors_of_turns
+-- The turns that repeat these turns, or repeat a repetition of them: (turn, new turn, action, end), oldest first.
+WITH RECURSIVE successors (root, agent_turn_id, action, created_at) AS (
+    SELECT a.agent_turn_id, a.detail ->> 'new_turn_id', a.action, a.created_at
+    FROM cbx.audit AS a
+    WHERE a.project_id = %(project_id)s AND a.agent_turn_id = ANY(%(turn_ids)s)
+        AND a.action IN ('retry', 'replay')
+    UNION
+    SELECT s.root, a.detail ->> 'new_turn_id', a.action, a.created_at
+    FROM successors AS s
+    JOIN cbx.audit AS a ON a.project_id = %(project_id)s AND a.agent_turn_id = s.agent_turn_id
+    WHERE a.action IN ('retry', 'replay')
+)
+SELECT s.root, s.agent_turn_id, s.action, t.end_status
+FROM successors AS s
+LEFT JOIN cbx.turns AS t ON t.project_id = %(project_id)s AND t.agent_turn_id = s.agent_turn_id
+WHERE s.agent_turn_id IS NOT NULL
+ORDER BY s.created_at, s.agent_turn_id
+
 -- fragment: audit_matches
     a.project_id = %(project_id)s
     AND (%(agent_id)s::text IS NULL OR a.agent_id = %(agent_id)s)

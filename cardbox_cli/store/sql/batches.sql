@@ -35,11 +35,13 @@ SELECT {batch_json} FROM made AS b
 -- Writes the tasks of a batch, each given as an object of its columns.
 INSERT INTO cbx.batch_tasks
     (project_id, batch_id, task_index, status, target_strategy, target_ref, agent_id, context_box_id,
-     output_box_id, next_try_at)
+     output_box_id, deliverable_card_id, error_code, error, next_try_at, dispatched_at, ended_at)
 SELECT %(project_id)s, k.batch_id, k.task_index, k.status, k.target_strategy, k.target_ref, k.agent_id,
-    k.context_box_id, k.output_box_id, k.next_try_at
+    k.context_box_id, k.output_box_id, k.deliverable_card_id, k.error_code, k.error, k.next_try_at, k.dispatched_at,
+    k.ended_at
 FROM jsonb_to_recordset(%(tasks)s::jsonb) AS k (batch_id text, task_index integer, status text, target_strategy text,
-    target_ref text, agent_id text, context_box_id uuid, output_box_id uuid, next_try_at timestamptz)
+    target_ref text, agent_id text, context_box_id uuid, output_box_id uuid, deliverable_card_id text,
+    error_code text, error text, next_try_at timestamptz, dispatched_at timestamptz, ended_at timestamptz)
 
 -- name: batch
 -- The batch with this id.
@@ -116,6 +118,24 @@ SET status = 'dispatched', agent_turn_id = %(agent_turn_id)s, output_box_id = %(
 WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
     AND k.status = 'pending'
 RETURNING k.task_index
+
+-- name: renew_batch_task
+-- Counts a new turn for an ended task of a running batch, or makes it pending if `agent_turn_id` is null. No row if
+-- the task has another turn by now.
+UPDATE cbx.batch_tasks AS k
+SET status = CASE WHEN %(agent_turn_id)s::text IS NULL THEN 'pending' ELSE 'dispatched' END,
+    agent_turn_id = %(agent_turn_id)s, output_box_id = %(output_box_id)s, deliverable_card_id = NULL,
+    error_code = NULL, error = NULL, attempts = 0, next_try_at = %(now)s, dispatched_at = %(now)s, ended_at = NULL
+WHERE k.project_id = %(project_id)s AND k.batch_id = %(batch_id)s AND k.task_index = %(task_index)s
+    AND k.agent_turn_id IS NOT DISTINCT FROM %(old_turn_id)s AND k.status NOT IN ('pending', 'dispatched', 'success')
+RETURNING k.task_index
+
+-- name: batch_retried_by
+-- The batch that a batch retries, from the edge of its request.
+SELECT e.metadata ->> 'retry_of'
+FROM state.execution_edges AS e
+WHERE e.project_id = %(project_id)s AND md5(e.correlation_id) = md5(%(batch_id)s) AND e.correlation_id = %(batch_id)s
+    AND e.primitive = 'join' AND e.edge_phase = 'request'
 
 -- name: put_off_batch_task
 -- Records that a task's dispatch was refused, and when to try again.

@@ -444,6 +444,16 @@ WITH held AS MATERIALIZED (
 )
 SELECT held.inbox_id, held.turn_epoch FROM held
 
+-- name: lease_owners
+-- The owners of the leases that have not expired.
+SELECT DISTINCT l.owner FROM cbx.leases AS l
+WHERE l.project_id = %(project_id)s AND l.expires_at > {now}
+
+-- name: expire_leases
+-- Ends the leases of these owners now.
+UPDATE cbx.leases AS l SET expires_at = {now}
+WHERE l.project_id = %(project_id)s AND l.owner = ANY(%(owners)s) AND l.expires_at > {now}
+
 -- name: expired_leases
 -- The leases that have expired, oldest first, and those on rows that are no longer claimed. No owner can extend its
 -- leases while the database is down, so after a restart each has one more lease's time.

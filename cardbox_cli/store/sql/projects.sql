@@ -15,6 +15,13 @@ SELECT {project_json} FROM p
 -- The project with this id.
 SELECT {project_json} FROM public.projects AS p WHERE p.project_id = %(project_id)s
 
+-- name: project_ids
+-- The ids and titles of the projects that changed last.
+-- across-projects: it lists projects
+SELECT p.project_id, p.title FROM public.projects AS p
+ORDER BY p.updated_at DESC, p.project_id
+LIMIT %(limit)s
+
 -- name: update_project
 -- Sets the given values. Returns the project if that changes anything.
 WITH p AS (

@@ -47,6 +47,11 @@ def recent_cards(database: Database, project_id: str) -> Pairs:
     return [(card_id, f"{card_type}  {text}".rstrip()) for card_id, card_type, text in rows]
 
 
+def project_ids(database: Database, _: str) -> Pairs:
+    """Return the ids of the projects, each with its title."""
+    return [(project_id, title or "") for project_id, title in database.rows("project_ids", limit=RECENT)]
+
+
 def profile_names(database: Database, project_id: str) -> Pairs:
     """Return the names of the profiles, each with its worker target."""
     return [(row[0], row[2]) for row in database.rows("list_profiles", project_id=project_id)]

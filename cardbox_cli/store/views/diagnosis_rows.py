@@ -14,12 +14,14 @@ from cardbox_cli.model.execution import turns as model
 from cardbox_cli.model.execution.batches import Batch
 from cardbox_cli.model.execution.turns import LogTail
 from cardbox_cli.model.identity import ARCHIVED
+from cardbox_cli.process_identity import is_dead
 from cardbox_cli.store.boxes import BoxStore
 from cardbox_cli.store.cards import CardStore
 from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.queries import decode_rows
 from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, FOREIGN_BATCHES, OWN_EXECUTION
 from cardbox_cli.store.execution.turn_store import LogStore
+from cardbox_cli.store.execution.worker_store import with_dead_processes
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batch_views import ForeignBatch
@@ -162,7 +164,7 @@ class DiagnosisStore(ProjectStore):
     def workers(self, targets: Collection[str]) -> dict[str, list[model.WorkerEntry]]:
         """Return the announced workers of targets, by target."""
         rows = self._own("cbx.workers", "why_workers", targets=list(targets))
-        return _grouped(decode_rows(model.WorkerEntry, rows), "worker_target")
+        return _grouped(with_dead_processes(decode_rows(model.WorkerEntry, rows)), "worker_target")
 
     def setups(self, agents: Collection[str]) -> dict[str, tuple[str, str]]:
         """Return the current name and worker target of each agent's profile, by agent."""
@@ -175,7 +177,8 @@ class DiagnosisStore(ProjectStore):
         """Return the live workers of all projects."""
         if "cbx.workers" not in self.database.tables:
             return []
-        return [facts.LiveWorker(*row) for row in self.database.rows("why_live_workers", now=now)]
+        rows = self.database.rows("why_live_workers", now=now)
+        return [facts.LiveWorker(*row) for row in rows if not is_dead(row[0])]
 
     def archived(self) -> str | None:
         """Return the project's id if it is archived, otherwise None."""

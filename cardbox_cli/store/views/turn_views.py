@@ -17,6 +17,7 @@ from cardbox_cli.model.card_types import RESULT_FIELDS
 from cardbox_cli.model.cards import Card
 from cardbox_cli.model.execution.turns import (
     ENDED,
+    ERROR,
     STEP_OVER,
     AuditEntry,
     Edge,
@@ -24,6 +25,7 @@ from cardbox_cli.model.execution.turns import (
     Lease,
     LogTail,
     Step,
+    Successor,
     TurnRecord,
     WaitingTool,
     turn_state,
@@ -87,7 +89,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `status` is the status of the whole turn. An ended turn has its `record`, or else its `remains`. `left_at`
     is the time of the last change of the inbox row. `carried` is True if an open row or call allows the agent
-    to continue the turn.
+    to continue the turn. `successors` are turns that repeat a turn which did not end in success.
     """
 
     agent_turn_id: str
@@ -110,6 +112,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime | None
     record: TurnRecord | None = None
     remains: TurnLeftovers | None = None
+    successors: list[Successor] = []
 
 
 class WrittenCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,8 +294,24 @@ class TurnViews(ProjectStore):
         unrecorded = [turn_id for turn_id in ended if _recorded_end(records.get(turn_id)) is None]
         leftovers = self._all(TurnLeftovers, "turn_remains", turn_ids=unrecorded) if unrecorded else []
         remains = {each.agent_turn_id: each for each in leftovers}
-        return [
+        added = [
             _add_end(turn, records.get(turn.agent_turn_id), remains.get(turn.agent_turn_id)) for turn in turns
+        ]
+        return self._add_successors(added)
+
+    def _add_successors(self, turns: list[TurnRow]) -> list[TurnRow]:
+        repeated = unique(
+            turn.agent_turn_id
+            for turn in turns
+            if turn.row_status == ERROR
+            or (turn.status == ENDED and (turn.record is None or turn.record.end_status != "success"))
+        )
+        successors = AuditStore(self.database, self.project_id).successors(repeated)
+        return [
+            msgspec.structs.replace(turn, successors=successors[turn.agent_turn_id])
+            if turn.agent_turn_id in successors
+            else turn
+            for turn in turns
         ]
 
     def _records(self, turn_ids: Sequence[str]) -> dict[str, TurnRecord]:

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,11 @@ from cardbox_cli.orchestration.handler_registry import HANDLERS
 from cardbox_cli.providers.registry import DEFAULT, provider_named
 from cardbox_cli.store.connection.database import Database
 from cardbox_cli.store.views.turn_views import TurnViews
+from tests.cli.commands.test_worker import Dispatch, dispatch, work
 from tests.cli.conftest import Offered, lines, succeed
 from tests.conftest import PROJECT, Cbx
+
+__all__ = ["dispatch"]
 
 CLIENT = f"{shlex.quote(sys.executable)} {Path(__file__).parents[3] / 'examples/client.py'}"
 PROFILE = (
@@ -97,6 +101,44 @@ def test_the_steps_of_a_turn_match_the_requests_it_sent(
     assert answer["breaks"] == []
 
 
+CLAUDE_LINES: list[dict[str, Any]] = [
+    {"type": "user", "message": {"role": "user", "content": "Hello there"}},
+    {
+        "type": "assistant",
+        "message": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Hi."}],
+            "usage": {"input_tokens": 4, "cache_creation_input_tokens": 18764, "output_tokens": 12},
+        },
+    },
+]
+
+
+class TestReportedUsage:
+    def test_a_turn_shows_what_the_provider_reported(self, cbx: Cbx, dispatch: Dispatch) -> None:
+        turn = dispatch()
+        client = 'echo \'{"choices":[{"message":{"role":"assistant","content":"ok"}}],"usage":{"prompt_tokens":9999}}\''
+        work(cbx, client)
+        answer = cbx("cost", turn, "-o", "json").json()
+        assert (answer["reported"], answer["reported_requests"]) == (9999, 1)
+        assert answer["steps"][0]["reported"] == 9999
+        text = succeed(cbx("cost", turn))
+        assert "reported  9,999 tokens by the provider, for 1 of 1 request\n" in text
+        assert "differs   cbx counts " in text
+        [header] = [line for line in text.splitlines() if line.startswith("#")]
+        assert "REPORTED" in header
+
+    def test_an_imported_session_shows_the_usage_in_its_file(self, cbx: Cbx, tmp_path: Path) -> None:
+        lines_ = [{"sessionId": "s", "uuid": str(at), **each} for at, each in enumerate(CLAUDE_LINES)]
+        (tmp_path / "c.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines_))
+        box = succeed(cbx("card", "import", str(tmp_path / "c.jsonl"), "-o", "id")).strip()
+        answer = cbx("cost", box, "-o", "json").json()
+        assert (answer["reported"], answer["steps"][0]["reported_output"]) == (18768, 12)
+        assert "18,768 tokens by the provider" in succeed(cbx("cost", box))
+
+
 class TestTurns:
     def test_json_output_has_a_fixed_list_of_keys(self, cbx: Cbx, ran: Ran) -> None:
         turn = ran()
@@ -114,13 +156,16 @@ class TestTurns:
                 "of_window",
             ),
             *("steps", "by", "breaks", "first_break", "findings", "money", "notes"),
+            *("reported", "reported_requests", "reported_estimate"),
         }
         assert (answer["kind"], answer["id"], answer["largest_request"]) == ("turn", turn, 2)
         assert set(answer["by"]) == {"layer", "type", "tool", "card"}
         assert answer["kept"] + answer["new"] == answer["tokens"]
         [never] = answer["findings"]
         assert (never["code"], never["tokens"] > 0) == ("tool-never-called", True)
-        assert never["fix"] == "cbx profile show clerk -o yaml"
+        assert shlex.split(never["fix"], comments=True) == shlex.split(
+            "cbx profile show clerk -o yaml --project p"
+        )
         result = next(card for card in answer["by"]["card"] if card["type"] == "tool.result")
         assert (result["tool"], result["sends"]) == ("look", 1)
         page = succeed(cbx("cost", turn))
@@ -182,15 +227,15 @@ class TestChats:
         found = {each["code"]: each for each in cbx("cost", "--chat", KEY, "-o", "json").json()["findings"]}
         assert set(found) == {"large-card", "cache-broken"}
         # Each run tells the model its own id, and that in the system prompt.
-        compare = shlex.split(found["cache-broken"]["fix"])
+        compare = shlex.split(found["cache-broken"]["fix"], comments=True)
         assert (found["cache-broken"]["steps"], cbx(*compare[1:]).code) == ([3], 8)
         assert "begin with the id of the run" in found["cache-broken"]["message"]
         assert "layout" not in found["cache-broken"]["remedy"]
         # The second run was not offered the tool.
         assert "from step 2 to 3, at tool 5: " in succeed(cbx("cost", "--chat", KEY))
         afresh = found["large-card"]["fix"]
-        assert afresh == f"cbx chat new {KEY}"
-        succeed(cbx(*shlex.split(afresh)[1:]))
+        assert afresh.startswith(f"cbx chat new --project p {KEY}  # database ")
+        succeed(cbx(*shlex.split(afresh, comments=True)[1:]))
         succeed(cbx("chat", "run", KEY, "--text", "Go on.", "--exec", "echo Yes.", "--answers", "text"))
         later = cbx("cost", "--chat", KEY, "-o", "json").json()
         assert later["steps"][-1]["tokens"] < found["large-card"]["evidence"][0]["tokens"]
@@ -216,7 +261,7 @@ class TestBoxes:
         answer = cbx("cost", conversation, "-o", "json").json()
         assert [step["messages"] for step in answer["steps"]] == [1, 3, 5, 7, 9]
         [again] = [each for each in answer["findings"] if each["code"] == "read-again"]
-        first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
+        first, grep, edit = [shlex.split(piece, comments=True) for piece in again["fix"].split(" | ")]
         assert grep[:2] == ["grep", "-vxF"]
         unwanted = set(grep[3::2])
         kept = [card for card in lines(cbx(*first[1:])) if card not in unwanted]
@@ -241,7 +286,7 @@ class TestBoxes:
         turn = succeed(cbx(*asked)).strip()
         before = cbx("cost", turn, "-o", "json").json()
         [again] = [each for each in before["findings"] if each["code"] == "read-again"]
-        first, grep, edit = [shlex.split(piece) for piece in again["fix"].split(" | ")]
+        first, grep, edit = [shlex.split(piece, comments=True) for piece in again["fix"].split(" | ")]
         feed("\n".join(card for card in lines(cbx(*first[1:])) if card not in grep[3::2]))
         made = cbx(*edit[1:])
         note = (

@@ -71,6 +71,9 @@ def test_running_the_suggested_commands_saves_the_promised_tokens(
 ) -> None:
     """The dearest finding is mended until none is left; each new look costs less by what was found."""
     box = boxes[33]
+    for share in cbx("cost", box, "-o", "json").json()["by"]["tool"]:
+        if share["name"].isidentifier():
+            assert cbx("tool", "add", share["name"], "--read-only").code == 0
     answer = cbx("cost", box, "-o", "json").json()
     first, said = answer["tokens"], words_said(cbx, box)
     while answer["findings"]:
@@ -92,7 +95,10 @@ def test_a_summary_that_replaces_a_large_card_makes_the_request_smaller(
     """The command covers the card, and the request is smaller by more than it."""
     answer = cbx("cost", boxes[place], "-o", "json").json()
     [large] = answer["findings"]
-    words = [each.replace("@summary.md", "Two flights were found.") for each in shlex.split(large["fix"])[1:]]
+    words = [
+        each.replace("@summary.md", "Two flights were found.")
+        for each in shlex.split(large["fix"], comments=True)[1:]
+    ]
     made = cbx(*words, "-o", "json").json()
     [card] = large["evidence"]
     assert card["card_id"] in made["covers"]
@@ -111,7 +117,7 @@ def test_the_fix_for_a_coding_session_fits_its_token_limit(cbx: Cbx, real_data: 
         ("large-card", [7]),
         ("unused-result", [9]),
     ]
-    words = shlex.split(found[0]["fix"])[1:]
+    words = shlex.split(found[0]["fix"], comments=True)[1:]
     assert words[-2:] == ["--fit", "largest-results"]
     fitted = cbx(*words, "--explain", "-o", "json").json()["explanation"]["tokens"]
     assert fitted <= int(words[words.index("--max-tokens") + 1]) < found[0]["evidence"][0]["tokens"]
@@ -125,7 +131,7 @@ def words_said(cbx: Cbx, box: str) -> list[str]:
 
 def follow(cbx: Cbx, fix: str, feed: Callable[[str], None]) -> str:
     """Run a printed pipe, with `grep` and `xargs` as they do; the box that comes of it."""
-    show, grep, edit, *repair = (shlex.split(piece) for piece in fix.split(" | "))
+    show, grep, edit, *repair = (shlex.split(piece, comments=True) for piece in fix.split(" | "))
     unwanted = set(grep[3::2])
     feed("\n".join(card for card in lines(cbx(*show[1:])) if card not in unwanted))
     made = succeed(cbx(*edit[1:])).strip()

@@ -87,8 +87,8 @@ class TestCardLint:
 
     def test_the_table_shows_findings_and_remedies(self, offline: Cbx, file: Callable[..., str]) -> None:
         header, finding, blank, _, remedy = lines_of(offline("card", "lint", file(ASKED, CALLED)), code=8)
-        assert header.split() == ["#", "CARD", "BOX", "SEVERITY", "RULE", "MESSAGE"]
-        assert finding.split()[0:1] + finding.split()[2:5] == ["1", "-", "error", "call-without-result"]
+        assert header.split() == ["#", "CARD", "SEVERITY", "RULE", "MESSAGE"]
+        assert finding.split()[0:1] + finding.split()[2:4] == ["1", "error", "call-without-result"]
         assert finding.endswith(f"message 1: {TORN}")
         assert blank == ""
         assert remedy.split("  ")[0] == "call-without-result"

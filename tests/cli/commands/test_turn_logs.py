@@ -149,7 +149,7 @@ def test_a_failed_turn_can_be_retried(
     over = cbx("turn", "retry", new, "-o", "json")
     assert (over.code, over.error["message"]) == (5, f"turn {new} ended in success")
     assert lines(cbx("turn", "list", "--end", "success", "--limit", "1", "-o", "id")) == [new]
-    assert lines(cbx("turn", "list", "--end", "failed", "--status", "ended", "-o", "id")) == [failed]
+    assert lines(cbx("turn", "list", "--end", "failed", "--status", "ended", "--all", "-o", "id")) == [failed]
     both = cbx("turn", "list", "--end", "failed", "--status", "running")
     assert (both.code, both.err.splitlines()[0]) == (
         2,

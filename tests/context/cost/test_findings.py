@@ -14,10 +14,9 @@ from tests.context.lint.cards import call, card, profile, result, thought, tools
 LONG = "alpha beta gamma delta " * 40
 
 
-def findings(*cards: Card) -> dict[str, CostFinding]:
-    return {
-        each.code: each for each in check(CostSubject(account_of(answered_requests(request(*cards), openai))))
-    }
+def findings(*cards: Card, read_only: tuple[str, ...] = ("read", "list")) -> dict[str, CostFinding]:
+    account = account_of(answered_requests(request(*cards), openai))
+    return {each.code: each for each in check(CostSubject(account, read_only=frozenset(read_only)))}
 
 
 def use(key: str, text: str, name: str = "read", arguments: str = '{"path": "a"}') -> list[Card]:
@@ -51,6 +50,16 @@ def test_an_unused_tool_result_is_found() -> None:
         "cbx box show box -o csv --columns full-id --no-header | grep -vxF -e call-1 -e result-1 | "
         "cbx box edit box --file -"
     )
+
+
+def test_a_result_of_a_tool_that_may_change_something_is_shortened_and_stays() -> None:
+    cards = [user("Look.", card_id="0"), *use("1", LONG, "cancel_reservation"), *rounds(4)]
+    unused = findings(*cards)["unused-result"]
+    assert unused.mend is not None
+    assert (unused.mend.how, unused.mend.first) == ("fit", "largest-results")
+    assert unused.remedy.startswith("shorten the result, but keep it and its call")
+    declared = findings(*cards, read_only=("cancel_reservation",))["unused-result"]
+    assert declared.remedy.startswith("leave the call and its result out")
 
 
 def test_a_partly_used_result_is_not_found() -> None:

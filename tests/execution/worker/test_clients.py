@@ -173,6 +173,12 @@ def test_a_client_that_does_not_start_fails_the_request(start: Start, program: s
     assert message in failed.stderr
 
 
+def test_a_client_that_never_says_ready_is_told_so(start: Start) -> None:
+    late = start(program="input()")(timeout=0.5)
+    assert late.timed_out
+    assert 'expected the client to print {"ready": true}, but it printed nothing' in late.stderr
+
+
 @pytest.mark.parametrize(
     "line",
     [

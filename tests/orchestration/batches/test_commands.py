@@ -52,6 +52,7 @@ class TestForkJoin:
         seen = json.loads(done.out)
         assert list(seen)[:5] == ["batch_id", "status", "task_count", "deadline_at", "results"]
         keys = ["task_index", "status", "summary", "output_box_id", "agent_turn_id", "error"]
+        keys += ["agent_id", "input", "stderr", "carried_from"]
         assert [list(each) for each in seen["results"]] == [keys] * 3
         assert [(each["task_index"], each["summary"]) for each in seen["results"]] == [
             (0, "1"),

@@ -80,16 +80,15 @@ def test_problems_come_first_and_show_their_cause(runtime: Runtime, ask: Ask, ap
     assert "deleted-card" in Reader(api.get(f"{START}/agents/scribe").text).text
 
 
-def test_commands_name_a_project_that_is_not_the_default(
+def test_commands_name_the_project_and_the_database(
     runtime: Runtime, ask: Ask, serve: Serve, target: Target
 ) -> None:
     card = draft_card("task.instruction", "x")
     runtime.cards.add(card)
     ask(context_box_id=runtime.boxes.create([card.card_id]).box_id)
     runtime.cards.delete([card.card_id], force=ForcedBy(actor="t"))
-    assert "was deleted' --project p" not in Reader(serve().get(START).text).text
-    other = serve(usual_project="another")
-    assert "was deleted' --project p" in Reader(other.get(START).text).text
+    for server in (serve(), serve(usual_project="another")):
+        assert "was deleted' --project p  # database " in Reader(server.get(START).text).text
 
 
 def test_the_root_address_redirects_to_the_default_project(runtime: Runtime, api: TestClient) -> None:
@@ -116,10 +115,14 @@ def test_layers_have_one_colour_and_their_shares_add_up_to_100_percent(
     turn = ask().agent_turn_id
     assert run(says({"look": {"at": "that"}}, "It is there.")).message == "success"
     pages = [api.get(f"{START}/{name}?turn={turn}").text for name in ("request", "cost")]
-    row = re.compile(r'<td class="(?:tight|text)">\s*<svg.*?class="(l\d)".*?</svg> (\w+)</td>')
+    row = re.compile(r'<td class="(?:tight|text)">\s*<svg.*?class="(l\d)".*?</svg> ([\w: .]+)</td>')
     colours = [{name: colour for colour, name in row.findall(page)} for page in pages]
-    assert colours[0] == colours[1]
-    assert {"system_prompt", "checkpoint_messages", "reply"} <= set(colours[0])
+    shared = colours[0].keys() & colours[1].keys()
+    assert {name: colours[0][name] for name in shared} == {name: colours[1][name] for name in shared}
+    assert {"system_prompt", "reply"} <= shared
+    groups = {name for name in colours[0] if name.startswith("history: ")}
+    assert "history: tool.result look" in groups
+    assert len({colours[0][name] for name in groups | {"system_prompt"}}) == len(groups) + 1
     table = pages[0][pages[0].index("Layer</th>") :].partition("</table>")[0]
     assert sum(map(float, re.findall(r"([\d.]+)%", table))) == pytest.approx(100, abs=0.2)
 

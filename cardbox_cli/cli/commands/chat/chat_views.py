@@ -217,20 +217,28 @@ _ENTRY_COLUMNS = (
 @verb(
     "why",
     "cbx chat why telegram-chat-42-topic-7",
+    "cbx chat why telegram-chat-42 'order 7'",
     "cbx chat why telegram-chat-42-topic-7 -o json | jq -r '.near[].chat_key'",
     pages=True,
     reads=True,
 )
-def explain_chat(key: ChatKey) -> None:
-    """Explain what the next run of a chat remembers, or why it remembers nothing.
+def explain_chat(
+    key: ChatKey,
+    words: Annotated[
+        str | None, Argument(metavar="TEXT", help="Words that the chat should know: find where they are.")
+    ] = None,
+) -> None:
+    """Explain what the next run of a chat remembers, or why it remembers nothing, or not these words.
 
     The most frequent cause is a different key: each topic has its own key. Exit code 0 if it remembers
-    something, 8 if it starts empty.
+    something and all the words, else 8.
     """
     from cardbox_cli.chat.memory_explanation import explain_memory
 
     with open_database() as database, database.snapshot():
-        explanation = explain_memory(open_chat_stores(database), key)
+        explanation = explain_memory(
+            open_chat_stores(database), key, words, project_option=session().project_option
+        )
     if not explanation.exists and not explanation.causes:
         raise NotFound(
             f"no chat {key!r} in project {session().project_id!r}, and none with a similar key",
@@ -242,7 +250,8 @@ def explain_chat(key: ChatKey) -> None:
         ids=[each.chat_key for each in explanation.near],
     )
     if not explanation.well:
-        raise Findings(f"chat {escape_line(key)} starts without memory")
+        lacks = "starts without memory" if explanation.carries == "nothing" else f"does not see {words!r}"
+        raise Findings(f"chat {escape_line(key)} {lacks}")
 
 
 def _print_explanation(explanation: "MemoryExplanation") -> None:

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from cardbox_cli.cli.actor import actor
 from cardbox_cli.cli.command_runtime import runtime
 from cardbox_cli.cli.last_ids import remember_made, resolving_boxes, resolving_turns
-from cardbox_cli.cli.options.shared_options import ExpectEpoch, OptionalReason, Reason, TurnId
+from cardbox_cli.cli.options.shared_options import Again, ExpectEpoch, OptionalReason, Reason, TurnId
 from cardbox_cli.cli.options.value_types import AGENT, BOX
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
@@ -64,10 +64,11 @@ def nudge_turn(turn: TurnId) -> None:
     "cbx turn list --end failed --since 1h -o id | xargs -n1 cbx turn retry",
     "cbx turn retry @last -o id | xargs cbx turn wait",
 )
-def retry_turn(turn: TurnId) -> None:
+def retry_turn(turn: TurnId, again: Again = False) -> None:
     """Retry a failed turn as a new turn with the same context.
 
-    A tool call that waits for the old turn will wait for the new turn. Exit 6 if the turn was not accepted.
+    A tool call that waits for the old turn will wait for the new turn. Exit 5 if another retry of the turn
+    runs or has succeeded, 6 if the turn was not accepted.
     """
     from cardbox_cli.cli.terminal.turn_report import print_dispatched, refuse
     from cardbox_cli.execution.recovery import retrying
@@ -75,7 +76,7 @@ def retry_turn(turn: TurnId) -> None:
 
     with runtime() as run:
         turn_id = resolving_turns(run.database, run.project_id).resolve(turn)
-        dispatched = retrying.retry_turn(run, turn_id, source_agent_id=OPERATOR)
+        dispatched = retrying.retry_turn(run, turn_id, source_agent_id=OPERATOR, again=again)
         if dispatched.result.status != "accepted":
             refuse(dispatched)
         remember_made(turn_id=dispatched.result.agent_turn_id, box_id=dispatched.result.context_box_id)

@@ -1,7 +1,7 @@
 """`cbx turn list, show, trace` and `logs`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -13,8 +13,14 @@ from cardbox_cli.cli.options.value_types import HTML, OneOf
 from cardbox_cli.cli.project_database import lag_note, open_turns
 from cardbox_cli.cli.standard_streams import announce
 from cardbox_cli.cli.terminal import output
-from cardbox_cli.cli.terminal.list_columns import EVENT_COLUMNS, INBOX_COLUMNS, TURN_COLUMNS, short_or_nothing
-from cardbox_cli.cli.terminal.list_output import Listing, empty_note, filter_readers, show_list
+from cardbox_cli.cli.terminal.list_columns import (
+    EVENT_COLUMNS,
+    INBOX_COLUMNS,
+    REPLACED_BY,
+    TURN_COLUMNS,
+    short_or_nothing,
+)
+from cardbox_cli.cli.terminal.list_output import Listing, empty_note, show_list
 from cardbox_cli.cli.terminal.table_layout import (
     NOTHING,
     Column,
@@ -36,9 +42,8 @@ from cardbox_cli.text.times import format_duration, format_time
 if TYPE_CHECKING:
     from cardbox_cli.inspect.turns import Branch, TurnView
     from cardbox_cli.model.execution.turns import CommandLog
-    from cardbox_cli.store.connection.project_store import FurtherCount
     from cardbox_cli.store.views.batch_views import BatchRow
-    from cardbox_cli.store.views.turn_views import StoredTurn, TurnFilter, TurnRow, TurnViews
+    from cardbox_cli.store.views.turn_views import StoredTurn
 
 
 @verb(
@@ -61,6 +66,9 @@ def list_turns(
         str | None,
         Option(click_type=OneOf(lambda: END_STATUSES, what="end"), help="Only turns with this outcome."),
     ] = None,
+    all_: Annotated[
+        bool, Option("--all", help="With --end: also turns that a retry or a replay replaced.")
+    ] = False,
     trace: Annotated[str | None, Option(metavar="ID", help="Only turns of this trace_id.")] = None,
     since: shared_options.Since = None,
     until: shared_options.Until = None,
@@ -68,9 +76,14 @@ def list_turns(
     watch: shared_options.Watch = False,
     interval: shared_options.Interval = 1.0,
 ) -> None:
-    """List turns, newest first."""
-    from cardbox_cli.execution.turn_summary import summary
+    """List turns, newest first.
+
+    With --end, turns that a retry replaced are left out, unless --all is given. A successful replay or fork
+    counts as a retry.
+    """
+    from cardbox_cli.inspect.turns import read_turns
     from cardbox_cli.model.execution.turns import ENDED
+    from cardbox_cli.store.connection.project_store import FurtherCount
     from cardbox_cli.store.views.turn_views import TurnFilter
 
     if end is not None and status not in (None, ENDED):
@@ -79,37 +92,20 @@ def list_turns(
     status = status if end is None else ENDED
     where = TurnFilter(agent_id=agent, status=status, trace_id=trace, since=first, until=last)
     pause = poll_interval(watch, interval)
-    shown = choose_columns(TURN_COLUMNS, columns)
+    known = [each._replace(extra=False) if each.name == REPLACED_BY else each for each in TURN_COLUMNS]
+    shown = choose_columns(known if all_ else TURN_COLUMNS, columns)
     with open_turns() as turns:
-        read, further = filter_readers(turns.newest, turns.further, where)
-        if end is not None:
-            read, further = _filter_by_end(turns, where, end)
         empty = empty_note("turns", narrowed=where != TurnFilter())
         listing = Listing(
-            lambda size: map(summary, read(size)),
-            further,
+            lambda size: read_turns(turns, where, limit=size, end=end, with_replaced=all_),
+            # The number of further turns with an end is unknown: the database does not store each end.
+            partial(turns.further, where) if end is None else lambda _: FurtherCount(0, False),
             limit,
             shown,
             item_id=lambda turn: turn.agent_turn_id,
             empty=empty,
         )
         show_list(listing, turns.database, interval=pause)
-
-
-def _filter_by_end(
-    turns: "TurnViews", where: "TurnFilter", end: str
-) -> "tuple[Callable[[int | None], Iterable[TurnRow]], Callable[[TurnRow], FurtherCount]]":
-    """Return the `read` and `further` of a Listing of turns with this end.
-
-    The number of further turns is unknown, because the database does not store each end.
-    """
-    from cardbox_cli.execution.turn_summary import summary
-    from cardbox_cli.store.connection.project_store import FurtherCount
-
-    def read(size: int | None) -> "Iterable[TurnRow]":
-        return islice((turn for turn in turns.newest(where) if summary(turn).end_status == end), size)
-
-    return read, lambda _: FurtherCount(0, False)
 
 
 @verb(
@@ -142,6 +138,7 @@ def _print_turn(stored: "StoredTurn", view: "TurnView") -> None:
         ("turn", view.agent_turn_id),
         ("agent", view.agent_id),
         ("status", _describe_status(stored, view)),
+        ("replaced by", view.replaced_by),
         ("parent", None if parent is None else f"{parent} of agent {turn.parent_agent_id or NOTHING}"),
         ("trace", None if turn.trace_id is None else f"{turn.trace_id}, depth {depth}"),
         ("profile", turn.profile_box_id),
