@@ -387,8 +387,8 @@ class _Ledger:
                 new=tokens - kept,
                 breaks=change.breaks,
                 layers={name: number for name, number in self._last["layer"].items() if number},
-                reported=sent.usage and sent.usage.input,
-                reported_output=sent.usage and sent.usage.output,
+                reported=None if sent.usage is None else sent.usage.input,
+                reported_output=None if sent.usage is None else sent.usage.output,
             )
         )
 

@@ -87,7 +87,8 @@ class BatchStore(ProjectStore):
 
     def retried_batch(self, batch_id: str) -> str | None:
         """Return the id of the batch that this batch retries, or None."""
-        return self._value("batch_retried_by", batch_id=batch_id)
+        retried: str | None = self._value("batch_retried_by", batch_id=batch_id)
+        return retried
 
     # --- ending
 
