@@ -1,8 +1,8 @@
 """The identity of a process in a name: another process on the same machine sees at once that it is dead.
 
-A name ends in the place of its process and the time at which it started. The place stands for the boot of the
-kernel and the namespaces of process ids and of time. Other hosts and other containers, even with the same
-host name, have other places: for them only the heartbeat decides.
+A name ends with the location of its process and the time at which it started. The location is a digest of
+the kernel's boot and of the namespaces of process ids and of time. Other hosts and containers, even with the
+same host name, have other locations: for them only the heartbeat decides.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ def make_owner_name() -> str:
     import uuid6
 
     name = f"{socket.gethostname()}-{os.getpid()}-{uuid6.uuid7().hex[-8:]}"
-    started, here = _start_time(os.getpid()), _place()
+    started, here = _start_time(os.getpid()), _location()
     return f"{name}-{here}-{started:x}" if started is not None and here is not None else name
 
 
@@ -31,7 +31,7 @@ def is_dead(owner: str) -> bool:
     False if this cannot be decided: for another machine or container, or a name of another form.
     """
     parts = owner.rsplit("-", 4)
-    if len(parts) != 5 or parts[3] != _place():
+    if len(parts) != 5 or parts[3] != _location():
         return False
     try:
         pid, started = int(parts[1]), int(parts[4], 16)
@@ -67,7 +67,7 @@ def _start_time(pid: int) -> int | None:
 
 
 @cache
-def _place() -> str | None:
+def _location() -> str | None:
     """Return a digest of the boot and of the namespaces of this process; None if the system has none."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()

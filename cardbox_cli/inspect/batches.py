@@ -12,7 +12,7 @@ from cardbox_cli.execution.turn_summary import convert
 from cardbox_cli.model.card_types import INSTRUCTION
 from cardbox_cli.model.cards import card_text
 from cardbox_cli.model.execution.batches import IN_PROGRESS, TASK_OPEN, Batch, BatchTask
-from cardbox_cli.model.execution.turns import LogTail, last_lines
+from cardbox_cli.model.execution.turns import LogTail, last_lines, replacement
 from cardbox_cli.model.ids import unique
 from cardbox_cli.model.pairing import PREVIEW
 from cardbox_cli.orchestration.batch_ends import error_of, output_of, summaries_of
@@ -177,7 +177,11 @@ def _carried_turns(runtime: Runtime, tasks: Sequence[BatchTask], retry_of: str |
     missing = {task.task_index for task in tasks if task.agent_turn_id is None and not task.is_open}
     while retry_of is not None and missing:
         found = {each.task_index: each.agent_turn_id for each in runtime.batches.tasks(retry_of)}
-        turns |= {index: turn for index in missing if (turn := found.get(index))}
+        successors = runtime.audit.successors([turn for turn in found.values() if turn])
+        for index in missing & found.keys():
+            if turn := found[index]:
+                by = replacement(successors.get(turn, ()))
+                turns[index] = turn if by is None else by.agent_turn_id
         missing -= turns.keys()
         retry_of = runtime.batches.retried_batch(retry_of)
     return turns

@@ -54,7 +54,7 @@ def unsettled_projects(database: Database, target: str) -> list[str]:
     return unique([*projects, *batches])
 
 
-def with_dead_processes(workers: Iterable[WorkerEntry]) -> list[WorkerEntry]:
+def mark_dead_processes(workers: Iterable[WorkerEntry]) -> list[WorkerEntry]:
     """Return the workers. Those whose process has ended on this machine are not live."""
     replace = msgspec.structs.replace
     return [replace(each, live=False) if is_dead(each.worker_id) else each for each in workers]
@@ -63,4 +63,4 @@ def with_dead_processes(workers: Iterable[WorkerEntry]) -> list[WorkerEntry]:
 class WorkerStore(ProjectStore):
     def all(self, target: str | None = None) -> list[WorkerEntry]:
         """Return the workers that serve this project, of one target if given. Includes dead workers."""
-        return with_dead_processes(self._all(WorkerEntry, "workers", target=target))
+        return mark_dead_processes(self._all(WorkerEntry, "workers", target=target))

@@ -21,7 +21,7 @@ from cardbox_cli.store.connection.project_store import ProjectStore
 from cardbox_cli.store.connection.queries import decode_rows
 from cardbox_cli.store.connection.tables import BATCHES, ESSENTIAL, EXECUTION, FOREIGN_BATCHES, OWN_EXECUTION
 from cardbox_cli.store.execution.turn_store import LogStore
-from cardbox_cli.store.execution.worker_store import with_dead_processes
+from cardbox_cli.store.execution.worker_store import mark_dead_processes
 from cardbox_cli.store.projects import ProjectsStore
 from cardbox_cli.store.tools import ToolStore
 from cardbox_cli.store.views.batch_views import ForeignBatch
@@ -164,7 +164,7 @@ class DiagnosisStore(ProjectStore):
     def workers(self, targets: Collection[str]) -> dict[str, list[model.WorkerEntry]]:
         """Return the announced workers of targets, by target."""
         rows = self._own("cbx.workers", "why_workers", targets=list(targets))
-        return _grouped(with_dead_processes(decode_rows(model.WorkerEntry, rows)), "worker_target")
+        return _grouped(mark_dead_processes(decode_rows(model.WorkerEntry, rows)), "worker_target")
 
     def setups(self, agents: Collection[str]) -> dict[str, tuple[str, str]]:
         """Return the current name and worker target of each agent's profile, by agent."""

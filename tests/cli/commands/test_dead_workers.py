@@ -73,7 +73,7 @@ def test_a_process_that_is_hidden_from_this_account_may_live(
     name = make_owner_name()
     place = name.rsplit("-", 2)[1]
     monkeypatch.setattr(process_identity, "_PROC", tmp_path)
-    monkeypatch.setattr(process_identity, "_place", lambda: place)
+    monkeypatch.setattr(process_identity, "_location", lambda: place)
     assert not is_dead(name)
 
 
@@ -81,9 +81,9 @@ def test_a_system_without_namespaces_leaves_the_identity_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(process_identity, "_PROC", tmp_path)
-    process_identity._place.cache_clear()
+    process_identity._location.cache_clear()
     name = make_owner_name()
-    process_identity._place.cache_clear()
+    process_identity._location.cache_clear()
     assert name.split("-")[-2] == str(os.getpid())
 
 

@@ -148,6 +148,16 @@ class TestAfterTheEnd:
 
 
 class TestCommand:
+    def test_a_child_repeated_by_turn_retry_is_shown_with_that_turn(self, cbx: Cbx, place: Path) -> None:
+        batch = cbx("fork-join", "tasks.yaml", "-o", "id").out.strip()
+        work(cbx, FAILING_ON_TWO)
+        failed = cbx("turn", "list", "--end", "failed", "-o", "id").out.strip()
+        again = cbx("turn", "retry", failed, "-o", "id").out.strip()
+        work(cbx, "echo 2")
+        new = cbx("batch", "retry", batch, "-o", "id").out.strip()
+        shown = cbx("batch", "show", new, "-o", "json").json()
+        assert (shown["status"], shown["results"][1]["agent_turn_id"]) == ("success", again)
+
     def test_show_names_inputs_causes_and_the_retry_which_mends_the_batch(
         self, cbx: Cbx, place: Path
     ) -> None:
