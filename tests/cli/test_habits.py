@@ -296,7 +296,7 @@ class TestNarrowTerminals:
         box_of(*cbx("box", "show", box, "-o", "json").json()["card_ids"], title="字" * 30)
         for columns in (80, 120):
             for words, shown in shell.all_on_terminal(self.COMMANDS, columns=columns, NO_COLOR="1"):
-                prose = ("error:", "digest", "next", "Work has been due")
+                prose = ("error:", "hint:", "digest", "next", "Work has been due")
                 table = [line for line in shown.splitlines() if not line.startswith(prose)]
                 wide = [line for line in table if width(line) > columns]
                 assert wide == (

@@ -17,7 +17,8 @@ def test_a_search_finds_the_same_cards_on_every_surface(
     assert {each["box_id"] for each in found} == {box}
     assert all("payment" in each["match"] for each in found)
     assert http("/search", text="payment") == found
-    assert command("card", "search", "payment", "--limit", "7") == tool(
+    short = ("card_id", "type", "created_at", "box_id", "match")
+    assert [{name: each[name] for name in short} for each in found[:7]] == tool(
         "search_cards", text="payment", limit=7
     )
     seen = page("/search", q="payment")
