@@ -56,7 +56,7 @@ class TestReadingItAsItIs:
         shown = cbx("card", "show", "18f-t", "-o", "id")
         assert (shown.out, shown.err) == (
             "018f-task\n",
-            "searching all ids; typing all 8 shown characters is faster\n",
+            "searching all ids; type all 8 shown characters for a faster search\n",
         )
         assert lines(cbx("card", "search", "refund", "-o", "id")) == ["018f-task", "018f-call"]
         assert len(lines(cbx("card", "list"))) == 1 + 4

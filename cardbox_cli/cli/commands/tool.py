@@ -153,7 +153,8 @@ def _print_tool(tool: Tool) -> None:
 def call_tool(
     name: Annotated[str, Argument(click_type=HANDLER, help="The handler's name.")],
     turn: Annotated[
-        str, Option(click_type=TURN, help="The calling turn, which is active; its agent's rights apply.")
+        str,
+        Option(click_type=TURN, help="The calling turn. It must be active. Its agent's rights apply."),
     ],
     args: Annotated[
         str, Option("--args", metavar="JSON|@FILE", help="The arguments, a JSON object; @- for stdin.")

@@ -207,7 +207,7 @@ def short_id_pattern(database: "Database", wanted: str, index: str) -> str | Non
     if not MIN_SHORT <= len(wanted) < SHORT:
         return None
     if not database.value("index_exists", index=index):
-        database.target.announce(f"searching all ids; typing all {SHORT} shown characters is faster")
+        database.target.announce(f"searching all ids; type all {SHORT} shown characters for a faster search")
     return f"{like_escape(wanted)}%"
 
 

@@ -125,7 +125,7 @@ def reply_to_chat(
         list[str] | None,
         Argument(
             metavar="[KEY] TEXT",
-            help="The chat's key and the sent message. A run's command can omit the key.",
+            help="The chat's key and the sent message. In the command of a run, you can omit the key.",
         ),
     ] = None,
     file: MessageFile = None,
