@@ -209,7 +209,7 @@ def compress_box(
             min=1,
             max=MAX_COUNT,
             help="Instead of --keep: keep at most N tokens of messages, and summarize older messages. A "
-            "smaller box does not change.",
+            "box below the limit does not change.",
         ),
     ] = None,
     model: compose_options.Model = None,
