@@ -275,7 +275,7 @@ class TestInit:
         feed("name: clerk\nsystem_prompt: You are a clerk.\n")
         succeed(cbx("profile", "import", "-"))
         asked = ("-a", "profile_name=clerk", "-a", "instruction=Go on", "-a", f"input_box_ids={BOX}")
-        [packed] = lines(cbx("pack", "-H", "delegate", *asked, "-o", "id"))
+        [packed] = lines(cbx("pack", "-H", "delegate", *asked, "--allow-dangling", "-o", "id"))
         shown = cbx("box", "show", packed, "--why", "-o", "json").json()
         assert (shown["title"], shown["recipe"]["name"]) == ("delegate for clerk", "delegate")
         assert shown["card_ids"][:5] == cbx("box", "show", BOX, "-o", "json").json()["card_ids"]

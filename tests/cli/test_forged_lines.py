@@ -30,7 +30,7 @@ def forged(runtime: Runtime, ask: Asked, database: Database, cbx: Cbx) -> list[s
     ask()
     Desk(runtime).waiting("call_1")
     ask("scribe")
-    cbx("worker", "run", "--drain", "--exec", "echo oops >&2; exit 4")
+    cbx("worker", "run", "--drain", "--exec", "cat >/dev/null; echo oops >&2; exit 4")
     ask("scribe")
     connection = database.connection
     connection.execute("SET session_replication_role = replica")
@@ -56,7 +56,7 @@ def test_stored_text_cannot_forge_output_lines(cbx: Cbx, forged: list[str]) -> N
             ["tool", "list"],
             ["worker", "list", "--all"],
         ),
-        *(["audit"], ["reap"], ["worker", "run", "--drain", "--exec", "echo oops >&2; exit 4"], ["audit"]),
+        *(["audit"], ["reap"], ["worker", "run", "--drain", "--exec", "cat >/dev/null; echo oops >&2; exit 4"], ["audit"]),
     ]
     seen = 0
     for words in lines:

@@ -34,6 +34,7 @@ KEYS = [
     "timeline",
     "logs",
     "findings",
+    "replaced_by",
 ]
 
 __all__ = ["shell"]
@@ -100,6 +101,7 @@ class TestList:
             "parent_agent_id": None,
             "parent_agent_turn_id": None,
             "inbox_id": asked.inbox_id,
+            "replaced_by": None,
         }
 
     def test_an_empty_list_prints_a_message(self, cbx: Cbx) -> None:
@@ -154,7 +156,7 @@ class TestShow:
         after = cbx("turn", "show", fence.agent_turn_id[-8:], "-o", "json").json()
         assert (after["status"], after["end_status"]) == ("ended", "success")
         assert after["inbox"][0]["status"] == "consumed"
-        assert {type(after[key]) for key in KEYS[8:]} == {list}
+        assert {type(after[key]) for key in KEYS[8:-1]} == {list}
         assert set(after["timeline"][0]) == {"at", "event", "text", "ref"}
 
     def test_the_page_of_a_failed_turn_shows_the_reason(self, cbx: Cbx, ask: Asked, runtime: Runtime) -> None:

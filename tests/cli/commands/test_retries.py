@@ -12,7 +12,7 @@ from tests.conftest import Cbx
 
 __all__ = ["dispatch", "shown"]
 
-FAILING = "echo boom >&2; exit 7"
+FAILING = "cat >/dev/null; echo boom >&2; exit 7"
 
 REPEATS: dict[str, tuple[str, ...]] = {
     "retry": ("turn", "retry", "TURN"),

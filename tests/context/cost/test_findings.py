@@ -59,7 +59,7 @@ def test_a_result_of_a_tool_that_may_change_something_is_shortened_and_stays() -
     assert (unused.mend.how, unused.mend.first) == ("fit", "largest-results")
     assert unused.remedy.startswith("shorten the result, but keep it and its call")
     declared = findings(*cards, read_only=("cancel_reservation",))["unused-result"]
-    assert declared.remedy.startswith("leave the call and its result out")
+    assert declared.remedy.startswith("omit the call and its result")
 
 
 def test_a_partly_used_result_is_not_found() -> None:

@@ -213,7 +213,7 @@ class Fleet:
         """The workers that have a lease right now, as (slot, owner)."""
         owners = {owner for _, owner in desk.do(leases)}
         slots = {worker.pid: slot for slot, worker in enumerate(self._workers)}
-        pids = {owner: int(owner.split("-")[-2]) for owner in owners}
+        pids = {owner: int(owner.rsplit("-", 4)[1]) for owner in owners}
         return sorted((slots[pid], owner) for owner, pid in pids.items() if pid in slots)
 
     def _kill(self, slot: int) -> None:
