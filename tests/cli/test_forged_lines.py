@@ -56,7 +56,12 @@ def test_stored_text_cannot_forge_output_lines(cbx: Cbx, forged: list[str]) -> N
             ["tool", "list"],
             ["worker", "list", "--all"],
         ),
-        *(["audit"], ["reap"], ["worker", "run", "--drain", "--exec", "cat >/dev/null; echo oops >&2; exit 4"], ["audit"]),
+        *(
+            ["audit"],
+            ["reap"],
+            ["worker", "run", "--drain", "--exec", "cat >/dev/null; echo oops >&2; exit 4"],
+            ["audit"],
+        ),
     ]
     seen = 0
     for words in lines:
