@@ -185,7 +185,7 @@ class ContextIndex:
         return sorted(numbers | {self._number("t", term) for term in title_terms})
 
     def word_numbers(self, term: str) -> list[int]:
-        """Return the numbers of every context that has this term as a word."""
+        """Return the numbers of all contexts that contain this term as a word."""
         return [self._number("w", term)] if _is_spaced_script(term) else self.part_numbers(term)
 
     def title_numbers(self, term: str) -> list[int]:

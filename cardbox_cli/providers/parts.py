@@ -402,7 +402,7 @@ def _sayable(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class PartsFiles(MessageFiles):
-    """A reader and writer of files with messages in such a format.
+    """A reader and writer of files whose messages are lists of parts.
 
     `parts_key` is the key of a message's parts. `assistant` is the format's name of that role. If `alone_key`
     is set, one message may replace the list under this key, and one part may replace the list of parts.

@@ -121,7 +121,7 @@ def _chat_message(sort: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(parts: list[Any]) -> Any:
-    """Convert content parts, without calls, which have their own key. Only texts become one string."""
+    """Convert content parts, and join them to a string if all are text. Leave out calls: they have a key."""
     converted = [part for each in parts if (part := _part(each)) is not None]
     if all(kind(part) == "text" for part in converted):
         return "\n".join(part["text"] for part in converted if isinstance(part.get("text"), str))

@@ -312,7 +312,7 @@ class Nats:
     ) -> Callable[[], None] | None:
         """Call `on_notification` for each matching wakeup, and whenever one may have been missed.
 
-        Return a function that ends the subscription, or None if all targets are invalid in a subject.
+        Return a function that ends the subscription, or None if no target can be part of a subject.
         """
         subjects = []
         for target in (None,) if worker_targets is None else worker_targets:

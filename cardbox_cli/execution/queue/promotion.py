@@ -128,7 +128,7 @@ def promote_next(runtime: Runtime, agent_id: str, *, reason: str = "dispatch_nex
 
 
 def row_problem(row: InboxRow) -> tuple[str, str] | None:
-    """Return an error code and a sentence that explain why no worker can run the row, or None."""
+    """Return an error code and a sentence if no worker can run the row, or None."""
     payload = row.payload
     if not isinstance(payload, dict):
         return "invalid_payload_type", "its payload is not an object"

@@ -177,7 +177,7 @@ class Gemini(PartsProvider):
 
 
 def _answer(response: Any) -> str:
-    """Return the answer of a function: its text if it has only a text, or else its JSON."""
+    """Return the answer of a function: a string if it is only text, and otherwise JSON."""
     if isinstance(response, dict) and len(response) == 1:
         [(key, value)] = response.items()
         if key in (_ANSWER, _FAILURE) and isinstance(value, str):
