@@ -20,7 +20,7 @@ SCHEMA = shipped_path("schema.sql")
 
 
 class Part(NamedTuple):
-    """The statements of a file for one table. If `makes` is True, they create it. Otherwise they change it."""
+    """The statements of a file for one table. They create it if `makes` is True, and otherwise change it."""
 
     table: str
     makes: bool
