@@ -66,8 +66,9 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
     with runtime.transaction():
         found = _hold_leased(runtime, row.inbox_id, owner, epoch=row.turn_epoch, claimed=row)
         row, head = found.row, carried_head(found)
+        _note_output_start(runtime, found)
         if head is not None:
-            return _resume_turn(runtime, row, head, is_known=found.output_start is not None)
+            return _resume_turn(runtime, row, head)
         kind = type_of(row)
         match kind and kind.claim:
             case "run":
@@ -80,11 +81,16 @@ def begin(runtime: Runtime, row: InboxRow, *, owner: str) -> ClaimedWork:
         return _kill_row(runtime, row, f"unknown message type {row.message_type!r}")
 
 
-def _resume_turn(runtime: Runtime, row: InboxRow, head: Head, *, is_known: bool) -> ClaimedWork:
-    if not is_known:
-        # Another program dispatched the turn, so cbx has no record of it yet.
-        start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
-        runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
+def _note_output_start(runtime: Runtime, found: ClaimedSituation) -> None:
+    """Record where the turn's own output begins, unless it is recorded. Other programs record nothing."""
+    row, head = found.row, found.head
+    if found.output_start is not None or head is None or head.active_agent_turn_id != row.turn_id:
+        return
+    start = runtime.turns.output_start(head.output_box_id, row.turn_id) if head.output_box_id else 0
+    runtime.turns.begin_record(row.turn_id, row.agent_id, output_start=start or 0, report_to=None)
+
+
+def _resume_turn(runtime: Runtime, row: InboxRow, head: Head) -> ClaimedWork:
     if head.status == DISPATCHED:
         return ClaimedWork(kind="run", row=row, fence=head.fence, outcome="claimed")
     # Another program made the row due while its turn ran. The new epoch makes the old worker's writes fail.

@@ -351,6 +351,25 @@ class TestFence:
             write(desk.runtime, task.fence, "Too late")
         write(desk.runtime, over.fence, "In time")
 
+    def test_a_report_to_a_turn_of_another_program_records_where_its_output_begins(
+        self, ask: Asked, desk: Desk
+    ) -> None:
+        earlier = ask()
+        first = desk.enter()
+        write(desk.runtime, first.fence, "Earlier")
+        ack(desk.runtime, first.row.inbox_id, owner="w1")
+        turn = ask(output_box_id=earlier.output_box_id).agent_turn_id or ""
+        task = desk.enter()
+        write(desk.runtime, task.fence, "Of this turn")
+        desk.suspend(task, "call", seconds=300)
+        desk.runtime.database.connection.execute("DELETE FROM cbx.turns WHERE agent_turn_id = %s", [turn])
+        desk.report(turn, "call")
+        assert desk.take().outcome == "resumed its turn"
+        record = desk.runtime.turns.record(turn)
+        assert record is not None
+        assert record.output_start == desk.runtime.turns.output_start(earlier.output_box_id or "", turn)
+        assert record.output_start not in (0, None)
+
     def test_a_resumed_turn_that_becomes_due_again_fences_its_worker(self, ask: Asked, desk: Desk) -> None:
         turn = ask().agent_turn_id or ""
         desk.waiting("call")
