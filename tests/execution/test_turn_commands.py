@@ -206,8 +206,14 @@ def test_trace_draws_the_tree(cbx: Cbx, ask: Asked, work: Work) -> None:
     assert root["children"][0]["children"][0]["agent_turn_id"] == below
 
 
-def test_trace_includes_children_with_other_trace_ids(cbx: Cbx, ask: Asked, runtime: Runtime) -> None:
-    """Other programs begin a trace for each child, and name its parent in the request's context alone."""
+@pytest.mark.parametrize("source_turn", [None, ""])
+def test_trace_includes_children_with_other_trace_ids(
+    cbx: Cbx, ask: Asked, runtime: Runtime, source_turn: str | None
+) -> None:
+    """Other programs begin a trace for each child. The only mark of its parent is in the request's context.
+
+    The services of CommonGround write NULL for the source of such an edge.
+    """
     top = ask()
     parent = {
         "parent": Parent(agent_turn_id=top.agent_turn_id or "", tool_call_id="c"),
@@ -230,8 +236,8 @@ def test_trace_includes_children_with_other_trace_ids(cbx: Cbx, ask: Asked, runt
             values,
         )
     runtime.database.connection.execute(
-        "UPDATE state.execution_edges SET source_agent_turn_id = '' WHERE target_agent_turn_id = %s",
-        [two.agent_turn_id],
+        "UPDATE state.execution_edges SET source_agent_turn_id = %s WHERE target_agent_turn_id = %s",
+        [source_turn, two.agent_turn_id],
     )
     for typed in (top, one, below):
         answer = cbx("turn", "trace", typed.agent_turn_id or "", "-o", "json").json()

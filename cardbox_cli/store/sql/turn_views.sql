@@ -229,7 +229,8 @@ WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = ANY(%(turn_ids)
 UNION
 SELECT e.target_agent_turn_id, e.metadata #>> '{cg_ctx,parent_agent_turn_id}'
 FROM state.execution_edges AS e
-WHERE e.project_id = %(project_id)s AND e.source_agent_turn_id = '' AND e.primitive = 'enqueue'
+WHERE e.project_id = %(project_id)s AND (e.source_agent_turn_id IS NULL OR e.source_agent_turn_id = '')
+    AND e.primitive = 'enqueue'
     AND e.metadata #>> '{cg_ctx,parent_agent_turn_id}' = ANY(%(turn_ids)s) AND e.target_agent_turn_id IS NOT NULL
 
 -- name: cards_of_turn
