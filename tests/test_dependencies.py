@@ -10,7 +10,9 @@ from packaging.utils import canonicalize_name
 HERE = Path(__file__).parents[1]
 PROJECT = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"].values()
-FOR_USERS = [Requirement(each) for each in sum(EXTRAS, PROJECT["project"]["dependencies"])]
+ASKED = [Requirement(each) for each in sum(EXTRAS, PROJECT["project"]["dependencies"])]
+# The extra `all` names the other extras of this project.
+FOR_USERS = [each for each in ASKED if each.name != PROJECT["project"]["name"]]
 FOR_US = [Requirement(each) for each in PROJECT["dependency-groups"]["dev"]]
 LOCKED = re.compile(
     r"^([\w.-]+)(?:\[[\w,-]+\])?==([^\s;\\]+)[^\n]*((?:\\\n +--hash=sha256:\w+ ?)+)", re.MULTILINE
