@@ -118,7 +118,7 @@ def test_the_fix_for_a_coding_session_fits_its_token_limit(cbx: Cbx, real_data: 
         ("unused-result", [9]),
     ]
     words = shlex.split(found[0]["fix"], comments=True)[1:]
-    assert words[-2:] == ["--fit", "largest-results"]
+    assert words[words.index("--fit") + 1] == "largest-results"
     fitted = cbx(*words, "--explain", "-o", "json").json()["explanation"]["tokens"]
     assert fitted <= int(words[words.index("--max-tokens") + 1]) < found[0]["evidence"][0]["tokens"]
 
